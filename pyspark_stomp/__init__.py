@@ -29,7 +29,7 @@ def register(spark: "SparkSession") -> None:
     cluster get our code, and need pyarrow alone. A session of Spark Connect, as Databricks gives, is told the name and
     nothing else: there the package must be installed beside Spark.
     """
-    if not _is_connect(spark):
+    if not type(spark).__module__.startswith("pyspark.sql.connect."):
         context = spark.sparkContext
         if not launch.is_local(str(context.master)):
             executors.equip(spark)
@@ -41,7 +41,3 @@ def register(spark: "SparkSession") -> None:
                 context.pythonExec = before
             return
     spark.dataSource.register(DefaultSource)
-
-
-def _is_connect(spark: "SparkSession") -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect.")

@@ -8,28 +8,28 @@ from typing import Any
 import pytest
 
 from stomprelay.cli import main
-from stomprelay.journal.block import BlockKind, pack_sizes, sealed
-from stomprelay.journal.schema import VERSION, Context, Header, JournalSide, encode_event
+from stomprelay.journal.block import BlockKind, encode, pack_sizes
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalSide
 from stomprelay.journal.tail import LONGEST_BODY, TailAnswer, TailRequest
 from stomprelay.remote import AdminClient, AdminError, tail, watch
 from stomprelay.remote.commands import POLL
 from tests.fake_admin import Relay, serving_relay
 
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
-HEADER = sealed(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
+HEADER = encode(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 SECOND = 10**9
 
 
 def sent(at: int, head: bytes = b"SEND\ndestination:/queue/a\n\n", body: bytes = b"") -> bytes:
     """A segment with one frame, whose body has 5 octets, so many seconds behind 1970."""
     sizes = pack_sizes(len(head), len(body), 5)
-    return HEADER + sealed(int(BlockKind.FRAMES), at * SECOND, 0, CONTEXT.encode(), sizes, head + body)
+    return HEADER + encode(int(BlockKind.FRAMES), at * SECOND, 0, CONTEXT.encode(), sizes, head + body)
 
 
 def happened(at: int) -> bytes:
     """A segment with an event."""
-    payload = encode_event("failover", "as the relay says", {})
-    return HEADER + sealed(
+    payload = EventRecord("failover", "as the relay says", {}).encode()
+    return HEADER + encode(
         int(BlockKind.EVENT), at * SECOND, 0, CONTEXT._replace(side="").encode(), b"", payload
     )
 

@@ -27,4 +27,4 @@ def chunk(time: int, number: int, context: bytes, parts: Sequence[Alike], kept: 
             whole, body = head % row, _BODY[: min(size, kept)]
             sizes += (len(whole), len(body), size)
             pieces += (whole, body)
-    return b"".join(encode(BlockKind.FRAMES, time, number, context, sizes, b"".join(pieces)))
+    return encode(BlockKind.FRAMES, time, number, context, sizes, b"".join(pieces))

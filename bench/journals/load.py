@@ -53,9 +53,9 @@ def write(folder: Path, load: Load) -> Truth:
     waiting: list[bytes] = []
     held = 0
     now = load.start
-    for now, pieces in blocks(load, truth):
-        waiting += pieces
-        held += len(pieces[-1])
+    for now, block in blocks(load, truth):
+        waiting.append(block)
+        held += len(block)
         if held > min(_PIECE, load.segment):
             writer.write(b"".join(waiting), now)
             waiting.clear()
@@ -67,7 +67,7 @@ def write(folder: Path, load: Load) -> Truth:
     return truth
 
 
-def blocks(load: Load, truth: Truth) -> Iterator[tuple[int, list[bytes]]]:
+def blocks(load: Load, truth: Truth) -> Iterator[tuple[int, bytes]]:
     """The blocks in the order of their times, each with its own; `truth` is filled on the way."""
     random = Random(load.seed)
     producers = [_Side(load, f"p{number:03d}", number) for number in range(load.sessions)]
@@ -138,21 +138,21 @@ class _Side:
         self._said = self._told = 0
         self._broker_name = whole.broker
 
-    def connected(self, now: int) -> list[bytes]:
+    def connected(self, now: int) -> bytes:
         facts = {"broker": self._broker_name, "upstream": "main", "version": "1.2"}
         told = EventRecord("connected", f"connected to {self._broker_name}", facts)
         return encode(BlockKind.EVENT, now, 0, self._event, (), told.encode())
 
-    def said(self, now: int, heads: list[bytes], size: int = 0, body: bytes = b"") -> list[bytes]:
+    def said(self, now: int, heads: list[bytes], size: int = 0, body: bytes = b"") -> bytes:
         before, self._said = self._said, self._said + len(heads)
         return _frames(now, before, self._client, heads, size, body)
 
-    def told(self, now: int, heads: list[bytes], size: int = 0, body: bytes = b"") -> list[bytes]:
+    def told(self, now: int, heads: list[bytes], size: int = 0, body: bytes = b"") -> bytes:
         before, self._told = self._told, self._told + len(heads)
         return _frames(now, before, self._broker, heads, size, body)
 
 
-def _frames(now: int, before: int, context: bytes, heads: list[bytes], size: int, body: bytes) -> list[bytes]:
+def _frames(now: int, before: int, context: bytes, heads: list[bytes], size: int, body: bytes) -> bytes:
     sizes: list[int] = []
     for head in heads:
         sizes += (len(head), len(body), size)

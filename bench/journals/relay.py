@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bench.journals.load import SECOND
 from bench.journals.truth import Truth
-from stomprelay.journal.block import BlockKind, sealed
+from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.segment import CLOSED, OPEN
 from stomprelay.journal.writer import Writer
@@ -63,7 +63,7 @@ class Relay:
         """Record an event."""
         self._truth.took("event", 1)
         record = EventRecord(event, text, facts).encode()
-        self.put(now, sealed(BlockKind.EVENT, now + self.skew, 0, context, (), record))
+        self.put(now, encode(BlockKind.EVENT, now + self.skew, 0, context, (), record))
 
     def put(self, now: int, block: bytes) -> None:
         """Record a block. It is written when there is enough, or what waits is old."""

@@ -158,12 +158,8 @@ def hosts(value: object) -> tuple[Authority, ...]:
 def certificate_name(value: object) -> str:
     """Return the name that a certificate must be for: an IP address or a host. Raises `ValueError`."""
     name = read_text(value)
-    return name if _is_address(name) else host_name(name)
-
-
-def _is_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:
-        return False
-    return True
+        return host_name(name)
+    return name

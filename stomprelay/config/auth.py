@@ -25,11 +25,12 @@ def read(table: Table) -> AuthSettings:
     """Return who may come in, by a table. Raises `ConfigError`."""
     values = table.read(SETTINGS["auth.NAME"])
     tokens, renew = _tokens(table.table("token")) if "token" in table else (None, None)
+    service = table.table("service").read(SETTINGS["auth.NAME.service"]) if "service" in table else None
     found = AuthSettings(
         table.name,
         users=_users(table),
         tokens=tokens,
-        service=_service(table.table("service")) if "service" in table else None,
+        service=None if service is None else AuthService(**service),
         logins=table.file("logins", text, read_logins, LONGEST) or {},
         renew=renew,
         **values,
@@ -96,7 +97,3 @@ def _tokens(table: Table) -> "tuple[Tokens, str | None]":
             raise table.error("algorithms", f"no key in keys is for {each}, but for {', '.join(known)}")
     renew = found.pop("renew", None)
     return Tokens(keys, **found), renew
-
-
-def _service(table: Table) -> AuthService:
-    return AuthService(**table.read(SETTINGS["auth.NAME.service"]))

@@ -145,17 +145,19 @@ def change(source: str, running: Config, wanted: Config) -> Change:
         for broker in group.brokers
         if broker not in brokers
     )
-    listeners = tuple(_led(each, upstreams) for each in config.listeners)
+    listeners = tuple(
+        replace(
+            each,
+            upstream=upstreams[each.upstream.name],
+            routes=tuple(replace(route, upstream=upstreams[route.upstream.name]) for route in each.routes),
+        )
+        for each in config.listeners
+    )
     return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
 
 
 def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
-
-
-def _led(listener: Listener, upstreams: Mapping[str, Upstream]) -> Listener:
-    routes = tuple(replace(each, upstream=upstreams[each.upstream.name]) for each in listener.routes)
-    return replace(listener, upstream=upstreams[listener.upstream.name], routes=routes)
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
@@ -245,7 +247,8 @@ def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
     found = _plain(before, after, field_keys("upstream.NAME"), skipped={"groups", "policy"})
-    if "login" in found and _login(before) == _login(after):
+    logins = {None if each.credentials is None else each.credentials.login for each in (before, after)}
+    if "login" in found and len(logins) == 1:
         found[found.index("login")] = "passcode"
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))
     came = [f"uri: {each} added" for each in here if each not in there]
@@ -256,10 +259,6 @@ def _upstream(before: Upstream, after: Upstream) -> list[str]:
     elif not came and not left and "uri" not in found and _shape(before) != _shape(after):
         found.append("uri")
     return [*(key for key in found if key != "uri" or not (came or left)), *came, *left]
-
-
-def _login(upstream: Upstream) -> bytes | None:
-    return None if upstream.credentials is None else upstream.credentials.login
 
 
 def _shape(upstream: Upstream) -> list[object]:

@@ -17,8 +17,7 @@ from stomprelay.config.admin import read as read_admin
 from stomprelay.config.auth import check as check_auth
 from stomprelay.config.auth import read as read_auth
 from stomprelay.config.listener import read as read_listener
-from stomprelay.config.listener import read_route, routed
-from stomprelay.config.rules import read_rule, ruled
+from stomprelay.config.listener import read_route, read_rule, routed, ruled
 from stomprelay.config.settings import SETTINGS
 from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
@@ -336,7 +335,9 @@ def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...],
     if len(upstreams) > 1:
         fallback = None
     else:
-        fallback = next(iter(upstreams.values()), None) or _memory()
+        fallback = next(iter(upstreams.values()), None) or Upstream(
+            DEFAULT, locate(MEMORY).groups(DEFAULT, None)
+        )
     auths = {each.name: read_auth(each) for each in table.tables("auth")}
     tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
     kept = (
@@ -349,9 +350,11 @@ def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...],
     )
     names = {each.name: each for each in listeners}
     if "route" in table:
-        listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
+        routes = [read_route(each, upstreams, names) for each in table.array("route")]
+        listeners = tuple([routed(each, routes) for each in listeners])
     if "rule" in table:
-        listeners = ruled(listeners, [read_rule(each, names) for each in table.array("rule")])
+        rules = [read_rule(each, names) for each in table.array("rule")]
+        listeners = tuple([ruled(each, rules) for each in listeners])
     if auths:
         check_auth(table.source, listeners, auths.values())
     return listeners, tuple(auths.values())
@@ -411,10 +414,6 @@ def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]
         raise ConfigError(
             f"{source}: limits.memory: must be at least {BODIES * body}, not {memory}: a body may have {body} bytes"
         )
-
-
-def _memory() -> Upstream:
-    return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, None))
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:

@@ -1,4 +1,6 @@
-"""`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
+"""`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination;
+`[[rule]]`: what clients may do.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,10 +9,11 @@ from typing import Any, Final
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
 from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import Table
 from stomprelay.config.values import flag, reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
-from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.model.profile import naming
+from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
@@ -110,15 +113,6 @@ class RouteRule:
     listeners: frozenset[str]
     table: Table
 
-    @property
-    def key(self) -> str:
-        """The key in its table that holds its pattern."""
-        return self.route.match.value
-
-    def repeated(self, earlier: "RouteRule") -> ConfigError:
-        """Return the error for a route that is never reached, because an earlier one has the same pattern."""
-        return self.table.error(self.key, f"is the same as in {earlier.table.place}, which comes before it")
-
 
 def read_route(
     table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
@@ -131,21 +125,85 @@ def read_route(
             raise table.error(patterns[1], f"excludes {patterns[0]}: a route has one pattern")
         raise table.error(None, f"needs a pattern: one of {', '.join(PATTERNS)}")
     upstream = table.required("upstream", reference("upstream", upstreams))
+    return RouteRule(Route(Match(patterns[0]), found[patterns[0]], upstream), _held(table, listeners), table)
+
+
+def _held(table: Table, listeners: Iterable[str]) -> frozenset[str]:
+    """Return the names of the listeners that a route or a rule is for: all where its table names none."""
     names = {name: name for name in listeners}
-    held = frozenset(table.get("listener", references("listener", names), tuple(names)))
-    return RouteRule(Route(Match(patterns[0]), found[patterns[0]], upstream), held, table)
+    return frozenset(table.get("listener", references("listener", names), tuple(names)))
 
 
-def routed(listeners: Sequence[Listener], rules: Sequence[RouteRule]) -> tuple[Listener, ...]:
-    """Return the listeners with their routes, in the order of the rules."""
-    return tuple(replace(each, routes=_routes(each, rules)) for each in listeners)
-
-
-def _routes(listener: Listener, rules: Sequence[RouteRule]) -> tuple[Route, ...]:
+def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
+    """Return the listener with its routes, in the file's order. Raises `ConfigError` for one that is never reached."""
     own = [rule for rule in rules if listener.name in rule.listeners]
     first: dict[tuple[Match, str], RouteRule] = {}
     for rule in own:
         earlier = first.setdefault((rule.route.match, rule.route.pattern), rule)
         if earlier is not rule:
-            raise rule.repeated(earlier)
-    return tuple(rule.route for rule in own)
+            raise rule.table.error(
+                rule.route.match.value, f"is the same as in {earlier.table.place}, which comes before it"
+            )
+    return replace(listener, routes=tuple(rule.route for rule in own))
+
+
+# Rules
+
+WHO: Final = ("user", "group", "certificate")
+WHERE: Final = ("send", "subscribe")
+
+
+@dataclass(frozen=True)
+class RuleFor:
+    """A rule and the names of the listeners that it applies to."""
+
+    rule: AccessRule
+    listeners: frozenset[str]
+
+
+def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
+    """Return the rule in a table; `listeners` are what the file has, by name. Raises `ConfigError`."""
+    found = table.read(SETTINGS["rule[N]"])
+    if not any(key in table for key in WHERE):
+        raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
+    _check_conditions(table, allow=found["allow"])
+    names = _held(table, listeners)
+    rule = AccessRule(int(table.name), **found)
+    for name in names:
+        _check_who(table, rule, listeners[name])
+    return RuleFor(rule, names)
+
+
+def _check_conditions(table: Table, *, allow: bool) -> None:
+    for key, where in (("size", "send"), ("ack", "subscribe")):
+        if key in table and where not in table:
+            raise table.error(key, f"is about {where}, which the rule does not have")
+    if "size" in table and not allow:
+        raise table.error("size", 'is how large what a rule allows may be: it goes with action = "allow"')
+
+
+def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
+    """Raise `ConfigError` where the relay does not know what the rule asks of a listener's clients."""
+    identified = listener.auth is not None
+    for key in WHO:
+        if key in table and not identified:
+            raise table.error(key, f"is not known of clients of listener.{listener.name}, which has no auth")
+    for key, patterns in zip(WHERE, (rule.send, rule.subscribe), strict=True):
+        if not identified and any(USER in each for each in patterns):
+            raise table.error(key, f"has {USER}, but listener.{listener.name} has no auth")
+    tls = listener.tls
+    if "certificate" in table and (tls is None or not tls.require_client_certificate):
+        raise table.error(
+            "certificate", f"needs listener.{listener.name}.tls with client_ca and require_client_certificate"
+        )
+
+
+def ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
+    """Return the listener with its rules, in the file's order. With rules, the default is to deny."""
+    own = tuple(each.rule for each in rules if listener.name in each.listeners)
+    if not own:
+        return listener
+    allow = listener.rules is not None and listener.rules.allow
+    return replace(
+        listener, rules=AccessRules(own, allow, naming([each.profile for each in listener.upstreams()]))
+    )

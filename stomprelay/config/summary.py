@@ -14,7 +14,7 @@ from stomprelay.config.upstream import PARTS
 from stomprelay.config.values import BODIES, NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
-from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.listener import Listener, Match, ServerTLS, Web
 from stomprelay.relay.model.rates import RateLimits, Scope, spell_number
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
@@ -97,7 +97,13 @@ def _listener(listener: Listener, auth: AuthSettings | None) -> str:
             ("tls", _server_tls(listener.endpoint, listener.tls)),
             *(_web(listener.web) if listener.web else ()),
             ("upstream", listener.upstream.name),
-            *(("route", _route(route)) for route in listener.routes),
+            *(
+                (
+                    "route",
+                    f"to {each.upstream.name} if the destination {_PATTERNS[each.match]} {shown(each.pattern)}",
+                )
+                for each in listener.routes
+            ),
             ("who may come in", "whom the brokers let in" if auth is None else _auth(auth)),
             *([] if auth is None else [("brokers are told", _told(auth))]),
             ("rules", _rules(listener.rules)),
@@ -172,10 +178,6 @@ def _rates(limits: RateLimits) -> Iterator[str]:
             )
 
 
-def _route(route: Route) -> str:
-    return f"to {route.upstream.name} if the destination {_PATTERNS[route.match]} {shown(route.pattern)}"
-
-
 ADVICE: Final = (
     "rules that deny are advice: no `profile` says which product it is, and it may know more names"
 )
@@ -193,7 +195,14 @@ def _upstream(upstream: Upstream) -> str:
     return _block(
         f"upstream {upstream.name}",
         [
-            *(_moving(upstream) if upstream.movable else _alone(upstream)),
+            *(
+                _moving(upstream)
+                if upstream.movable
+                else [
+                    ("address", upstream.brokers[0].uri),
+                    ("tls", _client_tls(upstream, upstream.brokers[0])),
+                ]
+            ),
             (
                 "versions",
                 _versions(upstream.versions) if upstream.versions else "the client's and those below it",
@@ -220,11 +229,6 @@ def _introduction(upstream: Upstream) -> str:
     if name is not None:
         ways.append(f"in the header {_text(name)} of CONNECT")
     return " and ".join(ways) or "not told"
-
-
-def _alone(upstream: Upstream) -> Iterator[Fact]:
-    yield "address", upstream.brokers[0].uri
-    yield "tls", _client_tls(upstream, upstream.brokers[0])
 
 
 def _moving(upstream: Upstream) -> Iterator[Fact]:

@@ -71,19 +71,15 @@ def parse(text: str) -> Address | Several:
     _balanced(text)
     scheme, rest = start[1].lower(), text[start.end() :].strip()
     if rest.startswith("("):
-        return _in_parentheses(scheme, rest)
+        close = next(at for at, mark, depth in _marks(rest) if mark == ")" and depth == 1)
+        behind = rest[close + 1 :].strip()
+        if behind and not behind.startswith("?"):
+            raise ValueError(f"must have nothing but ?option=value&... behind {scheme}:(...)")
+        return Several(scheme, _parts(scheme, rest[1:close]), _options(behind[1:] if behind else None))
     parts, options = _cut(rest)
     if any(mark == "?" for _, mark, _ in _marks(options or "")):
         raise ValueError(f"an address with options needs parentheses around the list: {scheme}:(...)")
     return Several(scheme, _parts(scheme, parts), _options(options))
-
-
-def _in_parentheses(scheme: str, text: str) -> Several:
-    close = next(at for at, mark, depth in _marks(text) if mark == ")" and depth == 1)
-    behind = text[close + 1 :].strip()
-    if behind and not behind.startswith("?"):
-        raise ValueError(f"must have nothing but ?option=value&... behind {scheme}:(...)")
-    return Several(scheme, _parts(scheme, text[1:close]), _options(behind[1:] if behind else None))
 
 
 def _parts(scheme: str, text: str) -> tuple[Address | Several, ...]:

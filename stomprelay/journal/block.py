@@ -17,7 +17,19 @@ All numbers are little-endian. A block is
     payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
                 spaces behind it as well, in 0.2.0
 
-Release 0.2.0 wrote blocks of kind `ALIKE`, too. They are still read: `alike` says what their sizes and payload are.
+Release 0.2.0 also wrote blocks of kind `ALIKE`, for frames whose heads are alike. They are only read now. Such a block
+has the size of each body, 4 bytes, in place of the sizes of its frames; nothing is kept of bodies. Its payload is
+groups of neighbouring frames:
+
+    frames  4   how many
+    values  4   bytes of the values
+    first   2   bytes of the first head
+    cuts    2   how many
+    cuts        two numbers of 2 bytes for each: where in the first head that begins and ends which may differ in others
+    first       the first head
+    values      for each other head what it has in the place of each cut, with an LF behind it
+
+No cut has an LF in it, nor has a value. A head is the first one with its values in the places of the cuts.
 
 So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
 
@@ -27,11 +39,9 @@ The texts of damages say "octets": users see them in the output of `stomprelay j
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 from zlib import crc32
-
-from stomprelay.journal.alike import CONTRADICTION, expand
 
 MAGIC: Final = b"\x06SJ\x0b"
 _OUTER: Final = Struct("<4sII")
@@ -44,9 +54,10 @@ FRAME_SIZES: Final = 4 * SIZES
 OVERHEAD: Final = _HEAD.size
 """Bytes of a block beside its context, its sizes and its payload."""
 _CHUNK: Final = 1 << 20
-_SMALL: Final = 4096
-_PORTION: Final = 5120
-_MANY: Final = 1 << 17
+EXPANDED: Final = 1 << 20
+"""Bytes of all heads of a block at most: what takes few bytes in a file does not fill the memory."""
+CONTRADICTION: Final = "its lengths contradict each other"
+_GROUP: Final = Struct("<IIHH")
 NO_BLOCK: Final = "no block begins here"
 _ZEROS: Final = "nothing but zeros from here on"
 
@@ -71,10 +82,6 @@ def _numbers(count: int) -> Struct:
 
 pack_sizes: Final = Struct("<3I").pack
 """The sizes of a frame as they stand in a block: of its head, of what is kept of its body, of the body."""
-
-
-def _packed(sizes: Sequence[int]) -> bytes:
-    return sizes if isinstance(sizes, bytes) else _numbers(len(sizes)).pack(*sizes)
 
 
 class RecordedFrame(NamedTuple):
@@ -124,34 +131,11 @@ class Damage(NamedTuple):
     torn: bool = False
 
 
-def _checksum(payload: bytes, check: int) -> int:
-    """Return the CRC-32 continued with this payload. `crc32` gives up Python's lock for large pieces, and getting it
-    back takes longer than the sum.
-    """
-    if not _PORTION < len(payload) < _MANY:
-        return crc32(payload, check)
-    view = memoryview(payload)
-    for at in range(0, len(payload), _PORTION):
-        check = crc32(view[at : at + _PORTION], check)
-    return check
-
-
-def encode(
-    kind: BlockKind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
-) -> list[bytes]:
-    """Return a block as pieces to be written one after the other. `sizes` may be bytes already."""
-    packed = _packed(sizes)
-    rest = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES) + context + packed
-    return [_OUTER.pack(MAGIC, len(rest) + len(payload), _checksum(payload, crc32(rest))), rest, payload]
-
-
-def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes) -> bytes:
-    """Return the same block in one piece. This is faster for small blocks, of which there are many."""
-    if len(payload) > _SMALL:
-        return b"".join(encode(BlockKind(kind), time, number, context, sizes, payload))
-    packed = _packed(sizes)
-    rest = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES) + context + packed
-    rest += payload
+def encode(kind: int, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes) -> bytes:
+    """Return a block. `sizes` may be bytes already."""
+    packed = sizes if isinstance(sizes, bytes) else _numbers(len(sizes)).pack(*sizes)
+    inner = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES)
+    rest = b"".join([inner, context, packed, payload])
     return _OUTER.pack(MAGIC, len(rest), crc32(rest)) + rest
 
 
@@ -311,3 +295,42 @@ class _Reader:
         if length < _INNER.size or length > MOST:
             return f"a block cannot be {length} octets long"
         return f"torn: {len(left) - _OUTER.size} of {length} octets are there"
+
+
+def expand(payload: bytes, frames: int) -> list[bytes]:
+    """Return the heads of so many frames. Raises `ValueError` if the numbers contradict each other."""
+    if len(payload) > EXPANDED:
+        raise ValueError(CONTRADICTION)
+    heads: list[bytes] = []
+    at = size = 0
+    while at < len(payload):
+        if len(payload) - at < _GROUP.size:
+            raise ValueError(CONTRADICTION)
+        count, valued, length, cuts = _GROUP.unpack_from(payload, at)
+        at_first = at + _GROUP.size + 4 * cuts
+        at_values = at_first + length
+        at, at_cuts = at_values + valued, at + _GROUP.size
+        if at > len(payload) or not 0 < count <= frames - len(heads):
+            raise ValueError(CONTRADICTION)
+        first, values = payload[at_first:at_values], payload[at_values:at].split(b"\n")
+        shared = _shared(first, unpack_from(f"<{2 * cuts}H", payload, at_cuts))
+        size += length + (count - 1) * sum(map(len, shared)) + valued - len(values) + 1
+        if values.pop() or len(values) != (count - 1) * cuts or size > EXPANDED:
+            raise ValueError(CONTRADICTION)
+        heads.append(first)
+        if cuts:
+            form = b"%b".join([piece.replace(b"%", b"%%") for piece in shared])
+            heads += map(form.__mod__, zip(*[iter(values)] * cuts, strict=True))
+        else:
+            heads += [first] * (count - 1)
+    if len(heads) != frames:
+        raise ValueError(CONTRADICTION)
+    return heads
+
+
+def _shared(first: bytes, cuts: Sequence[int]) -> list[bytes]:
+    """Return the pieces of a group's first head before, between and behind the cuts. Raises `ValueError`."""
+    places = [0, *cuts, len(first)]
+    if places != sorted(places):
+        raise ValueError(CONTRADICTION)
+    return [first[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.block import pack_sizes
 from stomprelay.journal.settings import NOTHING, BodyRule
@@ -17,6 +17,9 @@ from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import DESTINATION, PASSCODE
 from stomprelay.wire.run import Keep, Run
+
+if TYPE_CHECKING:
+    from stomprelay.wire import _scan
 
 MASK: Final = b"***"
 TRACE: Final = b"relay-trace"
@@ -29,61 +32,43 @@ _MANY: Final = 32
 """Names of headers, beyond which each frame is looked at."""
 
 
-def _spellings(names: Iterable[bytes]) -> set[bytes]:
-    """These names, and as each version escapes them."""
-    return {spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))}
-
-
 def _spelled(names: Iterable[bytes]) -> bytes:
     """Return a pattern for a header line with one of these names, in any case and any version's escapes, up to its
     value.
     """
-    return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(_spellings(names)))) + rb")[ \t]*:"
+    spellings = {
+        spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))
+    }
+    return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(spellings))) + rb")[ \t]*:"
 
 
-def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
-    """A pattern for heads in lower case: in those it takes half the time that it takes to have it ignore the case."""
-    return re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
-
-
-class Secrets(Protocol):
-    """Headers whose values are not recorded."""
-
-    def masked(self, frame: Frame) -> bytes:
-        """Return a frame's head, from the command to the blank line, with `MASK` for each secret value."""
-
-
-class AnySecrets:
-    """The plain `Secrets`. The compiled ones have only names that all versions spell alike."""
+class Secrets:
+    """Headers whose values are not recorded. The compiled twin has only names that all versions spell alike."""
 
     __slots__ = ("_pattern",)
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        self._pattern = _secret(names)
+        # It looks in heads in lower case: a pattern that ignores the case would take twice as long.
+        self._pattern = re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
 
     def masked(self, frame: Frame) -> bytes:
-        """As `Secrets`."""
+        """Return a frame's head, from the command to the blank line, with `MASK` for each secret value."""
         said = frame.memo or frame.data[frame.start : frame.body]
-        text = said.lower()
-        found = self._pattern.search(text)
-        if found is None:
-            return said
         pieces: list[bytes] = []
         at = 0
-        while found is not None:
+        for found in self._pattern.finditer(said.lower()):
             pieces += said[at : found.end(1)], MASK
             at = found.end()
-            found = self._pattern.search(text, at)
-        return b"".join(pieces) + said[at:]
+        return b"".join([*pieces, said[at:]])
 
 
-def secrets_of(names: Iterable[bytes]) -> Secrets | None:
+def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
     """Return what masks the values of headers of these names, in C where that can; None where there are none."""
     known = {name.lower() for name in names}
     if not known:
         return None
     if SCANNER is None or not _simple(known):
-        return AnySecrets(known)
+        return Secrets(known)
     from stomprelay.wire._scan import Secrets as Compiled  # it is there, as the scanner is
 
     return Compiled(Keep(NOTHING, tuple(sorted(known))), MASK)
@@ -99,7 +84,7 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 class Capture:
     """What is recorded of each frame: bytes of the body, by the first rule that matches its destination, and the head
-    without secrets. `uniform`: the same for all frames but a leg's first. `heads_only`: no bodies. `keep`: what is kept
+    without secrets. `uniform`: the same for all frames but a leg's first. `keep`: what is kept
     of runs; None: each frame needs a look.
     """
 
@@ -109,7 +94,6 @@ class Capture:
         "_opening",
         "_secrets",
         "bodies",
-        "heads_only",
         "keep",
         "uniform",
     )
@@ -126,7 +110,6 @@ class Capture:
         ]
         self._most: dict[bytes, int] = {}
         self.uniform = not names and not self._matches
-        self.heads_only = not bodies and not self._matches
         secrets = {name.lower() for name in (PASSCODE, *names)}
         looks = self._matches or not _simple(secrets)
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
@@ -185,9 +168,6 @@ class LegRecorder:
 
     __slots__ = (
         "_capture",
-        "_heads_only",
-        "_memo",
-        "_memo_head",
         "_traced",
         "_uniform",
         "context",
@@ -208,48 +188,28 @@ class LegRecorder:
         self.context = b""
         self.keep = None if traced else capture.keep
         self._capture = capture
-        self._memo: bytes | None = None
-        self._memo_head = b""
         self._traced = traced
         self._uniform = capture.uniform and not traced
-        self._heads_only = capture.heads_only and not traced
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
         """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""
         frames, number = self.frames, self.number
-        if len(frames) == 1:
-            frame = frames[0]
-            if type(frame) is Run:
-                frames.clear()
-                self.number = number + frame.count
-                assert frame.kept is not None
-                return number, frame.kept, frame.payload
-            if self._heads_only:
-                frames.clear()
-                if not number:
-                    head = self._capture.head(frame, opening=True)
-                elif self._uniform:
-                    head = frame.memo or frame.data[frame.start : frame.body]
-                else:
-                    head = self._head(frame)
-                self.number = number + 1
-                return number, pack_sizes(len(head), 0, frame.end - frame.body), head
         pieces: list[bytes] = []
-        sizes = bytearray()
+        sizes: list[bytes] = []
         for frame in frames:
             if type(frame) is Run:
                 assert frame.kept is not None
-                sizes += frame.kept
+                sizes.append(frame.kept)
                 pieces.append(frame.payload)
                 self.number += frame.count
             else:
                 self._add(frame, pieces, sizes)
                 self.number += 1
         frames.clear()
-        return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return number, b"".join(sizes), b"".join(pieces)
 
-    def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:
+    def _add(self, frame: Frame, pieces: list[bytes], sizes: list[bytes]) -> None:
         body, end = frame.body, frame.end
         if self._uniform and self.number:
             most = self._capture.bodies
@@ -258,19 +218,10 @@ class LegRecorder:
             most = self._capture.most(frame, self.leg.dialect)
             head = self._head(frame)
         kept = min(end, body + most)
-        pieces.append(head)
-        if kept > body:
-            pieces.append(frame.data[body:kept])
-        sizes += pack_sizes(len(head), kept - body, end - body)
+        pieces += head, frame.data[body:kept]
+        sizes.append(pack_sizes(len(head), kept - body, end - body))
 
     def _head(self, frame: Frame) -> bytes:
-        memo = frame.memo
-        if memo is None:
-            head = self._capture.head(frame, opening=not self.number)
-        elif memo is self._memo:
-            head = self._memo_head
-        else:
-            head = self._capture.head(frame, opening=not self.number)
-            self._memo, self._memo_head = memo, head
+        head = self._capture.head(frame, opening=not self.number)
         trace = getattr(frame, "trace", None) if self._traced else None
         return head if trace is None else traced(head, trace)

@@ -33,14 +33,9 @@ def is_same_file(file: int, path: Path) -> bool:
         return False
 
 
-def sync_folder(directory: Path) -> None:
-    """Sync to the disk which files were made, renamed or removed in a folder. Raises `OSError`."""
-    sync_path(directory, os.O_DIRECTORY)
-
-
-def sync_path(path: Path, flags: int = 0) -> None:
-    """Sync a file or a folder that is not open here to the disk."""
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+def sync_path(path: Path) -> None:
+    """Sync to the disk a file that is not open here, or which files a folder has. Raises `OSError`."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(opened)
     finally:
@@ -55,3 +50,14 @@ def sync(file: int) -> None:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError:
             pass  # it was only advice
+
+
+def replace(path: Path, text: str) -> None:
+    """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_path(path.parent)

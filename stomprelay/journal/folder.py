@@ -112,7 +112,7 @@ class Folder:
             if not entry.closed
         ]
         if any(each and not each.failure for each in done):
-            disk.sync_folder(self.directory)
+            disk.sync_path(self.directory)
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
@@ -187,7 +187,10 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
         if end < size:
             os.ftruncate(file, end)
         if last and extent.newest and not extent.is_over:
-            _say_over(file, end, _over(extent.newest, now, size - end))
+            facts = {"by": RECOVERY, "found": now, "cut": size - end}
+            text = "the relay is gone; what it left open was closed"
+            over = EventRecord(JournalEvent.ENDED.value, text, facts).encode()
+            _say_over(file, end, encode(BlockKind.EVENT, extent.newest, 0, Context().encode(), (), over))
         os.fsync(file)
         closed = path.with_name(entry.name + CLOSED)
         path.rename(closed)
@@ -196,13 +199,6 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
         return Recovery(path, path, 0, str(error.strerror))
     finally:
         os.close(file)
-
-
-def _over(newest: int, now: int, cut: int) -> bytes:
-    """Return the block that ends a run in place of its relay. `newest`: the time of the relay's last record."""
-    facts = {"by": RECOVERY, "found": now, "cut": cut}
-    over = EventRecord(JournalEvent.ENDED.value, "the relay is gone; what it left open was closed", facts)
-    return b"".join(encode(BlockKind.EVENT, newest, 0, Context().encode(), (), over.encode()))
 
 
 def _say_over(file: int, end: int, block: bytes) -> None:

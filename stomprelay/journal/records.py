@@ -134,14 +134,13 @@ class Contexts(dict[bytes, Context]):
     def of(self, block: Block) -> tuple[Context, EventRecord | None]:
         """Return a block's context, and its event if it is one. Raises `ValueError` where it is not understood."""
         try:
-            return self[block.context], _event(block) if block.kind is BlockKind.EVENT else None
+            context = self[block.context]
+            if block.kind is not BlockKind.EVENT:
+                return context, None
+            event = json.loads(block.payload)
+            return context, EventRecord(str(event["event"]), str(event["text"]), dict(event["facts"]))
         except (ValueError, TypeError, KeyError):
             raise ValueError("the block is whole, but what it says is not understood") from None
-
-
-def _event(block: Block) -> EventRecord:
-    event = json.loads(block.payload)
-    return EventRecord(str(event["event"]), str(event["text"]), dict(event["facts"]))
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:

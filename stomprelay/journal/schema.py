@@ -16,7 +16,6 @@ VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
 """The longest half of a block's context, in bytes."""
 _CUT: Final = 1000
-_EVENTS: Final = 64
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -75,24 +74,7 @@ class EventRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """Return it as JSON bytes for a block."""
-        return encode_event(self.event, self.text, self.facts)
-
-
-def encode_event(event: str, text: str, facts: Mapping[str, Any]) -> bytes:
-    """Return what an `EventRecord` is in a block."""
-    # Most sessions begin and end with the same words. Numbers that are equal are the same fact.
-    known = _events.get((event, text))
-    if known is not None and known[0] == facts:
-        return known[1]
-    data = _json({"event": event, "text": text, "facts": dict(facts)}).encode("utf-8", "replace")
-    if len(_events) >= _EVENTS:
-        _events.clear()
-    _events[event, text] = (dict(facts), data)
-    return data
-
-
-_events: Final[dict[tuple[str, str], tuple[dict[str, Any], bytes]]] = {}
-"""Events that were encoded last, `_EVENTS` at most: their facts, and what they are in a block."""
+        return _json(self._asdict() | {"facts": dict(self.facts)}).encode("utf-8", "replace")
 
 
 class JournalEvent(Enum):

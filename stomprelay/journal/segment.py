@@ -6,7 +6,6 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,8 +20,6 @@ OPEN: Final = ".journal.open"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 10**9
 _STAMP: Final = "%Y%m%dT%H%M%S"
-_KNOWN: Final = 256
-"""Names and times that are remembered: who writes lists the same ones with each new segment."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 100
 _SHAPE: Final = re.compile(
@@ -43,7 +40,8 @@ class SegmentName(NamedTuple):
 
     def __str__(self) -> str:
         """Return the name of the file, to which `CLOSED` or `OPEN` has to be added."""
-        return f"{_stamp(self.created // _SECOND)}-{self.relay}-{self.run}-{self.number:06d}"
+        begun = datetime.fromtimestamp(self.created // _SECOND, UTC)
+        return f"{begun:{_STAMP}}-{self.relay}-{self.run}-{self.number:06d}"
 
 
 def spell_time(ns: int) -> str:
@@ -56,17 +54,11 @@ def spell_time(ns: int) -> str:
     return f"{moment.replace(tzinfo=None).isoformat()}.{rest // 1000:06d}Z"
 
 
-@lru_cache(_KNOWN)
-def _stamp(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime(_STAMP)
-
-
 def safe_name(relay: str) -> str:
     """Return a relay's name as it can stand in a file's name: ASCII letters, digits, dot, hyphen and underscore."""
     return _UNSAFE.sub("_", relay)[:_LONGEST] or "_"
 
 
-@lru_cache(_KNOWN)
 def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     """Return the parts of a file's name, and whether the segment is open; None if it is no segment's name."""
     found = _SHAPE.fullmatch(file)

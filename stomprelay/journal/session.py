@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
-from stomprelay.journal.schema import JournalSide, context_end, context_start, encode_event
+from stomprelay.journal.schema import EventRecord, JournalSide, context_end, context_start
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.dialect import V1_0
@@ -53,21 +53,13 @@ class Records(Protocol):
         """Take what the recorder of a leg has."""
 
 
-def _headers(connect: Frame) -> dict[bytes, bytes]:
-    try:
-        return dict(reversed(connect.headers(V1_0)))
-    except StompError:
-        return {}
-
-
 def _name(connect: Frame) -> str:
     """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
-    if connect.plain:
-        name = connect.raw(_CLIENT_ID) or connect.raw(LOGIN) or b""
-    else:
-        headers = _headers(connect)
-        name = headers.get(_CLIENT_ID) or headers.get(LOGIN) or b""
-    return _spelled(name)
+    try:
+        headers = dict(reversed(connect.headers(V1_0)))
+    except StompError:
+        return ""
+    return _spelled(headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"")
 
 
 def _spelled(name: bytes) -> str:
@@ -75,8 +67,9 @@ def _spelled(name: bytes) -> str:
 
 
 class SessionRecorder:
-    """Records the session of this name on a listener; `leg` is its client's. `recorders` has one for each open leg:
-    call `record` when the core has acted upon what came. `traced`: the relay may add traces.
+    """Records the session of this name on a listener into `records`, which may be replaced; `leg` is its client's.
+    `recorders` has one for each open leg: call `record` when the core has acted upon what came. `traced`: the relay may
+    add traces.
     """
 
     __slots__ = (
@@ -106,10 +99,6 @@ class SessionRecorder:
             if recorder.leg.state is not State.OPENING:
                 recorder.number = 1
                 self._identify(recorder, client)
-
-    def give_to(self, records: Records) -> None:
-        """Give what is recorded to these from now on."""
-        self.records = records
 
     def end(self) -> None:
         """Record no more of what comes on these legs."""
@@ -148,7 +137,7 @@ class SessionRecorder:
         self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
-        self.records.record(self._of_events, 0, b"", encode_event(event, text, facts), _EVENT)
+        self.records.record(self._of_events, 0, b"", EventRecord(event, text, facts).encode(), _EVENT)
 
     def _take(self, client: _Client) -> None:
         closed = False

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from stomprelay.journal.block import OVERHEAD, BlockKind, pack_sizes, sealed
+from stomprelay.journal.block import OVERHEAD, BlockKind, encode, pack_sizes
 from stomprelay.journal.capture import Capture, LegRecorder, destination_of
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
@@ -58,10 +58,6 @@ class TailRequest(NamedTuple):
             raise ValueError('"over" must be true or false')
         sessions, listeners = _texts(values, "sessions"), _texts(values, "listeners")
         return cls(watch, sessions, listeners, _texts(values, "destinations"), bodies, over)
-
-    def spell(self) -> dict[str, Any]:
-        """Return it as values for JSON, of which `parse` makes the same."""
-        return self._asdict()
 
     def watches(self, listener: str, session: str) -> bool:
         """Return whether something of this session may be asked for."""
@@ -174,7 +170,7 @@ class Watch:
         return bool(text) and any(fnmatchcase(text, glob) for glob in globs)
 
     def _put(self, kind: int, number: int, context: bytes, sizes: bytes, payload: bytes) -> None:
-        block = sealed(kind, self._clock(), number, context, sizes, payload)
+        block = encode(kind, self._clock(), number, context, sizes, payload)
         self._blocks.append(block)
         self._room -= len(block)
 

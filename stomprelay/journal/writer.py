@@ -66,7 +66,7 @@ class Writer:
             disk.sync(self._file)
             self._unsynced = False
         if self._new:
-            disk.sync_folder(self.directory)
+            disk.sync_path(self.directory)
             self._new = False
 
     def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
@@ -118,7 +118,7 @@ class Writer:
     def _header(self) -> bytes:
         name = self._name
         header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
-        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode()))
+        return encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode())
 
     def _mend(self) -> None:
         if self._torn:
@@ -162,7 +162,7 @@ class Writer:
         os.close(self._file)
         self._forget()
         if whole:
-            disk.sync_folder(self.directory)
+            disk.sync_path(self.directory)
         return whole
 
 

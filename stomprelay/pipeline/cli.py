@@ -47,10 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parsed(given)
-    if isinstance(options, int):
-        return options
+    options = None
     try:
+        options = _parser(given).parse_args(given)
         status: int = options.main(options)
         sys.stdout.flush()
         return status
@@ -63,17 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         told = _told(error)
         if told is None or getattr(options, "spark_log", "off") != "off":
-            raise
-        return _fail(told)
-
-
-def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
-    """Return the parsed options, or the exit status if a package that the command needs is missing."""
-    try:
-        return _parser(given).parse_args(given)
-    except ImportError as error:
-        told = _told(error)
-        if told is None:
             raise
         return _fail(told)
 

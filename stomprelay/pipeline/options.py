@@ -4,9 +4,11 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from stomprelay.journal.records import parse_time
 from stomprelay.pipeline.bar import Bar
 from stomprelay.pipeline.settings import LONGEST_HEADER, MOST_HEADERS, Settings
 from stomprelay.pipeline.spark import delta, launch
@@ -95,6 +97,34 @@ def moment(text: str) -> datetime | int:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
+def stretch(options: argparse.Namespace, now: int, *, named: bool = False) -> tuple[int | None, int | None]:
+    """Return what `--since` and `--until` say, in microseconds since 1970; each is a time, or how long before `now`.
+    Raises `ValueError` for no time, which has the option's name if `named`, and for an empty stretch.
+    """
+    begin, end = (
+        _instant(getattr(options, name), now, f"--{name}: " if named else "") for name in ("since", "until")
+    )
+    if begin is not None and begin >= (now if end is None else end):
+        raise ValueError("--since is not before " + ("now" if end is None else "--until"))
+    return begin, end
+
+
+def _instant(said: str | None, now: int, option: str) -> int | None:
+    if said is None:
+        return None
+    if _DURATION.fullmatch(said) and not said[-1].isdigit():
+        return now - round(duration(said) * 1_000_000)
+    try:
+        return parse_time(said) // 1000
+    except (ValueError, OverflowError):
+        raise ValueError(f"{option}{said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
+
+
+def many(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 message`, `1,200 messages`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def add_tables(parser: argparse.ArgumentParser) -> None:
     """Add the option for the folder of the tables."""
     parser.add_argument("--tables", metavar="DIR", required=True, help="the folder of the tables, or its URI")
@@ -146,6 +176,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--id-header",
+        dest="id_headers",
         metavar="NAME",
         action="append",
         default=[],
@@ -169,21 +200,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def settings(options: argparse.Namespace) -> Settings:
     """Return the settings that the options ask for. Raises `ValueError` for impossible values."""
-    return Settings(
-        journal=options.journal,
-        tables=options.tables,
-        checkpoint=options.checkpoint,
-        format=table_format(options),
-        bytes_per_batch=options.bytes_per_batch,
-        patience=options.patience,
-        linger=options.linger,
-        give_up=options.give_up,
-        stuck_after=options.stuck_after,
-        id_headers=tuple(options.id_header),
-        keep_headers=options.keep_headers,
-        interval=getattr(options, "interval", Settings.interval),
-        retain=options.retain,
-    )
+    known = {each.name for each in fields(Settings)}
+    given = {name: value for name, value in vars(options).items() if name in known}
+    return Settings(**given | {"format": table_format(options), "id_headers": tuple(options.id_headers)})
 
 
 def table_format(options: argparse.Namespace) -> str:

@@ -1,7 +1,7 @@
 """The pipeline's settings, apart from Spark's own, and the limits of time that follow from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from stomprelay.journal.settings import SECRETS
@@ -16,44 +16,25 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds
-    of the journal's time, unless stated otherwise. Raises `ValueError` for impossible values, with a sentence
-    for the user.
+    """The settings of one pipeline; `options.add_settings` says what each means. Folders are paths, or URIs that Spark
+    understands. Durations are seconds, but for `interval` and `retain` of the journal's time. Raises `ValueError` for
+    impossible values, with a sentence for the user.
     """
 
     journal: str
-    """The folder of the segments."""
     tables: str
-    """The folder of the tables, and of what is remembered between runs."""
     checkpoint: str = ""
-    """Which segments were read; by default `_checkpoint` beside the tables. It belongs to the tables: remove both or
-    neither."""
     format: str = "parquet"
-    """The format of the tables, as Spark calls it. Other than Parquet needs jars: `--conf
-    spark.jars.packages=…`.
-    """
     bytes_per_batch: int = 256 << 20
-    """Bytes of segments read at a time, at most, or one larger segment. Memory, and what is done again after a run was
-    cut short, follow from it: by default Spark's driver can do with 2 GiB, and an executor with 1 GiB.
-    """
+    """By default Spark's driver can do with 2 GiB, and an executor with 1 GiB."""
     patience: float = 600.0
-    """How long a missing segment, or the other half of a message, is waited for."""
     linger: float = 10.0
-    """How long after a message's last sign its row becomes final."""
     give_up: float = 3600.0
-    """When the row of a message that is not settled becomes final."""
     stuck_after: float = 60.0
-    """A subscription is stuck while a delivery waits for its answer for longer."""
-    id_headers: tuple[str, ...] = field(default=())
-    """Headers by which publishers name their messages and which brokers carry, such as `correlation-id`; the first
-    that is there counts."""
+    id_headers: tuple[str, ...] = ()
     interval: float = 10.0
-    """Seconds of the clock between two looks for new segments, when running continuously."""
     retain: float | None = None
-    """How long an hour of the tables is kept after it ended, seconds of the clock; None for ever."""
     keep_headers: tuple[str, ...] | None = None
-    """Headers of SENDs that `messages` has, the same for all batches of the tables; None for those that the tables
-    began with."""
 
     def __post_init__(self) -> None:
         for name in ("journal", "tables", "format"):

@@ -226,7 +226,7 @@ class AdminClient:
 
     def tail(self, request: TailRequest) -> TailAnswer:
         """Return the frames that passed since the last request of this kind, which should be seconds ago at most."""
-        return self._request("POST", "/tail", TailAnswer.parse, request.spell())
+        return self._request("POST", "/tail", TailAnswer.parse, request._asdict())
 
     def _request(
         self, method: str, path: str, read: Callable[[Any], Answer], values: object = None

@@ -82,7 +82,7 @@ def test_routes_in_the_order_of_the_file() -> None:
         rule(2, prefix="/queue/", upstream="other", listener="outside"),
         rule(3, glob="*", upstream="main", listener="inside"),
     ]
-    inside, outside = routed([INSIDE, OUTSIDE], rules)
+    inside, outside = (routed(each, rules) for each in (INSIDE, OUTSIDE))
     assert inside.routes == (rules[0].route, rules[2].route)
     assert outside.routes == (rules[0].route, rules[1].route)
     assert outside.routed(b"/queue/a") is MAIN
@@ -97,7 +97,7 @@ def test_a_route_that_never_counts() -> None:
     with pytest.raises(
         ConfigError, match=r"^f: route\[2\]\.prefix: is the same as in route\[1\], which comes"
     ):
-        routed([INSIDE, OUTSIDE], [first, again])
+        routed(INSIDE, [first, again])
     other = rule(2, prefix="/a", upstream="other", listener="outside")
     exact = rule(3, destination="/a", upstream="other")
-    assert [len(each.routes) for each in routed([INSIDE, OUTSIDE], [first, other, exact])] == [2, 2]
+    assert [len(routed(each, [first, other, exact]).routes) for each in (INSIDE, OUTSIDE)] == [2, 2]

@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.config import ConfigError
 from stomprelay.config.address import broker
-from stomprelay.config.rules import RuleFor, read_rule, ruled
+from stomprelay.config.listener import RuleFor, read_rule, ruled
 from stomprelay.config.table import Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
@@ -102,9 +102,8 @@ def test_who_has_which() -> None:
     """In the order of the file; who has one and says nothing denies what no rule allows."""
     first, second = rule(1, **ASKED), rule(2, **{**ASKED, "listener": ["open", "closed"]})
     lenient = replace(OPTIONAL, rules=AccessRules((), allow=True))
-    neither, both, none, other = ruled(
-        [OPEN, CLOSED, OPTIONAL, lenient], [first, second, replace(first, listeners=frozenset({"x"}))]
-    )
+    rules = [first, second, replace(first, listeners=frozenset({"x"}))]
+    neither, both, none, other = (ruled(each, rules) for each in (OPEN, CLOSED, OPTIONAL, lenient))
     assert neither.rules == AccessRules((second.rule,), allow=False)
     assert both.rules == AccessRules((first.rule, second.rule), allow=False)
     assert none.rules is None

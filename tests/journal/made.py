@@ -24,7 +24,7 @@ Item = Header | Block | Damage
 
 def header(of: Header = HEADER) -> bytes:
     """A segment's first block."""
-    return b"".join(encode(BlockKind.HEADER, of.created, 0, b"", (), of.encode()))
+    return encode(BlockKind.HEADER, of.created, 0, b"", (), of.encode())
 
 
 def frames(
@@ -37,7 +37,7 @@ def frames(
         recorded = frame if isinstance(frame, RecordedFrame) else RecordedFrame(*frame, len(frame[1]))
         sizes += [len(recorded.head), len(recorded.kept), recorded.size]
         payload += recorded.head + recorded.kept
-    return b"".join(encode(BlockKind.FRAMES, at, number, context.encode(), sizes, payload))
+    return encode(BlockKind.FRAMES, at, number, context.encode(), sizes, payload)
 
 
 def event(
@@ -45,7 +45,7 @@ def event(
 ) -> bytes:
     """A block with an event."""
     happening = EventRecord(name, text, dict(facts))
-    return b"".join(encode(BlockKind.EVENT, at, 0, context.encode(), (), happening.encode()))
+    return encode(BlockKind.EVENT, at, 0, context.encode(), (), happening.encode())
 
 
 def over(cut: int = 0, at: int = NOW, found: int = NOW) -> bytes:

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.alike import CONTRADICTION, EXPANDED, expand
-from stomprelay.journal.block import MAGIC, Block, BlockKind, Damage, RecordedFrame, decode
+from stomprelay.journal.block import (
+    CONTRADICTION,
+    EXPANDED,
+    MAGIC,
+    Block,
+    BlockKind,
+    Damage,
+    RecordedFrame,
+    decode,
+    expand,
+)
 from tests.journal.made import SEND, frames
 
 FIRST, THIRD = (frames((SEND, b"%d" % number), number=number) for number in (0, 2))

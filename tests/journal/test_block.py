@@ -51,7 +51,7 @@ def numbers(found: Sequence[Block | Damage]) -> list[int]:
 
 def test_the_bytes_of_a_block() -> None:
     """The format, byte by byte: it is on disks, so it cannot change."""
-    assert b"".join(encode(BlockKind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload)) == LITERAL
+    assert encode(BlockKind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload) == LITERAL
     assert list(decode(LITERAL)) == [READ]
 
 
@@ -74,7 +74,7 @@ def test_round_trips(made: list[tuple[int, int, bytes, list[tuple[bytes, bytes, 
     for time, number, context, found in made:
         sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
         payload = b"".join([head + kept for head, kept, _ in found])
-        data += b"".join(encode(BlockKind.FRAMES, time, number, context, sizes, payload))
+        data += encode(BlockKind.FRAMES, time, number, context, sizes, payload)
     assert [
         (block.time, block.number, block.context, [tuple(frame) for frame in block.frames])
         for block in whole(data)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import FRAME_SIZES, Block, BlockKind, RecordedFrame, decode, sealed
+from stomprelay.journal.block import FRAME_SIZES, Block, BlockKind, RecordedFrame, decode, encode
 from stomprelay.journal.capture import MASK, Capture, LegRecorder, traced
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 from stomprelay.session.leg import Leg, Side, State
@@ -220,7 +220,7 @@ def receive(recorder: LegRecorder, data: bytes) -> None:
 def taken(recorder: LegRecorder) -> tuple[int, list[RecordedFrame]]:
     """The next block, as it is read again."""
     number, sizes, payload = recorder.take()
-    (found,) = decode(sealed(BlockKind.FRAMES, 1, number, b"[]", sizes, payload))
+    (found,) = decode(encode(BlockKind.FRAMES, 1, number, b"[]", sizes, payload))
     assert isinstance(found, Block)
     assert recorder.frames == []
     return found.number, list(found.frames)

@@ -264,7 +264,7 @@ OPEN = f"{NAME}.journal.open"
 
 def test_damage(tmp_path: Path) -> None:
     """Each, that of a block which says nothing included."""
-    odd = b"".join(encode(BlockKind.FRAMES, NOW, 0, b"?", (), b""))
+    odd = encode(BlockKind.FRAMES, NOW, 0, b"?", (), b"")
     audit = SegmentCheck(put(tmp_path, event(), b"garbage", odd, event()[:-1]))
     assert [damage.reason.partition(":")[0] for damage in audit.damages] == [
         "no block begins here",

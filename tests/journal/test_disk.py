@@ -38,12 +38,12 @@ def test_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(os, "fsync", sync)
     count = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     with pytest.raises(OSError, match="Input/output error"):
-        disk.sync_folder(tmp_path)
+        disk.sync_path(tmp_path)
     assert synced == [tmp_path.stat().st_ino]
     if count:
         assert len(os.listdir("/proc/self/fd")) == count
     with pytest.raises(FileNotFoundError):
-        disk.sync_folder(tmp_path / "absent")
+        disk.sync_path(tmp_path / "absent")
 
 
 def test_what_is_on_the_disk_need_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) 
 
 def block(kind: BlockKind, context: bytes, payload: bytes) -> bytes:
     """A block with a right checksum and any content."""
-    return b"".join(encode(kind, NOW, 0, context, (), payload))
+    return encode(kind, NOW, 0, context, (), payload)
 
 
 @pytest.mark.parametrize(

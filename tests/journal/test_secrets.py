@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stomprelay.journal.capture import MASK, AnySecrets, secrets_of
+from stomprelay.journal.capture import MASK, Secrets, secrets_of
 from stomprelay.journal.settings import SECRETS
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.frame import Frame
@@ -76,9 +76,9 @@ HEADS = st.one_of(
 @example(b":a\r\n: a\n", {b""}, b"", True)
 def test_the_compiled_one_masks_the_same(head: bytes, names: set[bytes], before: bytes, crlf: bool) -> None:
     """Whatever the case, blanks, escapes, line ends and repetitions; and nothing around the head is looked at."""
-    compiled, python = secrets_of(names), AnySecrets(names)
+    compiled, python = secrets_of(names), Secrets(names)
     assert compiled is not None
-    assert type(compiled) is not AnySecrets
+    assert type(compiled) is not Secrets
     command = b"SEND\r\n" if crlf else b"SEND\n"
     data = before + command + head + b"a:1\n"
     start, first, body = len(before), len(before + command), len(before + command + head)
@@ -101,4 +101,4 @@ def test_a_head_of_other_data() -> None:
 @pytest.mark.parametrize("name", ODD)
 def test_names_that_are_left_to_python(name: bytes) -> None:
     """One that a version escapes, or with a blank at its end."""
-    assert type(secrets_of([b"token", name])) is AnySecrets
+    assert type(secrets_of([b"token", name])) is Secrets

@@ -145,17 +145,17 @@ def recording() -> bytes:
     message = b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n"
     connect = b"CONNECT\naccept-version:1.2\nhost:a\nlogin:z\xc3\xbcrich\npasscode:***\n\n"
 
-    def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> list[bytes]:
+    def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> bytes:
         sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
         payload = b"".join([head + kept for head, kept, _ in found])
         return encode(BlockKind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
 
     pieces = [
-        *encode(BlockKind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
-        *block(0, opening, (connect, b"", 0)),
-        *block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
-        *block(1, client, *two),
-        *block(1, broker, (message, b"hell", 5)),
+        encode(BlockKind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
+        block(0, opening, (connect, b"", 0)),
+        block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
+        block(1, client, *two),
+        block(1, broker, (message, b"hell", 5)),
     ]
     return header(HEADER._replace(version=1)) + b"".join(pieces)
 
@@ -192,7 +192,7 @@ def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])
 def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
     """It is damage, though its checksum is right."""
-    start = b"".join(encode(BlockKind.HEADER, NOW, 0, b"", (), payload))
+    start = encode(BlockKind.HEADER, NOW, 0, b"", (), payload)
     assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stomprelay.journal.block import Damage, sealed
+from stomprelay.journal.block import Damage, encode
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.records import Record, records_of
-from stomprelay.journal.schema import VERSION, Context, Header, JournalSide, encode_event
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalSide
 from stomprelay.journal.segment import parse
 from stomprelay.journal.settings import SECRETS
 from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, Watch
@@ -19,11 +19,11 @@ from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
 
-HEADER = sealed(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
+HEADER = encode(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
 SEND = b"SEND\ndestination:/queue/a\n\nhello\0"
 ACK = b"ACK\nid:1\n\n\0"
-EVENTS = (b"[]", encode_event("failover", "as the relay says", {}))
+EVENTS = (b"[]", EventRecord("failover", "as the relay says", {}).encode())
 
 
 class Watched:

@@ -19,7 +19,7 @@ def name(number: int = 1, relay: str = "r1", run: str = "0000000a", stamp: str =
 def header(number: int = 1, relay: str = "r1", run: str = "0000000a", **changes: Any) -> bytes:
     """A segment's first block."""
     made = Header(VERSION, relay, run, number, START, 60.0, "stomprelay test")._replace(**changes)
-    return b"".join(encode(BlockKind.HEADER, START, 0, b"", (), made.encode()))
+    return encode(BlockKind.HEADER, START, 0, b"", (), made.encode())
 
 
 def context(**fields: str) -> Context:
@@ -50,7 +50,7 @@ def frames(
     for head, (kept, size) in zip(heads, bodies or [(b"", 0)] * len(heads), strict=True):
         sizes += (len(head), len(kept), size)
         payload += head + kept
-    return b"".join(encode(BlockKind.FRAMES, at, number, whole, sizes, payload))
+    return encode(BlockKind.FRAMES, at, number, whole, sizes, payload)
 
 
 def event(
@@ -62,7 +62,7 @@ def event(
 ) -> bytes:
     """A block with an event."""
     payload = EventRecord(what, text, dict(facts or {})).encode()
-    return b"".join(encode(BlockKind.EVENT, at, 0, (of or context(side="")).encode(), (), payload))
+    return encode(BlockKind.EVENT, at, 0, (of or context(side="")).encode(), (), payload)
 
 
 def put(folder: Path, file: str, *pieces: bytes) -> Path:

@@ -61,7 +61,7 @@ class Run:
     def _add(
         self, kind: BlockKind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
     ) -> None:
-        self.blocks.append((ns, b"".join(encode(kind, ns, number, context, sizes, payload))))
+        self.blocks.append((ns, encode(kind, ns, number, context, sizes, payload)))
 
     def write(self, folder: Path, cuts: Iterable[int] = ()) -> list[Path]:
         """As segments, which end before the blocks of these numbers."""
@@ -74,7 +74,7 @@ class Run:
             created = part[0][0]
             header = Header(VERSION, self.relay, self.run, number, created, 60.0, "tests")
             path = folder / f"{SegmentName(created, self.relay, self.run, number)}{CLOSED}"
-            first_block = b"".join(encode(BlockKind.HEADER, created, 0, b"", [], header.encode()))
+            first_block = encode(BlockKind.HEADER, created, 0, b"", [], header.encode())
             path.write_bytes(first_block + b"".join(data for _, data in part))
             paths.append(path)
         return paths

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes, sealed
+from stomprelay.journal.block import Block, BlockKind, decode, encode, pack_sizes
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.service.journal.portions import PORTIONS, Batch, Portions
 from stomprelay.session.leg import Leg, Side, State
@@ -36,7 +36,7 @@ def test_a_block_is_as_others_make_it(kind: type[Portions], size: int) -> None:
     portions.put(b"[]", (1 << 64) - 1, sizes, payload)
     portions.put(b"", 0, b"", payload, int(BlockKind.EVENT))
     found = b"".join(bytes(each.data) for each in iter_taken(portions))
-    assert found == sealed(BlockKind.FRAMES, 1, (1 << 64) - 1, b"[]", sizes, payload) + sealed(
+    assert found == encode(BlockKind.FRAMES, 1, (1 << 64) - 1, b"[]", sizes, payload) + encode(
         BlockKind.EVENT, 2, 0, b"", b"", payload
     )
 

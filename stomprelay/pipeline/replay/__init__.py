@@ -1,9 +1,7 @@
 """Sending messages of the tables again, through the relay.
 
-- `command`: the command `replay`
-- `request`: what was asked for on the command line
+- `command`: the command `replay`: what was asked for, and what the user sees meanwhile
 - `selection`: which messages, and what would be sent
 - `state`: the folder of a replay: the messages selected, and how far it is
 - `task`: what a task of Spark does: send one file
-- `watch`: what the user sees meanwhile
 """

@@ -1,30 +1,59 @@
 """`stomprelay-pipeline replay`: send messages of the tables again, through the relay."""
 
 import argparse
+import re
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import tasks
-from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
-from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Selection, selected
-from stomprelay.pipeline.replay.state import Frozen, State
-from stomprelay.pipeline.replay.watch import Watch
+from stomprelay.pipeline.bar import Bar, spelled, tasks
+from stomprelay.pipeline.options import many
+from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, Selection, preview, selected
+from stomprelay.pipeline.replay.state import Frozen, State, write
 from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.volume import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stomprelay.pipeline.replay.selection import Preview
+T = TypeVar("T")
 
-WINDOW: Final = 1000
-KEY_HEADER: Final = "relay-key"
+OFTEN: Final = 0.5
+"""Seconds between two looks, after each of which the bar on a terminal is drawn anew."""
+SELDOM: Final = 10.0
+"""Seconds between two lines where there is no terminal."""
+_PARTING: Final = 10.0
+"""Seconds that the work has to end after an interrupt."""
+
+
+_SINKS: Final = {
+    "uri": "--to",
+    "path": "--to",
+    "destination": "--destination",
+    "rate": "--rate",
+    "window": "--window",
+    "keyheader": "--key-header",
+    "login": "--login",
+    "passcode": "--passcode-file",
+    "password": "--passcode-file",
+    "passcodefile": "--passcode-file",
+    "host": "--host",
+    "progress": "--state",
+    "id": "--state",
+}
+"""The sink's options, in small letters, that have one of ours."""
+_SAID: Final = re.compile(r'format "stomp", option ([^:]+): (.*)', re.DOTALL)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--window",
         metavar="N",
         type=_count,
-        default=WINDOW,
+        default=1000,
         help="messages of a connection that may be unconfirmed at a time: so many are sent twice after a crash, "
         "at most (default: %(default)s)",
     )
@@ -83,7 +112,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-header",
         metavar="NAME",
-        default=KEY_HEADER,
+        default="relay-key",
         help="the header with a message's key, the same whenever it is sent again (default: %(default)s)",
     )
     parser.add_argument("--login", metavar="NAME", help="who we are")
@@ -125,7 +154,7 @@ def _count(said: str) -> int:
 
 def main(given: argparse.Namespace) -> int:
     """Do it; returns the exit status. Raises `ValueError` and `StoreError`."""
-    wanted = selection(given, round(time.time() * SECOND))
+    wanted = selection(given, round(time.time() * 1_000_000))
     if given.dry_run:
         return _dry_run(given, wanted)
     if given.to is None or given.state is None:
@@ -139,8 +168,6 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
-    from stomprelay.pipeline.replay.selection import preview
-
     spark = options.session(given, "replay", brief=True, say=options.say)
     with launch.ending(spark), tasks(sys.stderr, "selecting messages", spark):
         found = preview(selected(_store(spark, given), wanted))
@@ -148,9 +175,7 @@ def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
         found.show(sys.stdout)
         sys.stdout.flush()
     _judge(given, found)
-    options.say(
-        f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent"
-    )
+    options.say(f"{many(found.messages, 'message')} to {many(len(found.lines), 'destination')} would be sent")
     return 0
 
 
@@ -179,9 +204,6 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
 
 
 def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: State) -> Frozen:
-    from stomprelay.pipeline.replay.selection import preview
-    from stomprelay.pipeline.replay.state import write
-
     options.say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.
     rows = selected(store, wanted)
@@ -193,24 +215,24 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
         files = write(rows, state.place(), min(connections, len(found.lines)))
     frozen = state.freeze(asked(given), files)
     options.say(
-        f"{_many(frozen.messages, 'message')} to {_many(len(found.lines), 'destination')}, "
-        f"over {_many(len(files), 'connection')}"
+        f"{many(frozen.messages, 'message')} to {many(len(found.lines), 'destination')}, "
+        f"over {many(len(files), 'connection')}"
     )
     return frozen
 
 
-def _judge(given: argparse.Namespace, found: "Preview") -> None:
+def _judge(given: argparse.Namespace, found: Preview) -> None:
     """Print what is left out. Raises `ValueError` where that must not be, or nothing is left."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
         raise ValueError(
-            f"of {_many(messages + incomplete, 'message')} {incomplete:,} have bodies that were not recorded as a "
+            f"of {many(messages + incomplete, 'message')} {incomplete:,} have bodies that were not recorded as a "
             "whole: set bodies in the relay's [journal] to have them in future, or leave these out with "
             "--skip-incomplete"
         )
     for reason, count in left_out.items():
-        options.say(f"left out: {_many(count, 'message')} {REASONS[reason]}")
+        options.say(f"left out: {many(count, 'message')} {REASONS[reason]}")
     if not messages:
         raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
     if found.blanked:
@@ -221,12 +243,11 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
     from stomprelay.pipeline.replay.task import DDL, sender
-    from stomprelay.pipeline.spark.errors import as_value_error
 
-    shares = state.shares(frozen)
+    paths = state.paths(frozen)
     id = JobProgress(state.progress).identity(None)
     before = state.confirmed(frozen)
-    tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(sender(sink, shares, id, log), DDL)
+    tasks = spark.range(0, len(paths), 1, len(paths)).mapInArrow(sender(sink, paths, id, log), DDL)
     again = "say the same again to go on"
     try:
         watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
@@ -245,5 +266,119 @@ def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: 
     options.say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def selection(given: argparse.Namespace, now: int) -> Selection:
+    """Return which messages the options ask for. Raises `ValueError`."""
+    since, until = options.stretch(given, now, named=True)
+    renames = tuple((old, new) for old, new in given.rename)
+    if len({old for old, _ in renames}) != len(renames):
+        raise ValueError("--rename: the same FROM is given twice")
+    return Selection(given.where, since, until, given.destination, renames)
+
+
+def asked(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that define this replay: they must be the same again to continue it."""
+    names = ("where", "since", "until", "to", "destination", "rename", "key_header", "skip_incomplete")
+    return {"tables": absolute(given.tables), **{name: getattr(given, name) for name in names}}
+
+
+def sink_of(given: argparse.Namespace, state: State) -> Sink:
+    """Return how to send. Raises `ValueError` that names our options in place of the sink's."""
+    further = dict(given.stomp)
+    for name in further:
+        if (ours := _SINKS.get(name.lower())) is not None:
+            raise ValueError(f"--stomp {name}: say {ours}")
+    said: dict[str, str | None] = {
+        "uri": given.to,
+        "login": given.login,
+        "passcodeFile": given.passcode_file,
+        "host": given.host,
+        "rate": None if given.rate is None else repr(given.rate),
+        "window": str(given.window),
+        "keyHeader": given.key_header,
+        "progress": str(state.progress),
+        "persistent": "false",  # messages keep their own header
+        **further,
+    }
+    try:
+        sink = Sink.read({name: value for name, value in said.items() if value is not None})
+        if launch.is_local(given.master or launch.MASTER):
+            sink.connection.upstream()  # its passcode's file, which on a cluster is elsewhere
+    except OptionError as error:
+        raise ValueError(ours_of(str(error))) from None
+    return sink
+
+
+def ours_of(said: str) -> str:
+    """Return the sink's message about one of its options, with the name of the option that the user gave."""
+    found = _SAID.fullmatch(said)
+    if found is None:
+        return said
+    return f"{_SINKS.get(found[1].lower(), f'--stomp {found[1]}')}: {found[2]}"
+
+
+class Watch:
+    """Shows how many of `total` messages are `confirmed` (called to know it), of which `before` are old."""
+
+    def __init__(
+        self,
+        out: TextIO,
+        total: int,
+        before: int,
+        confirmed: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._out = out
+        self._total = total
+        self._before = before
+        self._confirmed = confirmed
+        self._clock = clock
+        self._began = self._shown = clock()
+        self._bar = Bar(out, "messages", clock=clock)
+        self._bar.begin("replay", total, before)
+
+    def follow(self, work: Callable[[], T]) -> T:
+        """Do `work` in another thread and show the progress; return or raise what it does. An interrupt comes to this
+        thread: within a call to Java it would look like a failure of that call.
+        """
+        outcome: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                outcome.set_result(work())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        thread = Thread(target=do, name="replay", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(OFTEN)
+                self.tick()
+        except KeyboardInterrupt:
+            thread.join(_PARTING)
+            raise
+        finally:
+            self._bar.end()
+        return outcome.result()
+
+    def tick(self) -> None:
+        """Show the progress, if it is time for it."""
+        if self._bar.live:
+            self._bar.set(self._confirmed())
+            self._bar.draw()
+            return
+        now = self._clock()
+        if now - self._shown >= SELDOM:
+            self._shown = now
+            self._out.write(f"{self.line()}\n")
+            self._out.flush()
+
+    def line(self) -> str:
+        """Return the progress as a line of text."""
+        confirmed = self._confirmed()
+        took = self._clock() - self._began
+        text = f"{confirmed:,} of {self._total:,} messages confirmed"
+        rate = (confirmed - self._before) / took if took > 0 else 0.0
+        if rate > 0:
+            text += f", {rate:,.0f}/s, {spelled((self._total - confirmed) / rate)} left"
+        return text

@@ -8,7 +8,6 @@
 All of it is readable by its owner alone, for there are messages in it.
 """
 
-import fcntl
 import json
 import shutil
 import uuid
@@ -18,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from stomprelay.journal.disk import sync_path
+from stomprelay.journal.disk import lock, replace, sync_path
 from stomprelay.pipeline.replay.selection import COLUMNS, TURN
 from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.stomp.progress import JobProgress
@@ -44,14 +43,6 @@ _ROWS: Final = 2000
 
 class StateError(ValueError):
     """A folder that cannot be used for this replay. The text is for the user."""
-
-
-class Share(NamedTuple):
-    """What one connection sends: its number from 0, a file, and how many messages are in it."""
-
-    number: int
-    path: Path
-    messages: int
 
 
 @dataclass(frozen=True)
@@ -91,13 +82,9 @@ class State(AbstractContextManager["State"]):
         if any(self.folder.iterdir()) and not (self.folder / _LOCK).exists():
             raise self._error("is not empty, and no replay's: name a folder of its own")
         self._lock = (self.folder / _LOCK).open("ab")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if lock(self._lock.fileno(), wait=False) is False:
             self._lock.close()
-            raise self._error("is in use: another replay is at work on it") from None
-        except OSError:
-            pass  # a file system without locks
+            raise self._error("is in use: another replay is at work on it")
 
     @property
     def progress(self) -> Path:
@@ -143,16 +130,12 @@ class State(AbstractContextManager["State"]):
             sync_path(path)
         for folder in {path.parent for path, _ in files}:
             sync_path(folder)
-        partial = self.folder / f".{_RECORD}"
-        partial.write_text(json.dumps({"version": VERSION, **asdict(frozen)}, indent=1), encoding="utf-8")
-        sync_path(partial)
-        partial.replace(self.folder / _RECORD)
-        sync_path(self.folder)
+        replace(self.folder / _RECORD, json.dumps({"version": VERSION, **asdict(frozen)}, indent=1))
         return frozen
 
-    def shares(self, frozen: Frozen) -> list[Share]:
-        """Return what each connection has to send."""
-        return [Share(number, self.folder / name, count) for number, (name, count) in enumerate(frozen.files)]
+    def paths(self, frozen: Frozen) -> list[Path]:
+        """Return the file that each connection has to send."""
+        return [self.folder / name for name, _ in frozen.files]
 
     def confirmed(self, frozen: Frozen) -> int:
         """Return how many messages the brokers have confirmed. Raises `ProgressError`."""

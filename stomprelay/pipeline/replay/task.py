@@ -1,23 +1,23 @@
 """What a task of Spark does in a replay: it sends one file's messages over one connection, by the code of the sink."""
 
-import fcntl
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.replay.state import BATCH, Share, read
+from stomprelay.journal.disk import lock
+from stomprelay.pipeline.replay.state import BATCH, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task returns: its share's number, the messages confirmed, and why it failed, or null."""
+"""What a task returns: its file's number, the messages confirmed, and why it failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
@@ -28,36 +28,28 @@ _TURN: Final = 60.0
 _PAUSE: Final = 0.05
 
 
-def sender(
-    sink: Sink, shares: Sequence[Share], id: str, log: str
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what each task runs: numbers of shares to rows of `DDL`. `log`: one of `launch.LEVELS`."""
+def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what each task runs: numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 with logged(log):
-                    sent, error = run(sink, shares[number], id)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([number], pa.int32()),
-                        pa.array([sent], pa.int64()),
-                        pa.array([error], pa.string()),
-                    ],
-                    schema=SCHEMA,
-                )
+                    sent, error = run(sink, number, paths[number], id)
+                row = {"number": number, "sent": sent, "error": error}
+                yield pa.RecordBatch.from_pylist([row], SCHEMA)
 
     return send
 
 
-def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send a share's messages that are not confirmed. Return their number and None, or 0 and the reason."""
+def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
+    """Send the messages of a file that are not confirmed. Return their number and None, or 0 and the reason."""
     assert sink.progress is not None
     try:
-        with alone(sink.progress / f".{share.number}"):
+        with alone(sink.progress / f".{number}"):
             pace = SharedRate.shared(sink.rate, sink.progress, id)
-            sending = TaskSender(sink, Job(id, BATCH, share.number), pace)
-            return sending.run(read(share.path, sending.skipped)), None
+            sending = TaskSender(sink, Job(id, BATCH, number), pace)
+            return sending.run(read(path, sending.skipped)), None
     except (Lost, ProgressError, ValueError, OSError) as error:
         return 0, " ".join(str(error).split())
 
@@ -81,18 +73,8 @@ def alone(path: Path, within: float = _TURN) -> Iterator[None]:
     """Hold a lock on `path` while entered. Raises `ProgressError` if it is not free `within` seconds."""
     with path.open("ab") as file:
         deadline = time.monotonic() + within
-        while not _locked(file):
+        while lock(file.fileno(), wait=False) is False:
             if time.monotonic() > deadline:
                 raise ProgressError(f"progress {path}: another process has been sending for {within:g} s")
             time.sleep(_PAUSE)
         yield
-
-
-def _locked(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True

@@ -1,7 +1,7 @@
 """The report: one HTML file that shows what is in the tables.
 
 - `command`: the command `report`
-- `gather`, `queries`: from the tables to findings; `previous`: what was a day or a week before
+- `gather`, `queries`: from the tables to findings, and what was a day or a week before
 - `findings`: what the page is made from, without Spark
 - `indicators`: the figures with thresholds and changes
 - `page`: the page as a whole, with `report.html`, `summary.html` (what stands out), `sections.html` (charts and lists),

@@ -2,12 +2,10 @@
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +18,6 @@ from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened
 
-_AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100
 _BEFORE: Final = "what was before"
 CROSSED: Final = 3
@@ -82,12 +79,11 @@ def main(given: argparse.Namespace) -> int:
     options, `OSError` where the page cannot be written, and what `Store` and `launch` raise.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
-    range_ = wanted(given.since, given.until, now)
+    range_ = Range(*shared.stretch(given, now))
     period = None if given.compare == "none" else given.compare
     check_period(range_, period, now)
     check(given.tables, given.output)
-    from stomprelay.pipeline.report.gather import STEPS, gather
-    from stomprelay.pipeline.report.previous import earlier, stretch
+    from stomprelay.pipeline.report.gather import STEPS, earlier, gather, stretch
 
     spark = shared.session(given, "report", brief=True, say=shared.say)
     with launch.ending(spark):
@@ -108,27 +104,6 @@ def main(given: argparse.Namespace) -> int:
     for one in beyond:
         shared.say(f"{one.indicator.name}: {one.sentence(findings)}".replace("\u202f", " "))
     return CROSSED if beyond else 0
-
-
-def instant(said: str, now: Micros) -> Micros:
-    """Return a time given as an option, in microseconds since 1970. Raises `ValueError` with a sentence for
-    the user.
-    """
-    if _AGO.fullmatch(said):
-        return now - round(shared.duration(said) * SECOND)
-    try:
-        when = datetime.fromisoformat(said)
-    except ValueError:
-        raise ValueError(f"{said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
-    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * SECOND)
-
-
-def wanted(since: str | None, until: str | None, now: Micros) -> Range:
-    """Return the range of time that the options ask for. Raises `ValueError` if it is empty."""
-    begin, end = (None if said is None else instant(said, now) for said in (since, until))
-    if begin is not None and begin >= (now if end is None else end):
-        raise ValueError("--since is not before " + ("now" if end is None else "--until"))
-    return Range(begin, end)
 
 
 def check_period(range_: Range, period: str | None, now: Micros) -> None:

@@ -19,6 +19,7 @@ from stomprelay.pipeline.report.findings import (
     Client,
     Damage,
     Destination,
+    Earlier,
     Episode,
     Failover,
     Findings,
@@ -32,6 +33,7 @@ from stomprelay.pipeline.report.findings import (
     Trouble,
     Way,
 )
+from stomprelay.pipeline.report.indicators import PERIODS
 from stomprelay.pipeline.report.page import COLOURS
 from stomprelay.pipeline.report.queries import (
     Range,
@@ -61,32 +63,16 @@ _LINKED: Final = 10
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
     """Return the outages of brokers that went on at any time of the range, in the order of time."""
-    rows = store.read("failovers").withColumns(
-        {"began": F.unix_micros("began_at"), "ended": F.unix_micros("ended_at")}
+    rows = store.read("failovers").select(
+        *("upstream", "broker", "moved_to", F.unix_micros("began_at").alias("began")),
+        *(F.unix_micros("ended_at").alias("ended"), "planned", "sessions", "recovered", "given_up"),
+        *("silence_p50_us", "silence_max_us", "resent", "stale_acks", "duplicates"),
     )
     if range_.since is not None:
         rows = rows.where(F.col("ended").isNull() | (F.col("ended") >= range_.since))
     if range_.until is not None:
         rows = rows.where(F.col("began") < range_.until)
-    return [
-        Failover(
-            row.upstream,
-            row.broker,
-            tuple(row.moved_to),
-            row.began,
-            row.ended,
-            row.planned,
-            row.sessions,
-            row.recovered,
-            row.given_up,
-            row.silence_p50_us,
-            row.silence_max_us,
-            row.resent,
-            row.stale_acks,
-            row.duplicates,
-        )
-        for row in rows.drop("began_at", "ended_at").orderBy("began", "broker").collect()
-    ]
+    return [Failover(*row) for row in rows.orderBy("began", "broker").collect()]
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
@@ -100,6 +86,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
     if range_.until is not None:
         rows = rows.where((F.col("since") < range_.until) & hour_up_to(range_.until - 1))
     episode = F.struct("since", "until", "deliveries", "broker", "age_us", "outcome", "client", "destination")
+    of = len(fields(Episode))
     by_subscription = rows.groupBy(*who).agg(
         F.sort_array(F.collect_list(episode)).alias("episodes"), F.max("age_us").alias("worst")
     )
@@ -109,10 +96,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
             row.episodes[-1].client,
             row.subscription,
             row.episodes[-1].destination,
-            [
-                Episode(one.since, one.until, one.deliveries, one.broker, one.age_us, one.outcome)
-                for one in row.episodes
-            ],
+            [Episode(*one[:of]) for one in row.episodes],
         )
         for row in found
     ], total
@@ -269,7 +253,10 @@ def gather(
         whole_hours=whole_hours(span),
         destinations=listed,
         total_destinations=destinations,
-        clients=_clients(traffic, limit),
+        clients=[
+            Client(row.client, row.sent, row.delivered, row.octets, row.errors)
+            for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
+        ],
         total_clients=clients,
         errors=course.errors,
         troubles=troubles,
@@ -359,7 +346,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
     bins: list[dict[int, tuple[int, int]]] = [{} for _ in range(span.bins)]
     errors = [0] * span.bins
     for row in sums.collect():
-        bins[row.bin][row.place] = (row.sent or 0, row.delivered or 0)
+        bins[row.bin][row.place] = (row.sent, row.delivered)
         errors[row.bin] += row.errors
     return _Course(bins, errors)
 
@@ -421,8 +408,8 @@ def _destinations(
         made.append(
             Destination(
                 row.destination,
-                row.sent or 0,
-                row.delivered or 0,
+                row.sent,
+                row.delivered,
                 row.octets,
                 told.outcomes.get(place, Counter()),
                 told.deliveries.get(place, NOTHING),
@@ -432,13 +419,6 @@ def _destinations(
             )
         )
     return made
-
-
-def _clients(traffic: DataFrame, limit: int) -> list[Client]:
-    return [
-        Client(row.client, row.sent or 0, row.delivered or 0, row.octets, row.errors)
-        for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
-    ]
 
 
 def _ways(store: Store, span: Span) -> list[Way]:
@@ -460,3 +440,80 @@ def _ways(store: Store, span: Span) -> list[Way]:
         producer, destination, consumer = (decoded(row[end], names[end]) for end in ends)
         made.append(Way(producer, destination, consumer, row.messages))
     return made
+
+
+# What was a day or a week before
+
+_GONE: Final = 10
+"""Of so many of the busiest destinations of the time before it is asked whether they are gone."""
+
+
+def stretch(store: Store, range_: Range, period: str) -> Range:
+    """Return the range to report on: where no begin was asked for, the last `period` of it. Its bins reach beyond both
+    of its ends; it begins so much later that what is `period` before does not overlap with it.
+    """
+    found = extent(store, range_)
+    if found is None:
+        return range_
+    last, length = found[1], PERIODS[period]
+    since = last + 1 - length if range_.since is None else range_.since
+    span = Span.over(since, max(since, last))
+    return Range(max(since, span.until - length), range_.until)
+
+
+def earlier(store: Store, findings: Findings, period: str) -> Earlier:
+    """Return what the tables have of the time that is `period` before that of the findings."""
+    span, shift = findings.span, PERIODS[period]
+    then = Span(span.since - shift, span.until - shift, span.step)
+    back = Range(then.since, then.until)
+    begun = Range(then.since - span.since % MINUTE, then.until)
+    at = F.unix_micros("minute")
+    begin, last = row_of(begun.within(store.read("traffic"), "minute"), F.min(at), F.max(at))
+    if begin is None:
+        return Earlier(period, then.since, then.until)
+    traffic = traffic_of(store, then, F.col("seen_at"))
+    names = [one.name for one in findings.destinations]
+    destinations = _sums(traffic, "destination", names)
+    clients = _sums(traffic, "client", [one.name for one in findings.clients])
+    whole = Span(then.since, then.until, then.until - then.since)
+    told = messages_of(back.within(store.read("messages"), "seen_at"), whole, names)
+    stuck, total_stuck = read_stuck(store, back, 1)
+    found = Findings(
+        whole,
+        recorded=[True],
+        latencies=told.latencies,
+        outcomes=sum(told.outcomes.values(), Counter()),
+        redelivered=told.redelivered,
+        failovers=read_failovers(store, back),
+        stuck=stuck,
+        total_stuck=total_stuck,
+        destinations=[
+            Destination(name, row.sent, row.delivered, row.octets, {})
+            for name, row in destinations.items()
+            if name is not None
+        ],
+        clients=[Client(name, *row[1:]) for name, row in clients.items() if name is not None],
+        errors=[sum(row.errors for row in destinations.values())],
+        octets=sum(row.octets for row in destinations.values()),
+    )
+    gone = _gone(traffic, traffic_of(store, span, F.col("seen_at")), names)
+    first_end = max(begin, then.since), min(last + MINUTE, then.until)
+    return Earlier(period, then.since, then.until, *first_end, found, gone)
+
+
+def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None, Any]:
+    """Return the sums of `traffic` for these names in a column; under None those of all others together."""
+    place = F.greatest(coded(column, names), F.lit(-1)).alias("place")
+    rows = traffic.groupBy(place).agg(*passed())
+    return {names[row.place] if row.place >= 0 else None: row for row in rows.collect()}
+
+
+def _gone(before: DataFrame, now: DataFrame, known: list[str]) -> list[str]:
+    """Return which of the busiest destinations of `before` have no messages `now`, the busiest first."""
+    busy = top(before.where("messages > 0"), "destination", ["messages"], _GONE)
+    asked = [row.destination for row in busy if row.destination not in known]
+    if not asked:
+        return []
+    there = now.where((F.col("messages") > 0) & F.col("destination").isin(asked))
+    found = {row.destination for row in there.select("destination").distinct().collect()}
+    return [name for name in asked if name not in found]

@@ -6,7 +6,7 @@ rank falls in, at most 2.2 % above the exact one.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -24,7 +24,7 @@ from stomprelay.pipeline.report.findings import (
     Rest,
     Span,
 )
-from stomprelay.pipeline.report.text import HOUR, Micros, moment
+from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros, moment
 from stomprelay.pipeline.schema import TOPICS, UNDELIVERED
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.latency import WIDTH
@@ -92,8 +92,8 @@ def passed() -> list[Column]:
     """Return what is summed up of rows of `traffic`: the messages `sent` and `delivered`, `octets` and `errors`."""
     way, messages = F.col("direction"), F.col("messages")
     return [
-        F.sum(F.when(way == "to_broker", messages)).alias("sent"),
-        F.sum(F.when(way == "to_client", messages)).alias("delivered"),
+        F.coalesce(F.sum(F.when(way == "to_broker", messages)), F.lit(0)).alias("sent"),
+        F.coalesce(F.sum(F.when(way == "to_client", messages)), F.lit(0)).alias("delivered"),
         F.sum("octets").alias("octets"),
         F.sum("errors").alias("errors"),
     ]
@@ -149,43 +149,35 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
     minutes = range_.within(store.read("traffic"), "minute")
     at = F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
-    if range_.since is not None:
-        first = range_.since
+    first = first if range_.since is None else range_.since
     if range_.until is not None:
         last = range_.until - 1
     elif last is not None:
-        last += 60_000_000 - 1
-    if first is None or last is None:
-        return None
-    return first, max(first, last)
+        last += MINUTE - 1
+    return None if first is None or last is None else (first, max(first, last))
 
 
-@dataclass
-class Spread:
-    """A histogram of durations: by bucket, how many there are and the longest, in microseconds."""
+Buckets = dict[int, tuple[int, int]]
+"""A histogram of durations: by bucket, how many there are and the longest, in microseconds."""
 
-    buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, bucket: int, count: int, longest: int) -> None:
-        """Add `count` durations to a bucket, the longest of which is `longest`."""
-        before, least = self.buckets.get(bucket, (0, longest))
-        self.buckets[bucket] = (before + count, max(least, longest))
+def add(buckets: Buckets, bucket: int, count: int, longest: int) -> None:
+    """Add `count` durations to a bucket, the longest of which is `longest`."""
+    before, least = buckets.get(bucket, (0, longest))
+    buckets[bucket] = (before + count, max(least, longest))
 
-    def percentiles(self) -> Percentiles:
-        """Return the percentiles of all durations that were added."""
-        total = sum(count for count, _ in self.buckets.values())
-        if not total:
-            return NOTHING
-        p50, p95, p99 = (self._at(percent, total) for percent in (50, 95, 99))
-        return Percentiles(total, p50, p95, p99, max(longest for _, longest in self.buckets.values()))
 
-    def _at(self, percent: int, total: int) -> int:
-        reached = 0
-        for _, (count, longest) in sorted(self.buckets.items()):
-            reached += count
-            if reached * 100 >= total * percent:
-                return longest
-        raise AssertionError("unreachable")  # pragma: no cover
+def percentiles(buckets: Buckets) -> Percentiles:
+    """Return the percentiles of all durations in a histogram."""
+    total = sum(count for count, _ in buckets.values())
+    if not total:
+        return NOTHING
+    reached, ends = 0, []
+    for _, (count, longest) in sorted(buckets.items()):
+        reached += count
+        ends.append((reached, longest))
+    p50, p95, p99 = (next(end for up_to, end in ends if up_to * 100 >= total * each) for each in (50, 95, 99))
+    return Percentiles(total, p50, p95, p99, max(longest for _, longest in ends))
 
 
 def timings(
@@ -205,20 +197,18 @@ def timings(
     by = ("bin", "place", "measure", "bucket")
     bucket = (F.signum(us) * number).cast("int")
     counts = measured.withColumn("bucket", bucket).groupingSets([[by[0], *by[2:]], by[1:]], *by)
-    wholes: defaultdict[str, Spread] = defaultdict(Spread)
-    bins: defaultdict[tuple[str, int], Spread] = defaultdict(Spread)
-    places: defaultdict[int, Spread] = defaultdict(Spread)
+    wholes: defaultdict[str, Buckets] = defaultdict(dict)
+    bins: defaultdict[tuple[str, int], Buckets] = defaultdict(dict)
+    places: defaultdict[int, Buckets] = defaultdict(dict)
     for row in counts.agg(F.count("us").alias("number"), F.max("us").alias("longest")).collect():
         counted = (row.bucket, row.number, row.longest)
         if row.place is None:
-            wholes[row.measure].add(*counted)
-            bins[row.measure, row.bin].add(*counted)
+            add(wholes[row.measure], *counted)
+            add(bins[row.measure, row.bin], *counted)
         elif row.measure == "delivery":
-            places[row.place].add(*counted)
+            add(places[row.place], *counted)
     latencies = {
-        name: Latency(
-            [bins[name, bin_].percentiles() for bin_ in range(span.bins)], wholes[name].percentiles()
-        )
+        name: Latency([percentiles(bins[name, bin_]) for bin_ in range(span.bins)], percentiles(wholes[name]))
         for name in MEASURES
     }
-    return latencies, {place: spread.percentiles() for place, spread in places.items()}
+    return latencies, {place: percentiles(each) for place, each in places.items()}

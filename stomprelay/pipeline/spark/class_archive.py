@@ -4,7 +4,6 @@ It is made once for each Java and each Spark, by a child process that does a lit
 kept in the cache (about 200 MB). Java leaves one that does not fit alone.
 """
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from stomprelay.journal.disk import lock
 from stomprelay.pipeline.spark.java import Java, MissingJava, find
 from stomprelay.pipeline.spark.java import folder as cache
 
@@ -81,20 +81,15 @@ def make(java: Java, file: Path) -> None:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[bool]:
+def _alone(path: Path) -> Iterator[bool]:
     """Take the lock while the context is entered; yield whether this process got it."""
     try:
-        file = lock.open("w")
+        file = path.open("w")
     except OSError:
         yield False
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+        yield lock(file.fileno(), wait=False) is True
 
 
 def main() -> int:

@@ -49,7 +49,9 @@ def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) 
     given = dict(conf)
     theirs = [each for each in given.get(EXTENSIONS, "").split(",") if each]
     chosen = {**SETTINGS, **given, EXTENSIONS: ",".join(dict.fromkeys([SETTINGS[EXTENSIONS], *theirs]))}
-    if not any("delta-spark" in given.get(name, "") for name in _SOURCES) and not _with_spark():
+    if not any("delta-spark" in given.get(name, "") for name in _SOURCES) and not any(
+        ivy.spark_jars().glob("delta-spark*.jar")
+    ):
         jars = found() or fetched(given.get(_IVY_SETTINGS), say)
         others = [given[JARS]] if given.get(JARS) else []
         chosen[JARS] = ",".join([*map(str, jars), *others])
@@ -81,10 +83,6 @@ def fetched(ivy_settings: str | None = None, say: Callable[[str], None] | None =
 
 
 _FOLDER: Final = f"delta-{VERSION}"
-
-
-def _with_spark() -> bool:
-    return any(ivy.spark_jars().glob("delta-spark*.jar"))
 
 
 def _sorry(reason: str, folder: Path | None = None) -> str:

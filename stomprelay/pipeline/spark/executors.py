@@ -97,7 +97,7 @@ def see(spark: "SparkSession", read: Iterable[Path], written: Iterable[Path]) ->
     file is put into those that are `written`, and removed again. Raises `OSError` where that cannot be done.
     """
     with _marked(written) as marks:
-        wanted = [str(path) for path in (*(_something_in(each) for each in read), *marks)]
+        wanted = [str(path) for path in (*(next(each.iterdir(), each / ".") for each in read), *marks)]
         if not wanted:
             return
         for each in _asked(spark, _probe(), wanted):
@@ -123,10 +123,6 @@ def _marked(folders: Iterable[Path]) -> Iterator[list[Path]]:
         for mark in marks:
             with suppress(OSError):
                 mark.unlink()
-
-
-def _something_in(folder: Path) -> Path:
-    return next(folder.iterdir(), folder / ".")
 
 
 Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, ...]]]]

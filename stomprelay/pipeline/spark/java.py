@@ -44,19 +44,12 @@ exec {java} "$@"
 def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     """The folder, made where it is missing; None where there is none that we may write to and run programs from."""
     try:
-        path = _place(environ)
+        users = environ.get("XDG_CACHE_HOME")
+        path = Path(environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # no right, no room, no home
         return None
     return path if os.access(path, os.W_OK | os.X_OK) else None
-
-
-def _place(environ: Mapping[str, str]) -> Path:
-    if named := environ.get(CACHE):
-        return Path(named).absolute()
-    if users := environ.get("XDG_CACHE_HOME"):
-        return Path(users).absolute() / "stomprelay"
-    return Path.home() / ".cache" / "stomprelay"
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> bool:
@@ -88,7 +81,8 @@ class Java(NamedTuple):
     @property
     def feature(self) -> int:
         """Return the first part of its version, such as 17, 21 or 25."""
-        return _feature(self.version)
+        parts = [int(part) for part in re.findall(r"\d+", self.version)] or [0]
+        return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]
 
 
 def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | None] | None = None) -> Java:
@@ -148,11 +142,6 @@ def _asked(java: Path) -> re.Match[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return _SPOKEN.search(said.stderr + said.stdout)
-
-
-def _feature(version: str) -> int:
-    parts = [int(part) for part in re.findall(r"\d+", version)] or [0]
-    return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]
 
 
 def home(java: Java, folder: Path | None) -> Path:

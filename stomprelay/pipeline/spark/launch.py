@@ -194,6 +194,7 @@ def _own(
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     master = given.get("spark.master", MASTER)
@@ -227,7 +228,8 @@ def _own(
                 ) from None
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = _created(SparkSession.builder.appName(name), chosen)
-    _hush(log)
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # errors are raised, too
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL if log == "off" else logging.WARNING)
     return spark
 
 
@@ -323,14 +325,6 @@ class _Heard:
                     os.write(2, said)
                 else:
                     self._kept.append(said)
-
-
-def _hush(log: str) -> None:
-    """Limit PySpark's own log of errors, as it raises them, too. `log`: one of `LEVELS`."""
-    from pyspark.logger import PySparkLogger
-
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL if log == "off" else logging.WARNING)
 
 
 def _memory() -> int:

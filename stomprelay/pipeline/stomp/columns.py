@@ -1,28 +1,7 @@
-"""The rows of the source: what a message becomes.
+"""The rows of the source: what a message becomes. `docs/pipeline.md` says what is in each column.
 
-receiver int
-    Which of the `receivers` got it, from 0.
-sequence bigint
-    Its number in that receiver's spool, from 0 without gaps: the offset of the query.
-destination string
-    Header `destination`; the one subscribed to where the broker gives none.
-message_id string, may be null
-    Header `message-id`, as the broker named it.
-subscription string
-    The destination that was subscribed to, perhaps a pattern.
-content_type string, may be null
-    Header `content-type`.
-headers map<string,string>
-    All other headers, the first of each name; the column is not there with `includeHeaders=false`.
-body binary
-    The body, opaque.
-redelivered boolean
-    Whether the header `redelivered` is `true`.
-received timestamp
-    When it came, by the clock of the driver's machine, in microseconds.
-
-Not among `headers` are `ack`, `content-length` and the `subscription` header, which belong to the delivery. Header
-bytes that are not UTF-8 become `\\xNN`.
+Not among `headers` are those with a column of their own, and `ack`, `content-length` and `subscription`, which belong
+to the delivery. Bytes of headers that are not UTF-8 become `\\xNN`.
 """
 
 from collections.abc import Mapping
@@ -57,15 +36,7 @@ DDL: Final = (
 DDL_WITHOUT_HEADERS: Final = DDL.replace(" headers map<string,string> NOT NULL,", "")
 
 _OWN: Final = frozenset(
-    {
-        b"destination",
-        b"message-id",
-        b"subscription",
-        b"content-type",
-        b"content-length",
-        b"redelivered",
-        b"ack",
-    }
+    b"destination message-id subscription content-type content-length redelivered ack".split()
 )
 
 

@@ -1,102 +1,4 @@
-"""The options of `format("stomp")`: first those of reading and writing, then those that both have in common.
-
-To read:
-
-subscribe, or STOMP's name for it, destination
-    What to subscribe to: one, or several between commas or as a JSON array. Must be given.
-header.NAME, headers
-    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `given` knows; `headers` is a JSON
-    object, in which case counts.
-selector
-    The header `selector`.
-spool
-    The folder where received messages stay until Spark has committed them; driver and executors share it, and each
-    source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
-    checkpointLocation to the reader too, to have it in there as `stomp-spool`.
-ack (spool)
-    When the ACK is sent: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
-    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again. Not
-    in batch, where Spark commits nothing.
-prefetch (10000)
-    Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
-    `activemq.prefetchSize`. With `ack=commit` no batch is larger.
-receivers (1)
-    Connections, each with a spool of its own; not for topics, of which each would get every message.
-groupSize (2000), groupMs (100)
-    Messages are written, synced and acknowledged together: so many, or when the first is so old.
-backlog (5000000)
-    Messages that one spool may hold uncommitted, before no more are received.
-maxOffsetsPerTrigger, or STOMP's name for it, maxMessagesPerTrigger
-    Of one micro-batch; without it a batch is all there is.
-minPartitions
-    Into how many tasks a batch is cut, at least, where it has the rows; the driver's processors.
-idleMs (2000)
-    `availableNow` and batch reads end when nothing has come for so long from brokers that are there;
-drainMs
-    at the latest after so long, for queues that never fall silent.
-startingOffsets (`earliest`; in batch `latest`)
-    `earliest`: with what the spool holds of before. `latest`: what comes from now on. A query with a checkpoint goes
-    on where it was.
-failOnDataLoss (true)
-    Fail where the spool lacks what the query goes on from; `false`: log it and go on.
-includeHeaders (true)
-    Whether there is a column `headers`.
-retain (604800)
-    In batch: seconds for which the spool keeps what was read, for the DataFrame that read it and should the job fail;
-    0 is for good. As long the DataFrame has the same rows in every scan, and later none.
-readId
-    In batch: a name for what is read. All that load under one name, as a job that is run again, have the same rows for
-    as long as `retain` says. The scans of one DataFrame have them without it, save with Spark Connect, where each
-    action loads anew.
-
-To write:
-
-destination
-    Where every row goes, whatever its column has.
-header.NAME, headers
-    Further headers of every SEND.
-persistent (true)
-    Whether every SEND has `persistent:true`.
-window (2000)
-    Messages that a task may send from the first on that is not confirmed or, with `progress`, not noted there: when a
-    task fails or is killed, and is done again, no more of its messages than these are sent twice. A window of a few
-    messages has `progress` synced for every few messages.
-rate
-    Messages a second, all tasks on a machine together; those that share `progress` together.
-keyHeader (relay-key)
-    The header with a message's key, the same whenever a task or a job sends it again.
-id (the query's id; in batch a random one, kept in `progress`)
-    The first part of the keys that are made here.
-progress
-    A folder in which a job finds how far it was when it failed; see `progress`.
-
-Of both:
-
-uri, or the path given to load, save or start
-    A broker or a relay, in the notation of the relay's configuration: `tcp://host:61613`, `ssl://host:61614`,
-    `failover:(...)`, `fanout:(...)`. Not `memory:`, and no endpoint that only Twisted knows. A plain address ends the
-    query with its broker; `failover:(tcp://host:61613)` waits for it.
-login, password
-    Credentials; the password is STOMP's passcode. Spark shows the options of a stream in its plans and hides those
-    that are called password, so this one is: as `passcode` it is refused.
-passcodeFile
-    In place of password the file that holds it, read where the connection is made: on the driver to read, on
-    executors to write.
-host
-    The virtual host; `/` by default.
-clientId
-    `client-id` of CONNECT. Of several connections the second has `-1` behind it, the third `-2`, and so on.
-profile, versions, policy
-    As `upstream.NAME.profile`, `versions` (between commas) and `policy` of the relay's configuration.
-heartBeatMs (10000)
-    How often we beat and want the broker to; 0 is never.
-connectTimeoutMs (10000)
-    For one broker to answer.
-timeoutMs (120000)
-    For the first broker to be had, for a receipt, and for DISCONNECT.
-tls.ca, tls.certificate, tls.key, tls.name
-    PEM files, and the name to verify in place of the host's. Without `tls.ca` it is the platform's trust.
-"""
+"""The options of `format("stomp")`. The table in `docs/pipeline.md` says what each means."""
 
 import os
 from collections.abc import Mapping
@@ -121,43 +23,15 @@ _NAMES: Final = {
 _ROOT: Final = "stomp"
 
 BOTH: Final = (
-    *(
-        "uri",
-        "path",
-        "login",
-        "password",
-        "passcode",
-        "passcodeFile",
-        "host",
-        "clientId",
-        "profile",
-        "versions",
-    ),
-    *(
-        "policy",
-        "heartBeatMs",
-        "connectTimeoutMs",
-        "timeoutMs",
-        "headers",
-        "destination",
-        "checkpointLocation",
-    ),
-    *("tls.ca", "tls.certificate", "tls.key", "tls.name"),
+    "uri path login password passcode passcodeFile host clientId profile versions policy heartBeatMs connectTimeoutMs"
+    " timeoutMs headers destination checkpointLocation tls.ca tls.certificate tls.key tls.name "
 )
 """Options that readers and writers have. Spark gives `checkpointLocation` to writers, who have no use for it."""
 READING: Final = (
-    *("subscribe", "selector", "spool", "ack", "prefetch", "receivers", "groupSize", "groupMs", "backlog"),
-    *(
-        "maxOffsetsPerTrigger",
-        "maxMessagesPerTrigger",
-        "minPartitions",
-        "idleMs",
-        "drainMs",
-        "startingOffsets",
-    ),
-    *("failOnDataLoss", "includeHeaders", "retain", "readId"),
+    "subscribe selector spool ack prefetch receivers groupSize groupMs backlog maxOffsetsPerTrigger"
+    " maxMessagesPerTrigger minPartitions idleMs drainMs startingOffsets failOnDataLoss includeHeaders retain readId"
 )
-WRITING: Final = ("persistent", "window", "rate", "keyHeader", "id", "progress")
+WRITING: Final = "persistent window rate keyHeader id progress"
 
 _NO_TIMES: Final = "a broker finds no messages by their time: filter the rows by the column received"
 _NO_OFFSETS: Final = "a broker tells no offsets: see timeoutMs for how long is waited for one"
@@ -187,8 +61,8 @@ FOREIGN: Final = {
     "maxRecordsPerPartition": "say minPartitions: a batch is cut into so many",
 }
 """Options of Spark's Kafka connector that have no meaning here, and what to say to whoever gives one."""
-READERS_FOREIGN: Final = FOREIGN | {"topic": "is of Kafka's writers: what is read is subscribe"}
-WRITERS_FOREIGN: Final = FOREIGN | {
+_READERS_FOREIGN: Final = FOREIGN | {"topic": "is of Kafka's writers: what is read is subscribe"}
+_WRITERS_FOREIGN: Final = FOREIGN | {
     "topic": "say destination: at a broker of STOMP a topic is one kind of destination, as in /topic/orders",
     "subscribe": "is for reading: where rows go is destination",
     "includeHeaders": "is for reading: the column headers is sent wherever it is",
@@ -198,8 +72,6 @@ SPOOL: Final = "stomp-spool"
 """The name of the spool's folder within a checkpoint."""
 RESEND: Final = 64 * 1024 * 1024
 """Bytes of unconfirmed frames that a writer's session keeps to send again after a failover."""
-WEEK: Final = 7 * 24 * 3600
-_EARLIEST: Final = "earliest"
 
 
 @dataclass(frozen=True)
@@ -259,11 +131,9 @@ class Connection:
 
     def client(self, role: str, number: int = 0) -> Client:
         """Return a client to `connect`, the `number`th of several, from 0. Raises `OptionError`."""
-        named = self.client_id
-        if named is not None and number:
-            named = f"{named}-{number}"
+        client_id = f"{self.client_id}-{number}" if self.client_id and number else self.client_id
         try:
-            return Client(self.upstream(), role, client_id=named)
+            return Client(self.upstream(), role, client_id=client_id)
         except Unreachable as error:
             raise wrong("uri", str(error)) from None
 
@@ -307,7 +177,7 @@ class Source:
     def read(cls, options: Mapping[str, str]) -> "Source":
         """Return the options of a reader, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
-        given.only((*BOTH, *READING), READERS_FOREIGN)
+        given.only(BOTH + READING, _READERS_FOREIGN)
         connection = Connection.read(given, {})
         destinations = given.either("subscribe", "destination", listed)
         if destinations is None:
@@ -319,7 +189,7 @@ class Source:
         headers = {b"prefetch-count": b"%d" % prefetch, b"activemq.prefetchSize": b"%d" % prefetch}
         if (selector := given.get("selector", text)) is not None:
             headers[b"selector"] = selector.encode()
-        start = given.get("startingOffsets", choice(_EARLIEST, "latest"))
+        start = given.get("startingOffsets", choice("earliest", "latest"))
         drain = given.get("drainMs", number(1))
         return cls(
             connection=connection,
@@ -336,10 +206,10 @@ class Source:
             partitions=given.get("minPartitions", number(1)),
             idle=given.get("idleMs", number(1), 2000) / 1000,
             drain=None if drain is None else drain / 1000,
-            earliest=None if start is None else start == _EARLIEST,
+            earliest=None if start is None else start == "earliest",
             strict=given.get("failOnDataLoss", flag, True),
             include_headers=given.get("includeHeaders", flag, True),
-            retain=given.get("retain", number(0), WEEK),
+            retain=given.get("retain", number(0), 7 * 24 * 3600),
             read_id=given.get("readId", text),
         )
 
@@ -379,7 +249,7 @@ class Sink:
     def read(cls, options: Mapping[str, str]) -> "Sink":
         """Return the options of a writer, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
-        given.only((*BOTH, *WRITING), WRITERS_FOREIGN)
+        given.only(BOTH + WRITING, _WRITERS_FOREIGN)
         connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
         persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
         progress = given.get("progress", text)

@@ -5,19 +5,16 @@ The option `progress` names the folder, which driver and executors share. In it 
     id                      the first part of the job's message keys: the same in each run
     <batch>-<partition>     for each partition the number of rows that the broker has confirmed, synced
 
-A run skips, in each partition, the rows that it finds there as confirmed. Those behind them which were sent before the
-crash go out again, with the same keys: at most `window` of each partition for each time that its task was cut short. So
-each run must have the same rows in the same partitions and in the same order: write from stored data with an explicit
-sort within partitions (`repartition(n, "destination").sortWithinPartitions(...)`), with adaptive execution not
-coalescing them (`spark.sql.adaptive.coalescePartitions.enabled=false`). A job that is through writes nothing when it is
-run again. Another job needs another folder.
+A run skips, in each partition, the rows that it finds there as confirmed; at most `window` of those behind them may be
+sent again, with the same keys. So each run must have the same rows in the same partitions and in the same order: write
+from stored data, sorted within partitions (`repartition(n, "destination").sortWithinPartitions(...)`), with
+`spark.sql.adaptive.coalescePartitions.enabled=false`. Each job needs a folder of its own.
 """
 
-import os
 import uuid
 from pathlib import Path
 
-from stomprelay.journal.disk import sync_folder
+from stomprelay.journal.disk import replace
 
 
 class ProgressError(Exception):
@@ -66,14 +63,3 @@ class JobProgress:
 
     def _path(self, batch: str, partition: int) -> Path:
         return self._folder / f"{batch}-{partition}"
-
-
-def replace(path: Path, text: str) -> None:
-    """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    sync_folder(path.parent)

@@ -121,7 +121,7 @@ class RelayThread:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._failed)
         self._ended = self._loop.create_future()
-        self._loop.call_soon(lambda: self._happened(self._relay.handle(inputs.Opened(), time.monotonic())))
+        self._loop.call_soon(self._handle, inputs.Opened())
         self._thread.start()
 
     @property
@@ -159,9 +159,7 @@ class RelayThread:
 
         def leave() -> None:
             self._read_client()
-            self._happened(
-                self._relay.handle(inputs.Lost(self._relay.client, "it is done"), time.monotonic())
-            )
+            self._handle(inputs.Lost(self._relay.client, "it is done"))
 
         self._soon(leave)
 
@@ -218,6 +216,9 @@ class RelayThread:
     def _end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _handle(self, happened: inputs.Input) -> None:
+        self._happened(self._relay.handle(happened, time.monotonic()))
 
     def _happened(self, effects: Iterable[Effect] = ()) -> None:
         """Carry out the effects of something that happened, and do what is possible now that was not before."""
@@ -312,13 +313,7 @@ class RelayThread:
     def _wake(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = (
-            None
-            if at == inf
-            else self._loop.call_at(
-                at, lambda: self._happened(self._relay.handle(inputs.Woke(), time.monotonic()))
-            )
-        )
+        self._timer = None if at == inf else self._loop.call_at(at, self._handle, inputs.Woke())
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
@@ -343,7 +338,7 @@ class RelayThread:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
         except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends
             if self._connections.pop(leg, None) is not None:
-                self._happened(self._relay.handle(inputs.NotConnected(leg, spell(error)), time.monotonic()))
+                self._handle(inputs.NotConnected(leg, spell(error)))
 
     def _close(self, leg: Leg, how: How) -> None:
         if leg is self._relay.client:
@@ -361,7 +356,7 @@ class RelayThread:
 
     def made(self, leg: Leg) -> None:
         """Report to the core that a broker is connected."""
-        self._happened(self._relay.handle(inputs.BrokerConnected(leg), time.monotonic()))
+        self._handle(inputs.BrokerConnected(leg))
 
     def received(self, leg: Leg, data: bytes) -> None:
         """Pass bytes from a broker to the core."""
@@ -374,7 +369,7 @@ class RelayThread:
     def lost(self, leg: Leg, reason: str) -> None:
         """Report to the core that the connection to a broker ended."""
         self._leaving.add(self._connections.pop(leg))
-        self._happened(self._relay.handle(inputs.Lost(leg, reason), time.monotonic()))
+        self._handle(inputs.Lost(leg, reason))
 
     def gone(self, connection: LegConnection) -> None:
         """Forget a connection that has ended."""

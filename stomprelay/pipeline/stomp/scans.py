@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stomprelay.pipeline.stomp.progress import replace
+from stomprelay.journal.disk import replace
 from stomprelay.pipeline.stomp.receivers import Offset, SourceError
 from stomprelay.pipeline.stomp.spool import SpoolError
 

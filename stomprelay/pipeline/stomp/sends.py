@@ -1,25 +1,6 @@
-"""Rows on their way out: what a row must have, and the SEND that it becomes.
+"""Rows on their way out: which columns a row may have (see `docs/pipeline.md`), and the SEND that it becomes.
 
-destination string
-    Where it goes, unless the option `destination` is given for all rows.
-body binary or string
-    The body; null is an empty one.
-content_type string, optional
-    Header `content-type`.
-content_length boolean, optional
-    Whether the SEND has a `content-length`: ActiveMQ takes a message with one for bytes (`BytesMessage`), without one
-    for text (`TextMessage`). Null is true, and so is false for a body with a NUL, which would end there otherwise
-    (STOMP 1.2, "Body").
-key string, optional
-    What makes the message known again (option `keyHeader`). Where it is missing or null, a key is made of the place of
-    the row: `<id>/<batch>/<partition>/<row>`.
-headers map<string,string>, optional
-    All other headers. Names that belong to the frame or to a broker are left out: `destination`, `content-length`,
-    `receipt`, `transaction`, `id`, `ack`, `message-id`, `subscription`, `redelivered`, `receipt-id`, `JMSXUserID`, and
-    what the relay itself adds. A header of the row goes before one of the same name in the options.
-
-Other columns of the source (`receiver`, `sequence`, `message_id`, `subscription`, `redelivered`, `received`) are not
-sent, so that what was read can be written. Any further column is refused.
+Columns of the source that have no place in a SEND are not sent, so that what was read can be written as it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +24,6 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "headers": (MapType,),
 }
 _UNSENT: Final = (frozenset(STORED.names) | {"receiver", "sequence"}) - frozenset(_TYPES)
-_CONTENT_TYPE: Final = "content-type"
 _FRAMES: Final = frozenset(
     {
         *(name.decode() for name in (DESTINATION, CONTENT_LENGTH, RECEIPT_HEADER, TRANSACTION, *RESERVED)),
@@ -104,24 +84,22 @@ class SendFrames:
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
+        others = [
+            batch.column(name).to_pylist() if name in names else [None] * count
+            for name in ("content_type", "content_length", "key", "headers")
+        ]
         fixed = self._destination
         destinations = [fixed] * count if fixed is not None else batch.column("destination").to_pylist()
-        types = batch.column("content_type").to_pylist() if "content_type" in names else [None] * count
-        lengths = batch.column("content_length").to_pylist() if "content_length" in names else [None] * count
-        keys = batch.column("key").to_pylist() if "key" in names else [None] * count
-        maps = batch.column("headers").to_pylist() if "headers" in names else [None] * count
         place, known = self._place, self._destinations
         for number, (destination, kind, length, key, said, body) in enumerate(
-            zip(destinations, types, lengths, keys, maps, (each or b"" for each in bodies), strict=True),
+            zip(destinations, *others, (each or b"" for each in bodies), strict=True),
             first,
         ):
             line = known.get(destination) or self._addressed(destination, number)
             made = self._key + V1_2.encode((f"{place}/{number}" if key is None else key).encode())
-            if length is False and b"\0" not in body:
-                yield b"%b%b%b\n" % (line, self._others(said, kind), made), body
-            else:
-                others = self._others(said, kind)
-                yield b"%b%bcontent-length:%d\n%b\n" % (line, others, len(body), made), body
+            # ActiveMQ takes a message without content-length for text. A body with a NUL would end there (STOMP 1.2).
+            counted = b"" if length is False and b"\0" not in body else b"content-length:%d\n" % len(body)
+            yield b"%b%b%b%b\n" % (line, self._others(said, kind), counted, made), body
 
     def _addressed(self, destination: str | None, number: int) -> bytes:
         if not destination:
@@ -135,7 +113,7 @@ class SendFrames:
             return self._constants
         lines: dict[str, bytes] = {}
         if kind is not None:
-            lines[_CONTENT_TYPE] = _line(_CONTENT_TYPE, kind)
+            lines["content-type"] = _line("content-type", kind)
         for name, value in said or ():
             if value is not None and name and name not in lines and name not in self._unsent:
                 lines[name] = _line(name, value)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import client
@@ -18,6 +18,9 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED, RESET, TIMED_OUT, UNKNOWN_HOST, rejected, spell_tls
+
+if TYPE_CHECKING:
+    from stomprelay.pipeline.stomp.relay_thread import RelayThread
 
 STAGGER: Final = 2.0
 """Seconds to wait for one address of a host while there are others to try."""
@@ -157,29 +160,10 @@ def spell(error: Exception) -> str:
     return " ".join(text.split()).lower() or type(error).__name__
 
 
-class Owner(Protocol):
-    """The owner of connections: it receives their events, in the thread of the loop."""
-
-    def made(self, leg: Leg) -> None:
-        """The leg is connected."""
-
-    def received(self, leg: Leg, data: bytes) -> None:
-        """The leg has received bytes."""
-
-    def drained(self) -> None:
-        """A connection is no longer full."""
-
-    def lost(self, leg: Leg, reason: str) -> None:
-        """The peer or the network ended the leg's connection; `gone` follows."""
-
-    def gone(self, connection: "LegConnection") -> None:
-        """The connection has ended, for whatever reason."""
-
-
 class LegConnection(asyncio.Protocol):
-    """The connection of one leg; give it to `Endpoint.connect`. `full`: too many bytes wait to be written."""
+    """The connection of one leg, which tells its owner what happens. `full`: too many bytes wait to be written."""
 
-    def __init__(self, owner: Owner, leg: Leg) -> None:
+    def __init__(self, owner: "RelayThread", leg: Leg) -> None:
         self.full = False
         self._owner = owner
         self._leg = leg

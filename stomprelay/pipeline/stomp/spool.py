@@ -20,7 +20,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from stomprelay.journal.disk import sync_folder
+from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.stomp.columns import STORED
 
 SEGMENT: Final = 64 * 1024 * 1024
@@ -117,7 +117,7 @@ class MessageSpool:
         _write(file, STORED.serialize())
         self._size = STORED.serialize().size
         os.fsync(file)
-        sync_folder(self.folder)
+        sync_path(self.folder)
 
     def append(self, batch: Any) -> int:
         """Write a group; on return it is synced to disk. Return the sequence after it."""

@@ -1,7 +1,7 @@
 """Options as Spark hands them over: strings by name, without regard to case."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar, overload
 
 from stomprelay.config.table import nearest
@@ -46,9 +46,11 @@ class GivenOptions:
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._said
 
-    def only(self, names: Iterable[str], foreign: Mapping[str, str]) -> None:
-        """Raise `OptionError` for an option not in `names`. `foreign`: what to say of others; "x." is for all "x.…"."""
-        known = {name.lower(): name for name in names}
+    def only(self, names: str, foreign: Mapping[str, str]) -> None:
+        """Raise `OptionError` for an option not in `names`, which have blanks between them. `foreign`: what to say of
+        others; "x." is for all "x.…".
+        """
+        known = {name.lower(): name for name in names.split()}
         words = {name.lower(): said for name, said in foreign.items()}
         for name in self._said:
             if name in known or name.startswith(HEADER):

@@ -131,7 +131,7 @@ class RecordingDriver(RelayDriver):
             recorder.end()
             self._recorder = self._record = None
         else:
-            recorder.give_to(records)
+            recorder.records = records
         for allowed in self.relay.allowed:
             self._pass(allowed)
 

@@ -15,7 +15,7 @@ from stomprelay import __version__
 from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import Context, JournalEvent, encode_event
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.queue import PORTION, Dropped, JournalQueue
@@ -141,7 +141,7 @@ class Journal(Service):
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event in this context."""
-        self.record(context, 0, b"", encode_event(event, text, facts), _EVENT)
+        self.record(context, 0, b"", EventRecord(event, text, facts).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, sealed
+from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, encode
 from stomprelay.journal.capture import LegRecorder
 from stomprelay.wire.decoder import compiled
 
@@ -103,7 +103,7 @@ class Portions:
                 waiting.popleft()
                 left -= 1
                 frames += len(sizes) // FRAME_SIZES
-                blocks.append(sealed(*record))
+                blocks.append(encode(*record))
             else:
                 if left:
                     time.sleep(_YIELD)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from stomprelay.journal.block import BlockKind, sealed
+from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.schema import VERSION, Header
 from stomprelay.journal.session import Records
@@ -88,7 +88,7 @@ class Tails:
         self._clock = clock
         relay = settings.relay or socket.gethostname()
         header = Header(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
-        self._header = sealed(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
+        self._header = encode(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
         self._watches: dict[TailRequest, Watch] = {}
         self._named: dict[TailRequest, tuple[_Session, ...]] = {}
         self._ends: dict[TailRequest, Any] = {}

@@ -258,7 +258,7 @@ class WriterThread:
 
 def _event(now: int, event: JournalEvent, text: str, facts: dict[str, Any]) -> bytes:
     happening = EventRecord(event.value, text, facts).encode()
-    return b"".join(encode(BlockKind.EVENT, now, 0, _NO_CONTEXT, (), happening))
+    return encode(BlockKind.EVENT, now, 0, _NO_CONTEXT, (), happening)
 
 
 def _left_out(count: Dropped) -> str:

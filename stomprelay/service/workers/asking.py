@@ -82,7 +82,7 @@ class WorkerAdmin:
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer | str]:
         """Return the worker's frames since the last such request, or why there are none."""
-        asked = self._asked("POST", "/tail", request.spell(), (OK, SERVICE_UNAVAILABLE))
+        asked = self._asked("POST", "/tail", request._asdict(), (OK, SERVICE_UNAVAILABLE))
 
         def read(said: tuple[int, bytes]) -> TailAnswer | str:
             status, values = said[0], json.loads(said[1])

@@ -179,7 +179,7 @@ def test_a_context_that_says_nothing_is_a_damage(tmp_path: Path, bad: bytes) -> 
 @pytest.mark.parametrize("bad", [b"{}", b"[]", b"no", b'{"event": "a", "text": "b", "facts": 1}'])
 def test_an_event_that_says_nothing_is_a_damage(tmp_path: Path, bad: bytes) -> None:
     """As is one that a later relay words otherwise."""
-    block = b"".join(encode(BlockKind.EVENT, made.START, 0, Context().encode(), (), bad))
+    block = encode(BlockKind.EVENT, made.START, 0, Context().encode(), (), bad)
     rows = read(made.put(tmp_path, made.name(), made.header(), block, made.frames([SEND % 2])))
     assert [row["receipt"] for row in sound(rows)] == ["r-2"]
     assert len(damages(rows)) == 1

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.replay.state import BATCH, Share
+from stomprelay.pipeline.replay.state import BATCH
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
 from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
@@ -56,18 +56,18 @@ def batch(*rows: tuple[str, dict[str, str], bytes | None, bool]) -> pa.RecordBat
     )
 
 
-def share(folder: Path, count: int) -> Share:
+def share(folder: Path, count: int) -> Path:
     """A file with so many messages to /queue/a, whose bodies are their numbers."""
     path = folder / "part-0"
     rows = [("/queue/a", {"content-length": "1"}, b"%d" % number, True) for number in range(count)]
     pq.write_table(pa.Table.from_batches([batch(*rows)]), path)
-    return Share(0, path, count)
+    return path
 
 
 class Running:
     """A task in a thread."""
 
-    def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, **options: Any) -> None:
+    def __init__(self, broker: ScriptedBroker, folder: Path, what: Path, **options: Any) -> None:
         sink = rig.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
         JobProgress(folder / "progress").identity("job")
         self.progress = JobProgress(folder / "progress")
@@ -77,7 +77,7 @@ class Running:
 
     def _run(self, *arguments: Any) -> None:
         sink, what = arguments
-        self.answer = run(sink, what, "job")
+        self.answer = run(sink, 0, what, "job")
 
     def ended(self) -> tuple[int, str | None] | None:
         self._thread.join(60)
@@ -224,7 +224,7 @@ def test_a_message_that_cannot_be_sent(broker: ScriptedBroker, tmp_path: Path) -
     """The error is an answer, too."""
     path = tmp_path / "part-0"
     pq.write_table(pa.Table.from_batches([batch(("", {}, b"", True))]), path)
-    running = Running(broker, tmp_path, Share(0, path, 1))
+    running = Running(broker, tmp_path, path)
     answer = running.ended()
     assert answer == (0, 'format("stomp"): row 0 of job/0/0 has no destination')
 
@@ -242,17 +242,16 @@ def test_what_the_sink_logs_is_written_if_that_is_asked_for(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], level: str, written: str
 ) -> None:
     """In a process of its own, as Spark's are. The reason is in the answer, and the terminal is for that."""
-    path = share(tmp_path, 1).path
+    path = share(tmp_path, 1)
     JobProgress(tmp_path / "progress").identity("job")
     program = f"""
 import pyarrow as pa
 from pathlib import Path
 from stomprelay.pipeline.spark.launch import LEVELS
-from stomprelay.pipeline.replay.state import Share
 from stomprelay.pipeline.replay.task import sender
 from tests.pipeline.stomp import rig
 sink = rig.sink("tcp://127.0.0.1:1", progress={str(tmp_path / "progress")!r})
-send = sender(sink, [Share(0, Path({str(path)!r}), 1)], "job", {level!r})
+send = sender(sink, [Path({str(path)!r})], "job", {level!r})
 (answer,) = send(iter([pa.RecordBatch.from_pydict({{"id": [0]}})]))
 print(answer.to_pylist()[0]["error"])
 """

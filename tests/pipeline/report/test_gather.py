@@ -231,13 +231,13 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
     assert found[0] == Failover(
         "main",
         "a:61613",
-        ("b:61613",),
+        ["b:61613"],
         BEGIN - 7000 * SECOND,
         BEGIN + 5 * SECOND,
         False,
         *(9, 7, 2, 100, 200, 4, 5, 6),
     )
-    assert (found[1].ended, found[2].planned, found[2].moved_to) == (None, True, ())
+    assert (found[1].ended, found[2].planned, found[2].moved_to) == (None, True, [])
     assert len(read_failovers(store, ALL)) == 5
 
 

@@ -9,12 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import NOTHING, Percentiles, Rest, Span
 from stomprelay.pipeline.report.queries import (
+    Buckets,
     Range,
-    Spread,
+    add,
     bin_of,
     coded,
     decoded,
     extent,
+    percentiles,
     timings,
     top,
     whole_hours,
@@ -100,13 +102,11 @@ def test_hours() -> None:
 
 def test_a_spread() -> None:
     """A percentile is the largest value of the bucket that its rank falls in."""
-    spread = Spread()
-    assert spread.percentiles() == NOTHING
-    spread.add(5, 49, 110)
-    spread.add(5, 1, 111)
-    spread.add(9, 45, 200)
-    spread.add(12, 5, 300)
-    assert spread.percentiles() == Percentiles(100, 111, 200, 300, 300)
+    buckets: Buckets = {}
+    assert percentiles(buckets) == NOTHING
+    for each in ((5, 49, 110), (5, 1, 111), (9, 45, 200), (12, 5, 300)):
+        add(buckets, *each)
+    assert percentiles(buckets) == Percentiles(100, 111, 200, 300, 300)
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ import pytest
 
 from stomprelay.config import address
 from stomprelay.pipeline.stomp import sockets
+from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sockets import (
     ASKED,
     FULL,
@@ -152,7 +153,7 @@ def is_ready(sock: socket.socket) -> bool:
     return bool(select.select([sock], [], [], 0)[0])
 
 
-class Owner:
+class Owner(RelayThread):
     """Has a loop for one line and notes what it is told."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from stomprelay.pipeline.stomp.values import (
 
 def test_what_nobody_knows_is_refused() -> None:
     """A misspelt option gets a hint, one known from elsewhere its own words; headers pass."""
-    names, foreign = ("groupSize", "path"), {"assign": "has no meaning", "kafka.": "is Kafka's"}
+    names, foreign = "groupSize path", {"assign": "has no meaning", "kafka.": "is Kafka's"}
     GivenOptions({"groupsize": "3", "path": "x", "header.a": "b"}).only(names, foreign)
     for name, said in (
         ("groupsise", 'unknown option; did you mean "groupSize"'),
