@@ -36,21 +36,20 @@ def journal(folder: Path, records: int, seed: int) -> int:
     answers how many.
     """
     folder.mkdir()
-    start = journals.START
     for number, trace in enumerate((True, False), start=1):
-        made = journals.Load(
+        made = journals.World(
             records // 2,
-            sessions=6,
+            relays=1,
+            relay="r" if trace else "s",
+            runs=1,
+            deaths=0,
             trace=trace,
-            body=not trace,
+            bodies=0 if trace else 2000,
             seed=seed + number,
-            relay=f"r{number}",
-            run=f"{number:08x}",
             segment=max(records * 10, 20_000),
             rate=records / 1500,  # some minutes, so that subscriptions get stuck
-            start=start,
         )
-        journals.write(folder, made)
+        journals.make(folder, made)
     for number in range(_PIECES):
         world = RecordedWorld(seed * _PIECES + number)
         world.plays(40)
