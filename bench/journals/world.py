@@ -12,8 +12,9 @@ START: Final = 1_795_248_000 * SECOND
 class World:
     """What to make up. `records` is reached, and passed by less than what it takes to end all runs.
 
-    Each of `relays` (their names begin with `relay`) has `producers` and `consumers` (sessions), and a clock that is off by up to `skew` seconds. It
-    runs `runs` times; of all these runs `deaths` die: without "journal ended", their last segment is open and torn.
+    The names of `relays` begin with `relay`. Each has `producers` and `consumers` (sessions), and a clock that is off
+    by up to `skew` seconds. It runs `runs` times; of all these runs `deaths` die: without "journal ended", their last
+    segment is open and torn.
     What consumers had not answered comes again in the next run.
 
     Each message goes to a topic with chance `published` (some of the `topics` have no subscriber), else to a queue:
