@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
-from typing import IO, Final
+from typing import Final
 
 from bench import journals
-from bench.goals import Judged, verdicts
-from bench.machine import ROOT, family
+from bench.goals import Judged
+from bench.machine import family, started
 from bench.pipeline import PipelineError
-from bench.report import Goal, figure, median, spread, table
+from bench.report import Goal, median, spread
 from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block
 
@@ -44,14 +42,11 @@ JOBS: Final = Goal(10, at_most=True)
 
 @dataclass(frozen=True)
 class Sizes:
-    """`first`: records before all batches; `backlog`: messages that stay undelivered; `batches`: how many count.
-    `traced`: messages carry a trace; without one they are matched by their order.
-    """
+    """`first`: records before all batches; `backlog`: messages that stay undelivered; `batches`: how many count."""
 
     first: int = 200_000
     backlog: int = 400_000
     batches: int = 25
-    traced: bool = False
 
 
 QUICK: Final = Sizes(20_000, 40_000, 5)
@@ -60,16 +55,11 @@ LONG: Final = Sizes(5_000_000, 400_000, 200)
 
 @dataclass(frozen=True)
 class One:
-    """A batch: what the run says that it took, CPU seconds of all its processes, Spark's jobs, and octets that its
-    processes read and wrote, what they told each other included.
-    """
+    """A batch: the seconds that the run says it took, the CPU seconds of all its processes, and Spark's jobs."""
 
-    frames: int
     seconds: float
     cpu: float
     jobs: int
-    read: int
-    written: int
 
 
 def measure(directory: Path, sizes: Sizes, note: Callable[[str], None]) -> list[One]:
@@ -89,7 +79,7 @@ def _measured(place: Path, sizes: Sizes, note: Callable[[str], None]) -> list[On
     records = sizes.first + 2 * sizes.backlog + (many + 1) * FRAMES
     world = journals.World(
         records, runs=1, deaths=0, failovers=0, comings=0, nacked=0.0, backlog=sizes.backlog,
-        rate=_RATE, age=_AGE, trace=sizes.traced, skew=_SKEW,
+        rate=_RATE, age=_AGE, trace=False, skew=_SKEW,
     )  # fmt: skip
     journals.make(made, world)
     segments = [(path, _frames(path)) for path in sorted(made.iterdir())]
@@ -103,19 +93,15 @@ def _measured(place: Path, sizes: Sizes, note: Callable[[str], None]) -> list[On
         found = []
         times = []
         for batch in batches:
-            cpu, read, written = run.spent()
+            before_batch = run.spent()
             times.append(time.time())
             for path in batch:
                 path.rename(journal / path.name)
-            frames, seconds = run.hear(len(batch))
-            after = run.spent()
-            found.append((frames, seconds, after[0] - cpu, after[1] - read, after[2] - written))
+            _, seconds = run.hear(len(batch))
+            found.append((seconds, run.spent() - before_batch))
         times.append(time.time())
     jobs = _jobs(events, times)
-    return [
-        One(frames, seconds, cpu, count, read, written)
-        for (frames, seconds, cpu, read, written), count in zip(found, jobs, strict=True)
-    ][WARM:]
+    return [One(*spent, count) for spent, count in zip(found, jobs, strict=True)][WARM:]
 
 
 def cut(segments: Sequence[tuple[Path, int]], batches: int) -> tuple[list[Path], list[list[Path]]]:
@@ -157,33 +143,21 @@ class _Run:
         for name, value in logged.items():
             given += ["--conf", f"{name}={value}"]
         command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "run"]
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", *command, *given],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        self._child = started("run", [sys.executable, "-c", *command, *given], journal.parent)
 
     def __enter__(self) -> "_Run":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        self._process.communicate()
+        self._child.stop()
 
     def hear(self, segments: int) -> tuple[int, float]:
         """Wait until so many segments are in the tables. Return their frames, and the seconds of their batches."""
         frames, seconds = 0, 0.0
-        said: list[str] = []
         while segments > 0:
-            line = self._out.readline()
-            if not line:
-                raise PipelineError("run ended:\n" + "".join(said[-15:]))
-            said.append(line)
+            line = self._child.hear()
+            if not line and self._child.exited(0):
+                raise PipelineError(f"run ended:\n{self._child.last_words}")
             done = _DONE.match(line)
             if done is not None:
                 segments -= int(done[1].replace(",", ""))
@@ -191,22 +165,14 @@ class _Run:
                 seconds += float(done[3])
         return frames, seconds
 
-    @property
-    def _out(self) -> IO[str]:
-        assert self._process.stderr is not None
-        return self._process.stderr
-
-    def spent(self) -> tuple[float, int, int]:
-        """Return CPU seconds, octets read and octets written of all its processes until now."""
-        cpu, read, written = 0, 0, 0
-        for pid in family(self._process.pid):
+    def spent(self) -> float:
+        """Return the CPU seconds of all its processes until now."""
+        cpu = 0
+        for pid in family(self._child.pid):
             with suppress(OSError):  # it has ended meanwhile
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 cpu += sum(map(int, fields[11:15]))
-                counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-                read += int(counts["rchar"])
-                written += int(counts["wchar"])
-        return cpu / _TICKS, read, written
+        return cpu / _TICKS
 
 
 def _jobs(folder: Path, times: Sequence[float]) -> list[int]:
@@ -221,34 +187,12 @@ def _begun(path: Path) -> Iterator[int]:
             yield json.loads(line)["Submission Time"]
 
 
-HEADER: Final = ("batch", "frames", "seconds", "CPU s", "jobs", "read MiB", "written MiB")
-
-
-def _row(name: str, one: One) -> list[str]:
-    octets = [figure(each / 2**20) for each in (one.read, one.written)]
-    return [name, f"{one.frames:,}", figure(one.seconds), figure(one.cpu), str(one.jobs), *octets]
-
-
 def judged(found: Sequence[One], sizes: Sizes) -> list[Judged]:
     """Its goals. The first and the last cost are medians of three batches."""
-    what = f"batches, {sizes.backlog:,} undelivered{', traced' if sizes.traced else ''}"
+    what = f"batches, {sizes.backlog:,} undelivered"
     first, last = (median([one.cpu for one in some]) or 0.0 for some in (found[:_LAST], found[-_LAST:]))
     return [
         Judged(what, "seconds", None, spread([one.seconds for one in found]), SECONDS),
         Judged(what, "last CPU/first", first, spread([last / first] if first else []), GROWTH),
         Judged(what, "jobs", None, spread([float(max(one.jobs for one in found))] if found else []), JOBS),
     ]
-
-
-def report(found: Sequence[One], sizes: Sizes) -> str:
-    """Each batch; first, median and last; and whether the goals are met."""
-    middle = sorted(found, key=lambda one: one.cpu)[len(found) // 2 : len(found) // 2 + 1]
-    rows = [_row(str(number), one) for number, one in enumerate(found, 1)]
-    rows += [
-        _row(name, one)
-        for name, some in (("first", found[:1]), ("median", middle), ("last", found[-1:]))
-        for one in some
-    ]
-    matched = "traced" if sizes.traced else "matched by order"
-    title = f"batches: {sizes.backlog:,} messages undelivered, {sizes.first:,} records before, {matched}, all warm"
-    return "\n".join([table(title, HEADER, rows), verdicts("batches: goals", judged(found, sizes))])

@@ -1,4 +1,4 @@
-"""What is measured side by side: a direct connection, HAProxy, and the relay."""
+"""What is measured side by side: HAProxy and the relay."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.load import Case
-from bench.machine import AbsentError, Child, cores, free_port, raise_descriptor_limit, which
+from bench.machine import AbsentError, cores, raise_descriptor_limit, started, wait_for_port, which
 from bench.rounds import Entry
+from tests.e2e.child import Child
+from tests.e2e.ports import free_port
 
-DIRECT: Final = "direct"
 HAPROXY: Final = "haproxy"
 RELAY: Final = "relay"
 JOURNAL: Final = "journal"
@@ -56,25 +57,15 @@ defaults
 
 @dataclass(frozen=True)
 class Contender:
-    """A running one: its ports by route; `child` is None for the direct connection."""
+    """A program that runs, with its ports by route. The CPU and the memory of its process are counted."""
 
     name: str
     ports: Mapping[str, int]
-    child: Child | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Whose CPU and memory is counted."""
-        return self.child.pid if self.child else None
+    pid: int
 
     def entry(self, case: Case, route: str = PLAIN, name: str | None = None) -> Entry:
         """Its part in a round, under its own name if no other is given."""
-        return Entry(name or self.name, self.ports[route], [self.pid] if self.pid else [], case)
-
-
-def direct(broker: int) -> Contender:
-    """The null broker itself, by whatever route."""
-    return Contender(DIRECT, dict.fromkeys(ROUTES, broker))
+        return Entry(name or self.name, self.ports[route], [self.pid], case)
 
 
 @contextmanager
@@ -91,7 +82,7 @@ def haproxy(broker: int, directory: Path) -> Iterator[Contender]:
         f"{text}listen bench\n    bind 127.0.0.1:{port}\n    server broker 127.0.0.1:{broker}\n"
     )
     with listening(HAPROXY, [program, "-db", "-f", str(config)], [port], directory) as child:
-        yield Contender(HAPROXY, dict.fromkeys(ROUTES, port), child)
+        yield Contender(HAPROXY, dict.fromkeys(ROUTES, port), child.pid)
 
 
 @contextmanager
@@ -119,7 +110,7 @@ def relay(
     )
     command = [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
     with listening(name, command, ports.values(), directory) as child:
-        yield Contender(name, ports, child)
+        yield Contender(name, ports, child.pid)
 
 
 def routes_to(broker: int) -> dict[str, str]:
@@ -127,10 +118,10 @@ def routes_to(broker: int) -> dict[str, str]:
     return {route: upstream.format(broker=f"127.0.0.1:{broker}") for route, upstream in ROUTES.items()}
 
 
-def journal_of(folder: Path, bodies: str = '"none"') -> str:
-    """The settings of a journal: by default heads only. It is kept short: fresh memory is not what is measured."""
+def journal_of(folder: Path) -> str:
+    """Return the settings of a journal of heads. It is kept short: fresh memory is not what is measured."""
     return (
-        f'[journal]\ndirectory = "{folder}"\nbodies = {bodies}\n'
+        f'[journal]\ndirectory = "{folder}"\nbodies = "none"\n'
         f"segment_size = {16 << 20}\nretain_size = {64 << 20}\n"
     )
 
@@ -138,10 +129,10 @@ def journal_of(folder: Path, bodies: str = '"none"') -> str:
 @contextmanager
 def listening(name: str, command: Sequence[str], ports: Iterable[int], directory: Path) -> Iterator[Child]:
     """A child on the core of what is measured that listens on these ports. Raises `RuntimeError` when it does not."""
-    child = Child(name, command, cores()[1], directory / f"{name}.log")
+    child = started(name, command, directory, cores()[1])
     try:
         for port in ports:
-            child.wait_for_port(port)
+            wait_for_port(child, port)
         yield child
     finally:
         child.stop()

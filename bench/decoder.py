@@ -1,20 +1,22 @@
-"""Frames a second of the wire decoder and of the relay's core, beside other Python STOMP parsers.
+"""Frames a second of the wire decoder and of the relay's core, beside stomp.py's parser.
 
-Heads have 18 lines. All are fed the same stream of MESSAGEs in chunks of 64 KiB; what counts is the process's CPU time.
+Bodies have 1 KiB, heads 18 lines. All are fed the same stream of MESSAGEs in chunks of 64 KiB. The process's CPU time
+counts.
 """
 
 import gc
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 from unittest.mock import patch
 
 from bench import goals
+from bench.goals import Judged
 from bench.machine import cores
-from bench.report import NONE, Goal, figure, median, ratios, table, verdict
+from bench.report import Goal, median, ratios, spread
 from stomprelay.relay import inputs
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -47,25 +49,17 @@ Feed = Callable[[Sequence[bytes]], int]
 
 @dataclass(frozen=True)
 class Row:
-    """One parser doing one thing; `peer` marks the foreign ones. `escaped`: the stream has ids to unescape."""
+    """One parser doing one thing. `escaped`: the stream has ids to unescape."""
 
     name: str
     feed: Feed
-    goal: Goal | None = None
+    goal: Goal
     escaped: bool = False
 
 
-@dataclass
-class Rate:
-    """A row's frames a second of CPU time in each round."""
-
-    name: str
-    body: int
-    rates: list[float] = field(default_factory=list)
-
-
-def stream(body: int, *, escaped: bool) -> tuple[int, list[bytes]]:
+def stream(*, escaped: bool) -> tuple[int, list[bytes]]:
     """How many frames, and their octets in chunks. Each head is unlike the others."""
+    body = goals.KIB
     size = len(_HEAD.format(id=_IDS[escaped], number=0, body=body)) + body + 2
     count = max(20, STREAM // size)
     data = b"".join(
@@ -117,49 +111,43 @@ def _parse(chunks: Sequence[bytes]) -> int:
     return count
 
 
-def carrying(client: str) -> Feed:
-    """The relay's core, between a broker of 1.2 that streams and a subscribed client of another version."""
-    version = b"" if client == "1.0" else b"accept-version:%b\nhost:/\n" % client.encode()
-    name = b"" if client == "1.0" else b"id:0\n"
-
-    def feed(chunks: Sequence[bytes]) -> int:
-        upstream = Upstream("bench", alone(Broker("tcp://null", "")), versions=frozenset({b"1.2"}))
-        relay = Relay(Listener("bench", "", upstream), b"bench", Counters())
-        relay.handle(inputs.Opened(), 0.0)
-        relay.received(relay.client, b"CONNECT\n%b\n\0" % version, 0.0)
-        broker = relay.links[0].state.leg
-        assert broker is not None
-        relay.handle(inputs.BrokerConnected(broker), 0.0)
-        relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)
-        relay.received(relay.client, b"SUBSCRIBE\n%bdestination:/queue/bench\n\n\0" % name, 0.0)
-        for chunk in chunks:
-            relay.received(broker, chunk, 0.0)
-        return relay.counters["broker_frames"]
-
-    return feed
+def _carry(chunks: Sequence[bytes]) -> int:
+    """The relay's core, between a broker of 1.2 that streams and a subscribed client of 1.0."""
+    upstream = Upstream("bench", alone(Broker("tcp://null", "")), versions=frozenset({b"1.2"}))
+    relay = Relay(Listener("bench", "", upstream), b"bench", Counters())
+    relay.handle(inputs.Opened(), 0.0)
+    relay.received(relay.client, b"CONNECT\n\n\0", 0.0)
+    broker = relay.links[0].state.leg
+    assert broker is not None
+    relay.handle(inputs.BrokerConnected(broker), 0.0)
+    relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)
+    relay.received(relay.client, b"SUBSCRIBE\ndestination:/queue/bench\n\n\0", 0.0)
+    for chunk in chunks:
+        relay.received(broker, chunk, 0.0)
+    return relay.counters["broker_frames"]
 
 
-def _stomp_py() -> Iterator[tuple[str, Feed]]:
+def _stomp_py() -> Feed | None:
+    """Return the receive path of stomp.py; None where it is not installed."""
     if importlib.util.find_spec("stomp") is None:
-        return
+        return None
     from stomp.exception import ConnectionClosedException
     from stomp.transport import BaseTransport
 
     class Transport(BaseTransport):  # type: ignore[misc]
-        """Its receive path, fed from a list; framing alone is a private method of it."""
+        """It is fed from a list; to read one chunk is a private method of it."""
 
         def __init__(self, chunks: Sequence[bytes]) -> None:
             super().__init__()
             self.running = True
             self.receive = iter([*chunks, b""]).__next__
             self.count = 0
-            self.framed = self._BaseTransport__read
             self.read_frames = self._BaseTransport__read_frames
 
         def process_frame(self, f: object, _frame_str: bytes) -> None:
             self.count += 1
 
-    def whole(chunks: Sequence[bytes]) -> int:
+    def feed(chunks: Sequence[bytes]) -> int:
         transport = Transport(chunks)
         try:
             while True:
@@ -167,115 +155,57 @@ def _stomp_py() -> Iterator[tuple[str, Feed]]:
         except ConnectionClosedException:
             return transport.count
 
-    def framing(chunks: Sequence[bytes]) -> int:
-        transport = Transport(chunks)
-        count = 0
-        try:
-            while True:
-                count += len(transport.framed())
-        except ConnectionClosedException:
-            return count
-
-    yield "stomp.py", whole
-    yield "stomp.py, framing only", framing
-
-
-def _stompest() -> Iterator[tuple[str, Feed]]:
-    if importlib.util.find_spec("stompest") is None:
-        return
-    from stompest.protocol import StompFrame, StompParser
-
-    def whole(chunks: Sequence[bytes]) -> int:
-        parser = StompParser("1.2")
-        count = 0
-        for chunk in chunks:
-            parser.add(chunk)
-            while parser.canRead():
-                count += isinstance(parser.get(), StompFrame)  # an EOL between frames is a StompHeartBeat
-        return count
-
-    yield "stompest", whole
-
-
-def _stompman() -> Iterator[tuple[str, Feed]]:
-    if importlib.util.find_spec("stompman") is None:
-        return
-    from stompman import MessageFrame
-    from stompman.serde import FrameParser
-
-    def whole(chunks: Sequence[bytes]) -> int:
-        parser = FrameParser()
-        # An EOL between frames is a HeartbeatFrame.
-        return sum(
-            isinstance(frame, MessageFrame)
-            for chunk in chunks
-            for frame in parser.parse_frames_from_chunk(chunk)
-        )
-
-    yield "stompman", whole
-
-
-def _stomper() -> Iterator[tuple[str, Feed]]:
-    if importlib.util.find_spec("stomper") is None:
-        return
-    from stomper.stompbuffer import StompBuffer
-
-    def whole(chunks: Sequence[bytes]) -> int:
-        buffer = StompBuffer()
-        count = 0
-        for chunk in chunks:
-            buffer.appendData(chunk.decode("latin-1"))  # it takes text
-            while buffer.getOneMessage() is not None:
-                count += 1
-        return count
-
-    yield "stomper", whole
-
-
-FOREIGN: Final = {"stomp": _stomp_py, "stompest": _stompest, "stompman": _stompman, "stomper": _stomper}
-"""Foreign parsers by their packages."""
-
-
-def absent() -> list[str]:
-    """What cannot be measured, for it is not installed or not built."""
-    missing = [f"{name}: not installed" for name in FOREIGN if importlib.util.find_spec(name) is None]
-    return [*missing, *(["compiled scanner: not built"] if wire.SCANNER is None else [])]
+    return feed
 
 
 def rows() -> list[Row]:
-    """Foreign parsers first, as far as they are installed, then ours."""
-    foreign = [Row(name, feed) for find in FOREIGN.values() for name, feed in find()]
+    """What can run here."""
     compiled = [Row("scan, compiled", _scan, goals.SCAN), Row("scan to runs, compiled", _runs, goals.SCAN)]
     return [
-        *foreign,
         *(compiled if wire.SCANNER is not None else []),
         Row("scan, pure Python", _pure, goals.SCAN_PURE),
         Row("parse to a header mapping", _parse, goals.PARSE),
         Row("parse, ids escaped", _parse, goals.PARSE, escaped=True),
-        Row("carry 1.2 to 1.2", carrying("1.2")),
-        Row("carry 1.2 to 1.0", carrying("1.0"), goals.TRANSLATE),
-        Row("carry 1.2 to 1.0, ids escaped", carrying("1.0"), goals.TRANSLATE, escaped=True),
+        Row("carry 1.2 to 1.0", _carry, goals.TRANSLATE),
+        Row("carry 1.2 to 1.0, ids escaped", _carry, goals.TRANSLATE, escaped=True),
     ]
 
 
-def measure(bodies: Sequence[int], rounds: int, seconds: float) -> list[Rate]:
-    """Interleaved rounds on the core that is kept for what is measured."""
+def measure(rounds: int, seconds: float, note: Callable[[str], None]) -> list[Judged]:
+    """Interleaved rounds on the core that is kept for what is measured; what cannot run here is noted."""
+    if wire.SCANNER is None:
+        note("decoder: the compiled scanner is left out: it is not built")
+    peer = _stomp_py()
+    if peer is None:
+        note("decoder: stomp.py is not installed")
+        return []
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cores()[1]})
     try:
-        return [rate for body in bodies for rate in _measure(body, rounds, seconds)]
+        return _measured([Row("stomp.py", peer, goals.PARSE), *rows()], rounds, seconds)
     finally:
         os.sched_setaffinity(0, usable)
 
 
-def _measure(body: int, rounds: int, seconds: float) -> list[Rate]:
-    streams = {escaped: stream(body, escaped=escaped) for escaped in (False, True)}
-    entries = [(row, Rate(row.name, body)) for row in rows()]
+def _measured(entries: Sequence[Row], rounds: int, seconds: float) -> list[Judged]:
+    streams = {escaped: stream(escaped=escaped) for escaped in (False, True)}
+    rates: dict[str, list[float]] = {row.name: [] for row in entries}
     for number in range(rounds):
         turn = number % len(entries)
-        for row, rate in entries[turn:] + entries[:turn]:
-            rate.rates.append(_timed(row.feed, *streams[row.escaped], seconds))
-    return [rate for _, rate in entries]
+        for row in (*entries[turn:], *entries[:turn]):
+            rates[row.name].append(_timed(row.feed, *streams[row.escaped], seconds))
+    peer, *ours = entries
+    base = rates[peer.name]
+    return [
+        Judged(
+            f"decoder, {row.name}",
+            "over stomp.py",
+            median(base),
+            spread(ratios(rates[row.name], base)),
+            row.goal,
+        )
+        for row in ours
+    ]
 
 
 def _timed(feed: Feed, count: int, chunks: Sequence[bytes], seconds: float) -> float:
@@ -290,31 +220,3 @@ def _timed(feed: Feed, count: int, chunks: Sequence[bytes], seconds: float) -> f
         spent = time.process_time() - started
         if spent >= seconds:
             return done / spent
-
-
-def report(rates: Sequence[Rate]) -> str:
-    """A table for each size of body: frames a second, and ratios to stomp.py and to stompest."""
-    known = {(rate.name, rate.body): rate for rate in rates}
-    order = {row.name: row.goal for row in rows()}
-    tables = []
-    for body in dict.fromkeys(rate.body for rate in rates):
-        lines = []
-        for name, goal in order.items():
-            rate = known[name, body]
-            over = [_over(rate, known.get((peer, body))) for peer in ("stomp.py", "stompest")]
-            said = verdict(goal, over[0]) if body == goals.KIB else ""
-            lines.append(
-                [name, figure(median(rate.rates)), *(figure(one) if one else NONE for one in over), said]
-            )
-        tables.append(
-            table(
-                f"decoder, {body} B bodies: frames a second of CPU time",
-                ("parser", "frames/s", "/ stomp.py", "/ stompest", "goal"),
-                lines,
-            )
-        )
-    return "\n".join([*tables, *absent()])
-
-
-def _over(rate: Rate, peer: Rate | None) -> float | None:
-    return median(ratios(rate.rates, peer.rates)) if peer else None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.machine import AbsentError, Child, cores, cpu_seconds, which
+from bench.machine import AbsentError, cores, cpu_seconds, started, which
+from tests.e2e.child import Child
 
 VERSIONS: Final = ("1.0", "1.1", "1.2")
-ACTIVEMQ: Final = "ActiveMQ"
 RABBITMQ: Final = "RabbitMQ"
-BROKERS: Final = (*VERSIONS, ACTIVEMQ, RABBITMQ)
+BROKERS: Final = (*VERSIONS, "ActiveMQ", RABBITMQ)
 """The ports of a null broker: one for each version, and two on 1.2 where it says that it is that product."""
 
 CONNECTIONS: Final = {
@@ -112,7 +112,6 @@ class Load:
         self._program = program
         self._broker = broker
         self._directory = directory
-        self._log = directory / "client.log"
         self.ports = _ports(broker)
 
     @contextmanager
@@ -125,7 +124,7 @@ class Load:
     def client(self, mode: str, port: int, *options: str) -> Iterator[Child]:
         """The client as a child process that is talked to line by line."""
         command = [str(self._program), "client", mode, "-p", str(port), *options]
-        child = Child("the load's client", command, cores()[0], self._log, talk=True)
+        child = started("the load's client", command, self._directory, cores()[0], talk=True)
         try:
             yield child
         finally:
@@ -138,16 +137,8 @@ class Load:
         flags = ["-e"] * case.escaped + ["-d"] * (case.mode == "polite") + (["-a", acks] if acks else [])
         flags += ["-W", PATH] * case.web + (["-l", case.login] if case.login else [])
         flags += ["-k", str(case.window), "-o", str(case.others)]
-        sizes = [
-            "-c",
-            str(case.connections or CONNECTIONS[case.mode]),
-            "-n",
-            str(messages),
-            "-b",
-            str(case.body),
-            "-w",
-            str(case.piece),
-        ]
+        sizes = ["-c", str(case.connections or CONNECTIONS[case.mode]), "-n", str(messages)]
+        sizes += ["-b", str(case.body), "-w", str(case.piece)]
         with self.client(mode, port, "-v", case.client, *sizes, *flags) as client:
             if (said := client.hear()) != "ready":
                 raise self._failed(client, said)
@@ -169,8 +160,8 @@ class Load:
 
     def _failed(self, client: Child, said: str) -> LoadError:
         """All that is known of a failure: what the client said, and the broker if it is gone."""
-        reason = json.loads(said)["error"] if said else client.tail() or "the client ended"
-        broker = f"; the broker said {self._broker.hear()}" if self._broker.process.poll() is not None else ""
+        reason = json.loads(said)["error"] if said else "the client ended"
+        broker = f"; the broker said {self._broker.hear()}" if self._broker.exited(0) else ""
         return LoadError(f"{reason}{broker}")
 
 
@@ -181,7 +172,7 @@ def _ports(broker: Child) -> dict[str, int]:
 @contextmanager
 def _null_broker(program: Path, directory: Path) -> Iterator[Child]:
     command = [str(program), "broker"]
-    child = Child("the null broker", command, cores()[2], directory / "broker.log", talk=True)
+    child = started("the null broker", command, directory, cores()[2], talk=True)
     try:
         yield child
     finally:

@@ -1,28 +1,23 @@
-"""The machine under the bench: its cores, its ports, and child processes with their CPU time and memory."""
+"""The machine under the bench: its cores, and child processes with their CPU time and memory."""
 
 import ctypes
 import os
 import platform
 import resource
 import shutil
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.child import PATIENCE, Child
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The working tree; children find `stomprelay` and `bench` there first."""
 
-PATIENCE: Final = 30.0
-"""Seconds that a child may take to listen, or to end."""
-
-_PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)
-_ports = iter(range(20000, 32000))
 
 
 class AbsentError(Exception):
@@ -58,93 +53,24 @@ def raise_descriptor_limit() -> int:
     return most
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens, below those that the system hands out; each only once."""
-    for port in _ports:
-        with socket.socket() as probe:
-            # As servers bind: connections of an earlier run that are in TIME_WAIT do not count.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port on 127.0.0.1")
+def started(
+    name: str, command: Sequence[str], directory: Path, core: int | None = None, *, talk: bool = False
+) -> Child:
+    """Start a program that finds our code, in a directory, on a core of its own where one is named."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return Child(name, command, env={"PYTHONPATH": path}, cwd=directory, talk=talk, core=core)
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-class Child:
-    """A process of the bench on a core of its own; whoever starts it calls `stop`.
-
-    Its output goes to `log`, unless it is talked to through pipes (`talk=True`), as the load is.
-    """
-
-    def __init__(
-        self, name: str, command: Sequence[str], core: int, log: Path, *, talk: bool = False
-    ) -> None:
-        self.name = name
-        self.log = log
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if talk else output,
-                stderr=output,
-                text=True,
-                cwd=log.parent,
-                env={**os.environ, "PYTHONPATH": path},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - nothing is left behind when the bench is killed
-            )
-        os.sched_setaffinity(self.process.pid, {core})
-
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self.process.pid
-
-    def tell(self, line: str) -> None:
-        """Write a line to its standard input."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> str:
-        """The next line of its standard output, empty at the end."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def wait_for_port(self, port: int) -> None:
-        """Until something listens on a port of 127.0.0.1. Raises `RuntimeError` when it does not."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"{self.name} does not listen:\n{self.tail()}") from None
-            time.sleep(0.02)
-
-    def tail(self) -> str:
-        """The end of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:]) if self.log.exists() else ""
-
-    def stop(self) -> None:
-        """End it, by its id, and wait for its end."""
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-        if self.process.poll() is None:
-            self.process.terminate()
+def wait_for_port(child: Child, port: int) -> None:
+    """Wait until something listens on a port of 127.0.0.1. Raises `RuntimeError` when it does not."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
         try:
-            self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if child.exited(0.02) or time.monotonic() > deadline:
+                raise RuntimeError(f"{child.name} does not listen:\n{child.last_words}") from None
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,8 +1,8 @@
 """How long clients wait when their broker is killed: from SIGKILL to the first message from another one."""
 
+import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,17 +10,14 @@ from bench import goals
 from bench.contenders import PLAIN, relay
 from bench.goals import Judged
 from bench.load import Load, LoadError
-from bench.machine import AbsentError, cpu_seconds, raise_descriptor_limit
+from bench.machine import AbsentError, raise_descriptor_limit
 from bench.memory import SPARE
-from bench.report import figure, median, share, spread, table
+from bench.report import spread
 
 NAME: Final = "outage"
 
-DEFAULT: Final = -1
-"""The rate in which sessions come back that the relay has by itself."""
-
-MANY: Final = 1000
-"""Sessions of the longest step, and of the goal."""
+SESSIONS: Final = 1000
+"""As far as the limit of open files goes: a relay has two for each, and for a moment three."""
 
 _SETTING: Final = """\
 uri = "failover:(tcp://127.0.0.1:{first},tcp://127.0.0.1:{second})?randomize=false"
@@ -29,119 +26,40 @@ confirm = true
 _WARM: Final = 3
 """Messages that each session sends before the broker is killed."""
 
-HEADER: Final = (
-    "sessions",
-    "reconnect_rate",
-    "median ms",
-    "p95 ms",
-    "max ms",
-    "over set-up",
-    "CPU us/session",
-)
 
-
-@dataclass(frozen=True)
-class Step:
-    """How many sessions, how many of them a second may come back (0: any number; DEFAULT), and how often it is done."""
-
-    sessions: int
-    rate: int
-    runs: int
-
-
-@dataclass(frozen=True)
-class Outage:
-    """One broker killed: the seconds after which each session had its message, and what the relay worked for it.
-
-    `set_up`: the seconds in which the same sessions had come.
+def measure(
+    load: Load, directory: Path, rounds: int, note: Callable[[str], None], wanted: int = SESSIONS
+) -> list[Judged]:
+    """Return the longest wait of a session in each round, with brokers and a relay of its own. What cannot be run is
+    noted. Raises `LoadError` when a session lost its message or its connection.
     """
-
-    step: Step
-    set_up: float
-    times: tuple[float, ...]
-    cpu: float
-
-
-def steps(*, quick: bool) -> list[Step]:
-    """1, 100 and 1,000 sessions, as far as the limit of open files goes: a relay has two for each, and for a moment
-    three.
-    """
-    most = (raise_descriptor_limit() - SPARE) // 3
-    many = min(MANY, most)
-    few, once = (1, 1) if quick else (3, 9)
-    wanted = [
-        Step(1, DEFAULT, once),
-        Step(min(100, most), DEFAULT, few),
-        Step(many, DEFAULT, few),
-        Step(many, 0, few),
-    ]
-    return list(dict.fromkeys(wanted))
-
-
-def measure(load: Load, directory: Path, wanted: Sequence[Step], note: Callable[[str], None]) -> list[Outage]:
-    """Everything afresh each time. What cannot be run is noted. Raises `LoadError` when a session lost its message
-    or its connection.
-    """
+    sessions = min(wanted, (raise_descriptor_limit() - SPARE) // 3)
     try:
-        return [_killed(load, directory, step) for step in _turns(wanted)]
+        waits = [_killed(load, directory, sessions) for _ in range(rounds)]
     except (AbsentError, RuntimeError) as error:
         note(f"outage: the relay is left out: {error}")
-        return []
+        waits = []
+    what = f"{sessions:,} sessions, broker killed"
+    return [Judged(what, "last s", None, spread(waits), goals.LAST_SERVED)]
 
 
-def _turns(wanted: Sequence[Step]) -> Iterator[Step]:
-    """Each step as often as it wants, in turn."""
-    for number in range(max(step.runs for step in wanted)):
-        for step in wanted:
-            if number < step.runs:
-                yield step
-
-
-def _killed(load: Load, directory: Path, step: Step) -> Outage:
+def _killed(load: Load, directory: Path, sessions: int) -> float:
     """Sessions on the first of two null brokers send; it is killed; they send again, and the second one answers."""
     with load.broker() as (doomed, firsts), load.broker() as (_, seconds):
         setting = _SETTING.format(first=firsts["1.2"], second=seconds["1.2"])
-        if step.rate != DEFAULT:
-            setting += f"reconnect_rate = {step.rate}\n"
-        with relay({PLAIN: setting}, directory) as surviving:
-            assert surviving.pid is not None
-            port = surviving.ports[PLAIN]
-            with load.client("echo", port, "-v", "1.2", "-b", "100") as client:
-                client.tell(f"open {step.sessions}")
-                set_up = load.answer(client)["seconds"]
-                for _ in range(_WARM):
-                    client.tell(f"send {time.monotonic_ns()}")
-                    load.answer(client)
-                before = cpu_seconds(surviving.pid)
-                killed = time.monotonic_ns()
-                doomed.process.kill()
-                client.tell(f"send {killed}")
-                times = load.answer(client)["times"]
-                cpu = cpu_seconds(surviving.pid) - before
-    if len(times) != step.sessions:
-        raise LoadError(f"{step.sessions} sessions, of which {len(times)} had their message")
-    return Outage(step, set_up, tuple(each / 1e6 for each in times), cpu)
-
-
-def report(found: Sequence[Outage]) -> str:
-    """A row for each step: the sessions of all its runs together."""
-    rows = []
-    for step in dict.fromkeys(one.step for one in found):
-        runs = [one for one in found if one.step == step]
-        times = [1000 * each for one in runs for each in one.times]
-        over = median([max(one.times) / one.set_up for one in runs])
-        cost = median([one.cpu / step.sessions * 1e6 for one in runs])
-        shares = [share(times, part) for part in (0.5, 0.95, 1.0)]
-        rows.append([f"{step.sessions:,}", _rate(step), *map(figure, shares), figure(over), figure(cost)])
-    title = "outage: from SIGKILL of the broker to a session's first message from the other one (two null brokers)"
-    return table(title, HEADER, rows)
-
-
-def _rate(step: Step) -> str:
-    return "default" if step.rate == DEFAULT else f"{step.rate or 'any'}"
-
-
-def judged(found: Sequence[Outage]) -> list[Judged]:
-    """The longest wait in each run of 1,000 sessions, with the relay's own settings."""
-    last = [max(one.times) for one in found if one.step.sessions == MANY and one.step.rate == DEFAULT]
-    return [Judged(f"{MANY:,} sessions, broker killed", "last s", None, spread(last), goals.LAST_SERVED)]
+        with (
+            relay({PLAIN: setting}, directory) as surviving,
+            load.client("echo", surviving.ports[PLAIN], "-v", "1.2", "-b", "100") as client,
+        ):
+            client.tell(f"open {sessions}")
+            load.answer(client)
+            for _ in range(_WARM):
+                client.tell(f"send {time.monotonic_ns()}")
+                load.answer(client)
+            killed = time.monotonic_ns()
+            doomed.send(signal.SIGKILL)
+            client.tell(f"send {killed}")
+            times = load.answer(client)["times"]
+    if len(times) != sessions:
+        raise LoadError(f"{sessions} sessions, of which {len(times)} had their message")
+    return float(max(times)) / 1e6

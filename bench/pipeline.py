@@ -1,12 +1,11 @@
 """From journal to tables: how fast, how that grows, what it takes; and DuckDB on the same tables."""
 
 import json
-import os
-import subprocess
+import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any, Final
 from bench import goals, journals
 from bench.aggregates import Answer
 from bench.goals import Judged
-from bench.machine import PATIENCE, ROOT, cpu_seconds, memory_kb, processes
-from bench.report import figure, median, spread, table
+from bench.machine import cpu_seconds, memory_kb, processes, started
+from bench.report import median, spread
 from stomprelay.pipeline.store import layout
+from tests.e2e.child import Child
 
 NAME: Final = "pipeline"
 
@@ -38,95 +38,41 @@ _WAITED: Final = 3000
 """Seconds that a journal takes at most, so that no message is given up."""
 _AGE: Final = 3600.0
 
-HEADER: Final = (
-    "records",
-    "journal MiB",
-    "tables MiB",
-    "seconds",
-    "records/s",
-    "cost/before",
-    "CPU us/record",
-    "CPU/before",
-    "Java MiB",
-    "driver MiB",
-    "worker MiB",
-    "nothing new s",
-)
-ANSWERS: Final = (
-    "question",
-    "records",
-    "rows",
-    "cells",
-    "Spark s",
-    "DuckDB s",
-    "Spark/DuckDB",
-    "CPU/DuckDB's",
-)
-
 
 class PipelineError(Exception):
     """The pipeline failed, or its tables are not what is in the journal. The text says how."""
 
 
 @dataclass(frozen=True)
-class Peak:
-    """The most memory in MiB: of Java, of the Python that started it, and of the largest of Python's workers."""
-
-    java: float = 0.0
-    driver: float = 0.0
-    worker: float = 0.0
-
-    def with_(self, java: float, driver: float, worker: float) -> "Peak":
-        """The larger of each."""
-        return Peak(max(self.java, java), max(self.driver, driver), max(self.worker, worker))
-
-
-@dataclass(frozen=True)
 class Once:
-    """One run of `stomprelay-pipeline once`: seconds, and CPU seconds of all its processes."""
+    """One run of `stomprelay-pipeline once`: seconds, CPU seconds of all its processes, and the most memory in MiB of
+    Java and of the largest of Python's workers.
+    """
 
     seconds: float
     cpu: float
-    peak: Peak
+    java: float
+    worker: float
 
 
 @dataclass(frozen=True)
 class Step:
-    """A journal of so many records made tables, that once more with nothing new, and questions to the tables. Sizes
-    are octets.
-    """
+    """A journal of so many records made tables, that once more with nothing new, and questions to the tables."""
 
     records: int
-    journal: int
-    tables: int
     first: Once
     again: Once
     answers: tuple[Answer, ...]
 
     @property
-    def rate(self) -> float:
-        """Records a second, the start of Spark included."""
-        return self.records / self.first.seconds
-
-    @property
-    def cost(self) -> float:
-        """Seconds a record, without what a run takes that finds nothing."""
-        return max(self.first.seconds - self.again.seconds, 0.0) / self.records
-
-    @property
     def work(self) -> float:
-        """CPU seconds a record, in the same way."""
+        """CPU seconds a record, without what a run takes that finds nothing."""
         return max(self.first.cpu - self.again.cpu, 0.0) / self.records
 
 
 def missing() -> str | None:
     """A package that is needed and not installed."""
     return next((name for name in ("pyspark", "pyarrow") if find_spec(name) is None), None)
-
-
-def steps(*, quick: bool, long: bool = False) -> Sequence[int]:
-    """How many records."""
-    return LONG if long else QUICK if quick else RECORDS
 
 
 def measure(directory: Path, wanted: Sequence[int], note: Callable[[str], None]) -> list[Step]:
@@ -144,7 +90,7 @@ def measure(directory: Path, wanted: Sequence[int], note: Callable[[str], None])
 def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
     journal, tables = place / "journal", place / "tables"
     journal.mkdir(parents=True)
-    truth = journals.make(journal, world(records))
+    truth = journals.make(journal, _world(records))
     first = _once(journal, tables)
     # Whoever closes what a dead relay left writes down that its run ended.
     found = truth.records + sum(truth.died.values())
@@ -153,75 +99,65 @@ def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
     answers = _answers(tables)
     if not all(answer.duckdb for answer in answers):
         note("pipeline: DuckDB is left out: it is not installed (PyPI package duckdb)")
-    return Step(truth.records, _size(journal), _size(tables), first, again, answers)
+    return Step(truth.records, first, again, answers)
 
 
-def world(records: int) -> journals.World:
+def _world(records: int) -> journals.World:
     """Return what is made up: several relays in full segments, some of which die, for less than an hour."""
     return journals.World(records, rate=max(journals.World.rate, records / _WAITED), age=_AGE)
 
 
 def _once(journal: Path, tables: Path) -> Once:
-    command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "once"]
-    given = ["--journal", str(journal), "--tables", str(tables)]
-    given += ["--master", MASTER, "--conf", f"spark.driver.memory={HEAP}"]
-    log = tables.with_name("once.log")
-    began = time.perf_counter()
-    with _started([sys.executable, "-c", *command, *given], log, log) as process:
-        peak = Peak()
-        workers: dict[int, float] = {}
-        while True:
-            kinds = _kinds(process.pid)
-            peak = peak.with_(*_memory(kinds))
+    command = [
+        sys.executable,
+        "-c",
+        "from stomprelay.pipeline.cli import main; raise SystemExit(main())",
+        "once",
+    ]
+    command += ["--journal", str(journal), "--tables", str(tables)]
+    command += ["--master", MASTER, "--conf", f"spark.driver.memory={HEAP}"]
+    began, before = time.perf_counter(), _ended()
+    child = started("once", command, tables.parent)
+    java = worker = 0.0
+    workers: dict[int, float] = {}
+    try:
+        while not child.exited(_SAMPLE):
+            kinds = _kinds(child.pid)
+            java, worker = max(java, _memory(kinds, _JAVA)), max(worker, _memory(kinds, _WORKER))
             workers |= _cpu([each for each, kind in kinds.items() if kind == _WORKER])
-            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if ended:
-                break
-            time.sleep(_SAMPLE)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise PipelineError(f"once ended with {process.returncode}:\n{_tail(log)}")
+    finally:
+        _ends_well(child)
     # The process that starts the workers waits for none of them, so nobody has their time who is waited for.
-    cpu = usage.ru_utime + usage.ru_stime + sum(workers.values())
-    return Once(time.perf_counter() - began, cpu, peak)
+    return Once(time.perf_counter() - began, _ended() - before + sum(workers.values()), java, worker)
+
+
+def _ended() -> float:
+    """Return the CPU seconds of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _ends_well(child: Child) -> None:
+    """End a child with us in any case. Raises `PipelineError` with its last words when it failed."""
+    if status := child.stop():
+        raise PipelineError(f"{child.name} ended with {status}:\n{child.last_words}")
 
 
 def _answers(tables: Path) -> tuple[Answer, ...]:
-    told, log = tables.with_name("answers.json"), tables.with_name("answers.log")
-    command = [sys.executable, "-m", "bench.aggregates", str(tables), str(_ROUNDS)]
-    with _started(command, told, log) as process:
-        if process.wait():
-            raise PipelineError(f"the tables do not answer:\n{_tail(log)}")
-    answers = [json.loads(line) for line in told.read_text().splitlines()]
+    child = started(
+        "questions", [sys.executable, "-m", "bench.aggregates", str(tables), str(_ROUNDS)], tables.parent
+    )
+    try:
+        while not child.exited(within=1.0):
+            pass
+    finally:
+        _ends_well(child)
+    answers = [json.loads(line) for line in child.output.splitlines() if line.startswith("{")]
     return tuple(Answer(**{name: _frozen(found) for name, found in one.items()}) for one in answers)
 
 
 def _frozen(found: Any) -> Any:
     return tuple(found) if isinstance(found, list) else found
-
-
-@contextmanager
-def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A child process, ended with us in any case: Spark's Java goes when the Python that started it has gone."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with out.open("ab") as output, log.open("ab") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-    try:
-        yield process
-    finally:
-        if process.returncode is None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _kinds(pid: int) -> dict[int, int]:
@@ -251,13 +187,13 @@ def _cpu(pids: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def _memory(kinds: Mapping[int, int]) -> tuple[float, float, float]:
-    """MiB of Java, of the driver and of the largest worker, as they are now."""
-    most = [0.0] * 3
+def _memory(kinds: Mapping[int, int], wanted: int) -> float:
+    """Return the MiB of the largest process of a kind, as they are now."""
+    most = 0.0
     for child, kind in kinds.items():
         with suppress(OSError, StopIteration):  # it has ended meanwhile
-            most[kind] = max(most[kind], memory_kb(child) / 1024)
-    return most[_JAVA], most[_DRIVER], most[_WORKER]
+            most = max(most, memory_kb(child) / 1024 if kind == wanted else 0.0)
+    return most
 
 
 def verify(tables: Path, wanted: dict[str, int]) -> None:
@@ -271,70 +207,18 @@ def verify(tables: Path, wanted: dict[str, int]) -> None:
             raise PipelineError(f"{name} has {found:,} rows, not {count:,}")
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-
-
-def report(found: Sequence[Step]) -> str:
-    """What it costs and how that grows, and the same questions to Spark and to DuckDB."""
-    rows = []
-    for before, step in zip([None, *found], found, strict=False):
-        growth = step.cost / before.cost if before is not None and before.cost else None
-        more = step.work / before.work if before is not None and before.work else None
-        rows.append(
-            [
-                f"{step.records:,}",
-                figure(step.journal / 2**20),
-                figure(step.tables / 2**20),
-                figure(step.first.seconds),
-                figure(step.rate),
-                figure(growth),
-                figure(step.first.cpu / step.records * 1e6),
-                figure(more),
-                figure(step.first.peak.java),
-                figure(step.first.peak.driver),
-                figure(step.first.peak.worker),
-                figure(step.again.seconds),
-            ]
-        )
-    answers = [
-        [
-            answer.name,
-            f"{step.records:,}",
-            f"{answer.rows:,}",
-            f"{answer.cells:,}",
-            figure(min(answer.spark)),
-            figure(min(answer.duckdb, default=None)),
-            figure(_ratio(answer.spark, answer.duckdb)),
-            figure(_ratio(answer.spark_cpu, answer.duckdb_cpu)),
-        ]
-        for step in found
-        for answer in step.answers
-    ]
-    return "\n".join(
-        [
-            table(f"pipeline: from journal to tables, `once`, {MASTER}, {HEAP} of heap", HEADER, rows),
-            table("pipeline: the same questions to the same Parquet files", ANSWERS, answers),
-        ]
-    )
-
-
 def judged(found: Sequence[Step]) -> list[Judged]:
     """What is to be reached: of the largest journal, and how the cost of a record grew up to it."""
     if not found:
         return []
-    last, peaks = found[-1], [step.first.peak for step in found]
+    last, runs = found[-1], [step.first for step in found]
     what = f"pipeline, {last.records:,} records"
     grown = [last.work / found[0].work] if len(found) > 1 and found[0].work else []
     made = [
-        Judged(what, "records/s", None, spread([last.rate]), goals.PIPELINE_RATE),
+        Judged(what, "records/s", None, spread([last.records / last.first.seconds]), goals.PIPELINE_RATE),
         Judged(what, f"CPU/record over {found[0].records:,}", None, spread(grown), goals.PIPELINE_GROWTH),
-        Judged(what, "Java MiB", None, spread([max(peak.java for peak in peaks)]), goals.PIPELINE_JAVA),
-        Judged(what, "worker MiB", None, spread([max(peak.worker for peak in peaks)]), goals.PIPELINE_WORKER),
+        Judged(what, "Java MiB", None, spread([max(run.java for run in runs)]), goals.PIPELINE_JAVA),
+        Judged(what, "worker MiB", None, spread([max(run.worker for run in runs)]), goals.PIPELINE_WORKER),
     ]
     for answer in last.answers:
         over = _ratio(answer.spark, answer.duckdb)

@@ -78,11 +78,6 @@ class Goal:
         return f"{said}: {'met' if self.meets(value, self.bound) else 'NOT met'}"
 
 
-def verdict(goal: Goal | None, value: float | None) -> str:
-    """What a goal says of a figure; nothing when there is no goal."""
-    return goal.verdict(value) if goal else ""
-
-
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns under a title: the first to the left, a last one named `goal` too, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

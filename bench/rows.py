@@ -1,8 +1,7 @@
 """The rows of the goals: what clients do, carried by HAProxy, by the relay, and by a relay that keeps a journal."""
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,6 @@ from bench import goals
 from bench.contenders import (
     BRIDGE,
     CONFIRM,
-    DIRECT,
     FAILOVER,
     HAPROXY,
     JOURNAL,
@@ -19,7 +17,6 @@ from bench.contenders import (
     RELAY,
     RULED,
     Contender,
-    direct,
     haproxy,
     journal_of,
     relay,
@@ -28,8 +25,8 @@ from bench.contenders import (
 from bench.goals import CPU, P50, P99, RATE, Judged
 from bench.load import LARGE, SMALL, Case, Load, Run
 from bench.machine import AbsentError
-from bench.report import figure, median, spread
-from bench.rounds import Outcome, calibrated, measure
+from bench.report import spread
+from bench.rounds import Outcome, measure
 
 FIGURES: Final[Mapping[str, Callable[[Run], float]]] = {
     CPU: lambda run: run.cost,
@@ -54,7 +51,7 @@ class Row:
     nearest: str | None = None
 
     def nearest_to(self, case: Case) -> Case:
-        """What HAProxy and the direct connection carry."""
+        """What HAProxy carries."""
         return replace(case, client=self.nearest) if self.nearest else case
 
 
@@ -104,26 +101,20 @@ ROWS: Final = (
         {"close after CONNECTED": Case("sessions"), "with DISCONNECT": Case("polite")},
     ),
 )
-CONTENDERS: Final = (DIRECT, HAPROXY, RELAY, JOURNAL)
 NAMES: Final = tuple(row.name for row in ROWS)
 
 
 @contextmanager
-def running(
-    broker: int, directory: Path, note: Callable[[str], None], wanted: Collection[str] = CONTENDERS
-) -> Iterator[list[Contender]]:
-    """All of those wanted that can run here, at once; why another cannot is noted."""
+def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterator[list[Contender]]:
+    """All contenders that can run here, at once; why another cannot is noted."""
     journal = journal_of(directory / JOURNAL)
     with ExitStack() as stack:
         found = []
         for name, starting in (
-            (DIRECT, nullcontext(direct(broker))),
             (HAPROXY, haproxy(broker, directory)),
             (RELAY, relay(routes_to(broker), directory)),
             (JOURNAL, relay(routes_to(broker), directory, JOURNAL, journal)),
         ):
-            if name not in wanted:
-                continue
             try:
                 found.append(stack.enter_context(starting))
             except (AbsentError, RuntimeError) as error:
@@ -137,8 +128,7 @@ def outcomes(
     """Run each variant of a row."""
     for variant, case in row.variants.items():
         entries = [
-            one.entry(row.nearest_to(case) if one.name in {DIRECT, HAPROXY} else case, row.route)
-            for one in contenders
+            one.entry(row.nearest_to(case) if one.name == HAPROXY else case, row.route) for one in contenders
         ]
         yield measure(load, f"{row.name}, {variant}", entries, rounds, seconds)
 
@@ -160,30 +150,7 @@ def judged(row: Row, outcome: Outcome) -> list[Judged]:
 
 
 def report(row: Row, found: Sequence[Outcome]) -> str:
-    """A row's figures and goals, how much faster the load is with nothing between, and what failed."""
-    beside = [median(outcome.ratios(FIGURES[RATE], DIRECT, HAPROXY)) for outcome in found]
-    said = ", ".join(figure(one) for one in beside)
-    title = f"{row.name}: {row.title} (direct is {said} of haproxy's rate)"
+    """A row's figures and goals, and what failed."""
+    figures = [one for outcome in found for one in judged(row, outcome)]
     failed = [line for outcome in found for line in outcome.failures()]
-    return "\n".join(
-        [goals.verdicts(title, [one for outcome in found for one in judged(row, outcome)]), *failed]
-    )
-
-
-def alone(load: Load, contender: Contender, row: Row, seconds: float, say: Callable[[str], None]) -> None:
-    """Nothing but the first variant of a row, through one contender, for so long: to be looked at with a profiler.
-
-    Raises `LoadError`.
-    """
-    variant, case = next(iter(row.variants.items()))
-    entry = contender.entry(case, row.route)
-    say(f"{row.name}, {variant}: {contender.name} is process {contender.pid}")
-    count = calibrated(load, entry, min(seconds, 1.0))
-    runs = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        runs.append(load.run(case, entry.port, count, entry.pids))
-    cost, rate = (median([FIGURES[name](run) for run in runs]) for name in (CPU, RATE))
-    say(
-        f"{figure(cost)} us a message, {figure(rate)} messages a second, {sum(run.messages for run in runs):,} messages"
-    )
+    return "\n".join([goals.verdicts(f"{row.name}: {row.title}", figures), *failed])

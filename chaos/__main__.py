@@ -6,12 +6,12 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
 from chaos.account import Account
-from chaos.faults import Blow, plan, storm
+from chaos.faults import blows
 from chaos.poison import Poison
 from chaos.report import report
 from chaos.run import KINDS, LOGIN, Run, arena
@@ -74,11 +74,10 @@ def main(arguments: Sequence[str]) -> int:
     account = Account()
     sessions = crew(asked.sessions, asked.seed, account)
     durable = [kind != "memory" for kind in asked.brokers]
-    blows: Sequence[Iterable[Blow]] = (
-        plan(asked.seed, asked.seconds, durable)
-        if asked.faults is None
-        else [storm(asked.seed, number, durable=keeps) for number, keeps in enumerate(durable)]
-    )
+    strikes = [
+        blows(asked.seed, number, durable=keeps, many=asked.faults is not None)
+        for number, keeps in enumerate(durable)
+    ]
     poison = Poison(asked.seed, asked.poison) if asked.poison else None
     chance = random.Random(asked.seed)
     how = "&".join(f"{name}={str(chance.random() < 0.5).lower()}" for name in ("randomize", "priorityBackup"))
@@ -90,8 +89,8 @@ def main(arguments: Sequence[str]) -> int:
             login = LOGIN if poison is None else ""  # else all would log in alike
             with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000", login) as running:
                 run = Run(running, sessions, account, poison)
-                asyncio.run(run.play(blows, asked.seconds, inf if asked.faults is None else asked.faults))
-                print(report(title, len(sessions), account, run.faults, run.figures), flush=True)
+                asyncio.run(run.play(strikes, asked.seconds, inf if asked.faults is None else asked.faults))
+                print(f"{report(title, len(sessions), account, run.faults, run.figures)}", flush=True)
         except Absent as absent:
             print(absent, file=sys.stderr)
             return 2

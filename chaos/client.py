@@ -1,87 +1,35 @@
-"""STOMP for the sessions of a run: a codec and a connection of their own, which share nothing with the relay's."""
+"""STOMP for the sessions of a run: a connection of their own, which shares nothing with the relay's."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+from tests.e2e import raw
 
 BEATS: Final = 500
 """Milliseconds of the heart-beats that sessions of 1.1 and 1.2 send and want."""
 
-_ESCAPES: Final = {"1.1": (("\\", "\\\\"), ("\n", "\\n"), (":", "\\c"))}
-_ESCAPES_1_2: Final = (*_ESCAPES["1.1"], ("\r", "\\r"))
-
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame; header values as text, of repeated ones the first."""
+    """A frame; header values as they are on the wire, of repeated ones the first."""
 
     command: str
     headers: Mapping[str, str]
-    body: bytes = b""
+    body: bytes
+
+    @classmethod
+    def of(cls, wire: bytes) -> Self:
+        """Read a whole frame."""
+        values = {name.decode(): value.decode() for name, value in raw.headers(wire).items()}
+        return cls(wire.partition(b"\n")[0].decode(), values, raw.body(wire))
 
 
 class Lost(Exception):
     """The connection is gone."""
-
-
-class Codec:
-    """Writes and reads frames of one version."""
-
-    def __init__(self, version: str) -> None:
-        self._escapes = {"1.0": (), "1.1": _ESCAPES["1.1"], "1.2": _ESCAPES_1_2}[version]
-        self._buffer = b""
-
-    def encode(self, frame: Frame) -> bytes:
-        """The octets of a frame."""
-        plain = frame.command in {"CONNECT", "CONNECTED"}
-        lines = [frame.command]
-        for name, value in frame.headers.items():
-            lines.append(f"{name}:{value}" if plain else f"{self._escaped(name)}:{self._escaped(value)}")
-        if frame.body:
-            lines.append(f"content-length:{len(frame.body)}")
-        return "\n".join(lines).encode() + b"\n\n" + frame.body + b"\0"
-
-    def decode(self, data: bytes) -> list[Frame]:
-        """The frames that are complete with these octets."""
-        self._buffer += data
-        frames: list[Frame] = []
-        while True:
-            self._buffer = self._buffer.lstrip(b"\r\n")
-            head, blank, rest = self._buffer.partition(b"\n\n")
-            if not blank:
-                return frames
-            command, *lines = head.decode().split("\n")
-            headers: dict[str, str] = {}
-            for line in lines:
-                name, _, value = line.partition(":")
-                headers.setdefault(self._unescaped(name), self._unescaped(value))
-            end = int(headers["content-length"]) if "content-length" in headers else rest.find(b"\0")
-            if not 0 <= end < len(rest):
-                return frames
-            if rest[end]:
-                raise ValueError(f"no NUL where {head!r} ends")
-            frames.append(Frame(command, headers, rest[:end]))
-            self._buffer = rest[end + 1 :]
-
-    def _escaped(self, text: str) -> str:
-        for plain, escape in self._escapes:
-            text = text.replace(plain, escape)
-        return text
-
-    def _unescaped(self, text: str) -> str:
-        if "\\" not in text or not self._escapes:
-            return text
-        meant = {escape: plain for plain, escape in self._escapes}
-        pieces, at = [], 0
-        while at < len(text):
-            size = 2 if text[at] == "\\" else 1
-            piece = text[at : at + size]
-            pieces.append(meant[piece] if size == 2 else piece)
-            at += size
-        return "".join(pieces)
 
 
 class Connection:
@@ -90,7 +38,6 @@ class Connection:
     def __init__(self, version: str) -> None:
         self.version = version
         self.quiet = 0.0
-        self._codec = Codec(version)
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -117,7 +64,8 @@ class Connection:
 
     def write(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Write a frame; call `drain` now and then."""
-        self._writer.write(self._codec.encode(Frame(command, headers, body)))
+        lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
+        self._writer.write("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     async def drain(self) -> None:
         """Wait until what was written is no longer much. Raises `Lost`."""
@@ -144,12 +92,15 @@ class Connection:
                 await self._writer.wait_closed()
 
     async def _read(self) -> None:
+        waiting = b""
         try:
             while data := await self._reader.read(65536):
                 now = time.monotonic()
                 self.quiet, self._last = max(self.quiet, now - self._last), now
-                for frame in self._codec.decode(data):
-                    self._frames.put_nowait(frame)
+                waiting = (waiting + data).lstrip(b"\r\n")
+                while end := raw.end_of_frame(waiting):
+                    self._frames.put_nowait(Frame.of(waiting[:end]))
+                    waiting = waiting[end:].lstrip(b"\r\n")
         except OSError:
             pass
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos import tables
-from chaos.source import kill
+from chaos.source import end, kill
 from chaos.verdict import Verdict
 from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
@@ -41,7 +41,7 @@ def begun(child: Child, folder: Path, batch: int, within: float) -> bool:
 def strike(cluster: Standalone, child: Child, victim: str, chance: random.Random) -> None:
     """Kill one of them, as they are now."""
     if victim == "driver":
-        tables.end(child)
+        end(child)
     elif victim == "executor":
         if there := cluster.executors():
             kill(chance.choice(there))
@@ -56,14 +56,7 @@ def strike(cluster: Standalone, child: Child, victim: str, chance: random.Random
 def run(home: Path, rounds: int, seed: int, records: int = 3000) -> Verdict:
     """So many kills. `home` is an empty folder."""
     chance = random.Random(seed)
-    segments = tables.journal(home / "journal", records, seed)
-    undisturbed = home / "undisturbed"
-    child = tables.once(home / "journal", undisturbed)
-    try:
-        assert tables.through(child, tables.PATIENCE), f"it does not end:\n{child.last_words}"
-    finally:
-        tables.end(child)
-    count = tables.batches(undisturbed)
+    whole = tables.Undisturbed(home, records, seed)
     killed = dict.fromkeys(VICTIMS, 0)
     turns = cycle(VICTIMS)
     broken: list[str] = []
@@ -73,8 +66,8 @@ def run(home: Path, rounds: int, seed: int, records: int = 3000) -> Verdict:
     with standalone(home / "cluster") as cluster:
 
         def started() -> Child:
-            most = str(tables.few(home / "journal"))
-            return once(cluster.url, home / "journal", disturbed, "--bytes-per-batch", most)
+            most = str(tables.few(whole.journal))
+            return once(cluster.url, whole.journal, disturbed, "--bytes-per-batch", most)
 
         while sum(killed.values()) < rounds:
             folders += 1
@@ -99,18 +92,9 @@ def run(home: Path, rounds: int, seed: int, records: int = 3000) -> Verdict:
                         child, batch = started(), done
                 assert tables.through(child, tables.PATIENCE), f"it does not end:\n{child.last_words}"
             finally:
-                tables.end(child)
-            broken += tables.compared(undisturbed, disturbed, list(TABLES))
+                end(child)
+            broken += tables.compared(whole.tables, disturbed, list(TABLES))
     told = ", ".join(
         f"{number} of a{'n' if name[0] in 'aeiou' else ''} {name}" for name, number in killed.items()
     )
-    return Verdict(
-        f"cluster: {told}; {mid} of them in the middle of a batch",
-        (
-            ("segments, batches of an undisturbed run", f"{segments:,}, {count:,}"),
-            ("times that it got through", f"{folders:,}"),
-            *((f"rows of {table}", f"{tables.rows(undisturbed, table):,}") for table in TABLES),
-            ("tables that differ", f"{len(broken):,}"),
-        ),
-        tuple(broken),
-    )
+    return whole.verdict(f"cluster: {told}; {mid} of them in the middle of a batch", folders, broken)

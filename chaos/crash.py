@@ -15,43 +15,16 @@ from typing import Final
 
 from chaos import cluster, journal, replaying, source, tables
 from chaos.verdict import Verdict
-from tests.e2e import brokers
 
 Run = Callable[[Path, int, int], Verdict]
 """A folder, how many kills, a seed."""
-
-MESSAGES: Final = 2000
-"""For each kill of the source."""
-
-
-def reading(home: Path, rounds: int, seed: int) -> Verdict:
-    """The run of `chaos.source`."""
-    with brokers.memory(home) as broker:
-        outcome = source.run(f"failover:(tcp://127.0.0.1:{broker.port})", home, rounds, MESSAGES, seed)
-    broken = []
-    if outcome.lost:
-        broken.append(f"{outcome.lost:,} messages were lost")
-    if outcome.keys != outcome.sent:
-        broken.append(f"{outcome.keys:,} keys of {outcome.sent:,} messages")
-    return Verdict(
-        f"source: {outcome.rounds} kills of Java and Python",
-        (
-            ("messages confirmed by the broker", f"{outcome.sent:,}"),
-            ("rows of the table", f"{outcome.rows:,}"),
-            ("lost", f"{outcome.lost:,}"),
-            ("came more than once", f"{outcome.duplicates:,}"),
-            ("after dropDuplicates by key", f"{outcome.keys:,}"),
-            ("batches", f"{outcome.batches:,}"),
-        ),
-        tuple(broken),
-    )
 
 
 RUNS: Final[Mapping[str, Run]] = {
     "journal": journal.run,
     "pipeline": tables.run,
     "cluster": cluster.run,
-    "source": reading,
+    "source": source.run,
     "replay": replaying.run,
 }
 

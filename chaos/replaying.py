@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from chaos.tables import end, through
+from chaos.source import end
+from chaos.tables import through
 from chaos.verdict import Verdict
 from stomprelay.pipeline.stomp.progress import JobProgress
 from tests.e2e import brokers

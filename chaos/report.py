@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from chaos.account import Account
+from chaos.verdict import Verdict
 
 FEW = 10
 """How many of what must not be are told one by one."""
@@ -13,9 +14,9 @@ def report(
     sessions: int,
     account: Account,
     faults: Mapping[str, int],
-    more: Sequence[tuple[str, str]] = (),
-) -> str:
-    """A table, with `more` figures at its end, and behind it whatever broke a promise."""
+    more: Sequence[tuple[str, str]],
+) -> Verdict:
+    """Return the figures, with `more` at their end, and whatever broke a promise."""
     rows = [
         ("sessions", f"{sessions:,}"),
         ("messages sent", f"{account.sent:,}"),
@@ -38,8 +39,7 @@ def report(
         ("  waits that no outage explains", f"{len(account.withheld):,}"),
         *more,
     ]
-    names, figures = max(len(name) for name, _ in rows), max(len(figure) for _, figure in rows)
-    lines = [title, "", *(f"{name:<{names}}  {figure:>{figures}}" for name, figure in rows)]
+    broken: list[str] = []
     for what, found in (
         ("lost", [each.body.decode() for each in account.lost]),
         ("disconnected", account.disconnects),
@@ -47,6 +47,6 @@ def report(
         ("withheld", [f"a receipt for {end - began:.1f} s" for began, end in account.withheld]),
         ("left", account.left),
     ):
-        lines += [f"{what}: {each}" for each in found[:FEW]]
-        lines += [f"{what}: {len(found) - FEW:,} more"] if len(found) > FEW else []
-    return "\n".join(lines)
+        broken += [f"{what}: {each}" for each in found[:FEW]]
+        broken += [f"{what}: {len(found) - FEW:,} more"] if len(found) > FEW else []
+    return Verdict(title, rows, broken)

@@ -1,61 +1,33 @@
-"""Spark reads a queue while it is killed, again and again: `python -m chaos.source`.
+"""Spark reads a queue while it is killed, again and again.
 
 Each round starts a driver on the same checkpoint, sends messages meanwhile, and ends the driver's Java and all its
 Python by SIGKILL at a random moment. A last round is left to read all that there is. Then each message has to be in the
-table, and once after dropDuplicates by its key. Exit status 1 when one is not.
+table, and once after dropDuplicates by its key.
 """
 
-import argparse
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from bench.machine import ROOT, family
+from chaos.verdict import Verdict
 from stomprelay.pipeline.stomp.options import Connection
 from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e import brokers
+from tests.e2e.child import Child
 
 QUEUE: Final = "/queue/chaos"
-PATIENCE: Final = 300.0
-"""Seconds that a driver may take for anything."""
 MOMENT: Final = 2.5
 """Seconds after its first batch up to which a driver is killed."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of the messages: `rows` of the table, `keys` in it, and keys that are missing."""
-
-    rounds: int
-    sent: int
-    rows: int
-    keys: int
-    lost: int
-    batches: int
-    seconds: float
-
-    @property
-    def duplicates(self) -> int:
-        """Rows that dropDuplicates removes."""
-        return self.rows - self.keys
-
-    def report(self) -> str:
-        """For people."""
-        return (
-            f"{self.rounds} kills, {self.sent:,} messages, {self.batches} batches in {self.seconds:.0f} s: "
-            f"{self.rows:,} rows, {self.lost:,} lost, {self.duplicates:,} duplicates, "
-            f"{self.keys:,} after dropDuplicates by key"
-        )
 
 
 # The driver, in a process of its own
@@ -118,19 +90,10 @@ def result(folder: str) -> tuple[Counter[str], int]:
 # Whoever kills it
 
 
-def _family(pid: int) -> list[int]:
-    """A process and all that it started."""
-    found = [pid]
-    for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, task.read_text().split())
-    return found
-
-
 def kill(pid: int) -> None:
     """SIGKILL to a driver, its Java and their Python, all at once as far as one can."""
-    family = _family(pid)
-    for each in [*family, *(other for other in _family(pid) if other not in family)]:
+    known = family(pid)
+    for each in [*known, *(other for other in family(pid) if other not in known)]:
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:
@@ -147,38 +110,24 @@ def folder() -> Iterator[Path]:
         yield Path(directory)
 
 
-class Driver:
-    """A driver as a child process; `hear` is its next line."""
+def driver(uri: str, folder: Path, ack: str, trigger: str) -> Child:
+    """Start a driver."""
+    code = "import sys; from chaos.source import drive; drive(*sys.argv[1:])"
+    return Child("driver", [sys.executable, "-c", code, uri, str(folder), ack, trigger], cwd=ROOT)
 
-    def __init__(self, uri: str, folder: Path, ack: str, trigger: str) -> None:
-        code = "import sys; from chaos.source import drive; drive(*sys.argv[1:])"
-        root = Path(__file__).resolve().parent.parent
-        with (folder / "driver.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, uri, str(folder), ack, trigger],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=root,
-            )
 
-    def hear(self) -> str:
-        """The next line that it says; nothing at its end."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+def until(child: Child, word: str) -> None:
+    """Wait for a line of a driver that begins so. Raises `AssertionError` when it ends before."""
+    while not (line := child.hear()).startswith(word):
+        assert not line.startswith("failed"), line
+        assert line or not child.exited(0), f"the driver ended:\n{child.last_words}"
 
-    def until(self, word: str) -> None:
-        """Wait for a line that begins so. Raises `AssertionError` when it ends before."""
-        while not (line := self.hear()).startswith(word):
-            assert line, "the driver ended"
-            assert not line.startswith("failed"), line
 
-    def end(self) -> None:
-        """Whatever it does."""
-        kill(self.process.pid)
-        self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+def end(child: Child) -> None:
+    """SIGKILL to a run, its Java and their Python, unless it has ended."""
+    if not child.exited(0):
+        kill(child.pid)
+    child.stop()
 
 
 def send(uri: str, first: int, count: int) -> None:
@@ -194,48 +143,42 @@ def send(uri: str, first: int, count: int) -> None:
         client.disconnect(60)
 
 
-def run(uri: str, folder: Path, rounds: int, each: int, seed: int, ack: str = "spool") -> Outcome:
-    """So many kills, with so many messages for each; the folder is for checkpoint, spool and table."""
+def run(home: Path, rounds: int, seed: int, each: int = 2000, ack: str = "spool") -> Verdict:
+    """So many kills, with so many messages for each. `home` is for checkpoint, spool and table."""
     chance = random.Random(seed)
     began, sent = time.monotonic(), 0
-    for number in range(rounds):
-        driver = Driver(uri, folder, ack, "always")
-        try:
-            send(uri, sent, each // 2)
-            driver.until("started" if chance.random() < 0.25 else "batch")
-            send(uri, sent + each // 2, each - each // 2)
-            sent += each
-            time.sleep(chance.uniform(0, MOMENT))
-        finally:
-            driver.end()
-        print(f"{time.monotonic() - began:6.1f} s  kill {number + 1}", flush=True)
-    driver = Driver(uri, folder, ack, "once")
-    try:
-        driver.until("done")
-    finally:
-        driver.end()
-    keys, batches = result(str(folder))
-    lost = sum(str(number) not in keys for number in range(sent))
-    return Outcome(rounds, sent, keys.total(), len(keys), lost, batches, time.monotonic() - began)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run it against the embedded broker. Answers the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m chaos.source", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20, help="how often the driver is killed (20)")
-    parser.add_argument("--messages", type=int, default=2000, help="for each round (2000)")
-    parser.add_argument(
-        "--seed", type=int, default=random.randrange(1_000_000), help="another each time; printed"
-    )
-    parser.add_argument("--ack", choices=("spool", "commit"), default="spool")
-    asked = parser.parse_args(arguments)
-    print(f"seed {asked.seed}, ack={asked.ack}", flush=True)
-    with folder() as home, brokers.memory(home) as broker:
+    with brokers.memory(home) as broker:
         uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-        outcome = run(uri, home, asked.rounds, asked.messages, asked.seed, asked.ack)
-    print(outcome.report(), flush=True)
-    return 1 if outcome.lost or outcome.keys != outcome.sent else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        for number in range(rounds):
+            child = driver(uri, home, ack, "always")
+            try:
+                send(uri, sent, each // 2)
+                until(child, "started" if chance.random() < 0.25 else "batch")
+                send(uri, sent + each // 2, each - each // 2)
+                sent += each
+                time.sleep(chance.uniform(0, MOMENT))
+            finally:
+                end(child)
+            print(f"  {time.monotonic() - began:6.1f} s  kill {number + 1}", flush=True)
+        child = driver(uri, home, ack, "once")
+        try:
+            until(child, "done")
+        finally:
+            end(child)
+    keys, batches = result(str(home))
+    lost = sum(str(number) not in keys for number in range(sent))
+    broken = [f"{lost:,} messages were lost"] if lost else []
+    if len(keys) != sent:
+        broken.append(f"{len(keys):,} keys of {sent:,} messages")
+    return Verdict(
+        f"source: {rounds} kills of Java and Python",
+        (
+            ("messages confirmed by the broker", f"{sent:,}"),
+            ("rows of the table", f"{keys.total():,}"),
+            ("lost", f"{lost:,}"),
+            ("came more than once", f"{keys.total() - len(keys):,}"),
+            ("after dropDuplicates by key", f"{len(keys):,}"),
+            ("batches", f"{batches:,}"),
+        ),
+        tuple(broken),
+    )

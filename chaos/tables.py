@@ -18,7 +18,7 @@ from typing import Final
 import duckdb
 
 from bench import journals
-from chaos.source import kill
+from chaos.source import end
 from chaos.verdict import Verdict
 from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
@@ -36,21 +36,20 @@ def journal(folder: Path, records: int, seed: int) -> int:
     answers how many.
     """
     folder.mkdir()
-    start = journals.START
     for number, trace in enumerate((True, False), start=1):
-        made = journals.Load(
+        made = journals.World(
             records // 2,
-            sessions=6,
+            relays=1,
+            relay="r" if trace else "s",
+            runs=1,
+            deaths=0,
             trace=trace,
-            body=not trace,
+            bodies=0 if trace else 2000,
             seed=seed + number,
-            relay=f"r{number}",
-            run=f"{number:08x}",
             segment=max(records * 10, 20_000),
             rate=records / 1500,  # some minutes, so that subscriptions get stuck
-            start=start,
         )
-        journals.write(folder, made)
+        journals.make(folder, made)
     for number in range(_PIECES):
         world = RecordedWorld(seed * _PIECES + number)
         world.plays(40)
@@ -151,13 +150,6 @@ def through(child: Child, within: float) -> bool:
     return True
 
 
-def end(child: Child) -> None:
-    """SIGKILL to a run, its Java and their Python, unless it has ended."""
-    if not child.exited(0):
-        kill(child.pid)
-    child.stop()
-
-
 def moments(chance: random.Random, start: float, batch: float) -> Iterator[float]:
     """Seconds after its start at which a run is killed: one in five while it starts, the others at its work."""
     while True:
@@ -167,28 +159,48 @@ def moments(chance: random.Random, start: float, batch: float) -> Iterator[float
             yield start + chance.uniform(0, 2 * batch)
 
 
+class Undisturbed:
+    """A journal in `home`, and the tables that nobody disturbed when they were made of it."""
+
+    def __init__(self, home: Path, records: int, seed: int) -> None:
+        self.journal, self.tables = home / "journal", home / "undisturbed"
+        self._segments = journal(self.journal, records, seed)
+        began = time.monotonic()
+        child = once(self.journal, self.tables)
+        try:
+            assert through(child, PATIENCE), f"it does not end:\n{child.last_words}"
+        finally:
+            end(child)
+        self.spans = spans(child.output, time.monotonic() - began)
+        self._batches = batches(self.tables)
+
+    def verdict(self, title: str, folders: int, broken: Sequence[str]) -> Verdict:
+        """Return what is said at the end: how often it got through, and which tables differ from these."""
+        return Verdict(
+            title,
+            (
+                ("segments, batches of an undisturbed run", f"{self._segments:,}, {self._batches:,}"),
+                ("times that it got through", f"{folders:,}"),
+                *((f"rows of {table}", f"{rows(self.tables, table):,}") for table in TABLES),
+                ("tables that differ", f"{len(broken):,}"),
+            ),
+            tuple(broken),
+        )
+
+
 def run(home: Path, rounds: int, seed: int, records: int = 6000) -> Verdict:
     """So many kills. `home` is an empty folder."""
     chance = random.Random(seed)
-    segments = journal(home / "journal", records, seed)
-    undisturbed = home / "undisturbed"
+    whole = Undisturbed(home, records, seed)
     began = time.monotonic()
-    child = once(home / "journal", undisturbed)
-    try:
-        assert through(child, PATIENCE), f"it does not end:\n{child.last_words}"
-    finally:
-        end(child)
-    took = time.monotonic() - began
-    count = batches(undisturbed)
-    print(f"  undisturbed: {segments} segments, {count} batches, {took:.0f} s", flush=True)
-    when = moments(chance, *spans(child.output, took))
+    when = moments(chance, *whole.spans)
     broken: list[str] = []
     kills, folders, mid = 0, 0, 0
     while kills < rounds:
         folders += 1
         tables = home / f"disturbed-{folders}"
         while True:
-            child = once(home / "journal", tables)
+            child = once(whole.journal, tables)
             try:
                 if through(child, PATIENCE if kills == rounds else next(when)):
                     break
@@ -197,21 +209,11 @@ def run(home: Path, rounds: int, seed: int, records: int = 6000) -> Verdict:
                 end(child)
             kills += 1
             mid += torn(tables)
-            print(
-                f"  {time.monotonic() - began:6.1f} s  kill {kills}, {batches(tables)} batches done",
-                flush=True,
-            )
-        broken += compared(undisturbed, tables, list(TABLES))
-    return Verdict(
-        f"pipeline: {kills} kills of Java and Python, {mid} of them in the middle of a batch",
-        (
-            ("segments, batches of an undisturbed run", f"{segments:,}, {count:,}"),
-            ("times that it got through", f"{folders:,}"),
-            *((f"rows of {table}", f"{rows(undisturbed, table):,}") for table in TABLES),
-            ("tables that differ", f"{len(broken):,}"),
-        ),
-        tuple(broken),
-    )
+            done = batches(tables)
+            print(f"  {time.monotonic() - began:6.1f} s  kill {kills}, {done} batches done", flush=True)
+        broken += compared(whole.tables, tables, list(TABLES))
+    title = f"pipeline: {kills} kills of Java and Python, {mid} of them in the middle of a batch"
+    return whole.verdict(title, folders, broken)
 
 
 def compared(one: Path, other: Path, tables: Sequence[str]) -> list[str]:

@@ -7,8 +7,6 @@ scene       which listener, upstream and brokers a world has
 tokens      tokens that nobody issued, their keys, and files of users
 caller      a client, its relay and the sockets between them; what must hold of each effect
 world       one world: what happens in it, its time, and how it ends
-plain       how long a relay takes for a plain chunk
-run         world after world, and what was found
-report      the figures of a run
+run         world after world, what was found, and the figures
 told        one world input by input
 """

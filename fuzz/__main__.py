@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from math import inf
 
-from fuzz.report import line, report
-from fuzz.run import Result, run
+from fuzz.run import run
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -17,7 +16,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="of all worlds; another each time, and it is printed")
     parser.add_argument("--world", type=int, help="this world alone; what is found in it is told in full")
-    parser.add_argument("--bytes", type=_octets, default=inf, help="how many, over both legs: 1e9")
+    parser.add_argument("--bytes", type=float, default=inf, help="how many, over both legs: 1e9")
     parser.add_argument("--seconds", type=float, help="for how long at most (60, where --bytes says nothing)")
     parsed = parser.parse_args(arguments)
     if parsed.seed is None:
@@ -27,22 +26,14 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
-def _octets(text: str) -> float:
-    return float(text)
-
-
-def _say(result: Result) -> None:
-    print(line(result), flush=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run it. Answers the exit status."""
     asked = options(arguments)
     if asked.world is not None:
         return _one(asked.seed, asked.world)
     print(f"seed {asked.seed}", flush=True)
-    result = run(asked.seed, octets=asked.bytes, seconds=asked.seconds, say=_say)
-    print(report(result), flush=True)
+    result = run(asked.seed, octets=asked.bytes, seconds=asked.seconds)
+    print(f"{result}", flush=True)
     return int(result.failed)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
-from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 from fuzz.broker import Mouth
@@ -122,16 +121,15 @@ class Caller:
         """Give the relay an input and perform what it returns."""
         self._call(self.relay.handle, event, self.world.now)
 
-    def _call(self, act: Callable[..., Iterable[Effect]], *arguments: object, size: int = 0) -> None:
+    def _call(self, act: Callable[..., Iterable[Effect]], *arguments: object) -> None:
         world = self.world
         if world.listen is not None:
             world.listen(self, act, arguments)
-        began = thread_time()
         try:
             effects = act(*arguments)
         except Exception as error:
             raise Stop(raised(act.__name__, error)) from None
-        world.took(act.__name__, size, thread_time() - began)
+        world.inputs += 1
         self._perform(effects)
 
     def reads(self, peer: Peer) -> bool:
@@ -150,7 +148,7 @@ class Caller:
         passed = self._pass_on(data, self.passing[peer.leg]) if peer.leg in self.passing else 0
         if passed < len(data):
             data = data[passed:]
-            self._call(self.relay.received, peer.leg, data, self.world.now, size=len(data))
+            self._call(self.relay.received, peer.leg, data, self.world.now)
         return True
 
     def _pass_on(self, data: bytes, allowed: Pass) -> int:

@@ -4,15 +4,13 @@ import gc
 import linecache
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Final
 
 from fuzz.caller import Finding
-from fuzz.plain import Plain
-from fuzz.world import Slowest, World
+from fuzz.world import World
 
 WARM: Final = 300
 """So many worlds are played before all others and after them, and must leave the same."""
@@ -51,8 +49,6 @@ class Result:
     kinds: dict[str, int] = field(default_factory=dict)
     found: dict[tuple[str, str], Found] = field(default_factory=dict)
     growth: int = 0
-    slowest: list[tuple[Slowest, int]] = field(default_factory=list)
-    """The longest work for one chunk, and in which world: by its time, and by its ratio to a plain chunk."""
 
     @property
     def failed(self) -> bool:
@@ -74,10 +70,36 @@ class Result:
                 self.found[finding.signature] = Found(finding, number, str(world.scene))
             else:
                 known.count += 1
-        longest = [*self.slowest, (world.slowest, number)]
-        by_time = max(longest, key=lambda each: each[0].seconds)
-        by_ratio = max(longest, key=lambda each: each[0].ratio)
-        self.slowest = [by_time, by_ratio]
+
+    def line(self) -> str:
+        """Say how far the run has come."""
+        octets = sum(self.octets)
+        return (
+            f"{self.seconds:6.0f} s  {self.worlds:,} worlds  {octets:,} bytes"
+            f"  {octets / max(self.seconds, 0.001) / 1e6:.1f} MB/s  {len(self.found)} kinds of findings"
+        )
+
+    def __str__(self) -> str:
+        rows = [
+            ("worlds", f"{self.worlds:,}"),
+            *((f"  {kind}", f"{count:,}") for kind, count in sorted(self.kinds.items())),
+            ("bytes from clients", f"{self.octets[0]:,}"),
+            ("bytes from brokers", f"{self.octets[1]:,}"),
+            ("frames to clients", f"{self.frames[0]:,}"),
+            ("frames to brokers", f"{self.frames[1]:,}"),
+            ("inputs", f"{self.inputs:,}"),
+            ("seconds", f"{self.seconds:,.1f}"),
+            ("blocks of memory more than at the start", f"{self.growth:,}"),
+        ]
+        width = max(len(name) for name, _ in rows)
+        lines = [f"seed {self.seed}", "", *(f"{name:<{width}}  {figure}" for name, figure in rows)]
+        if self.growth > SPARE:
+            lines.append(f"FOUND: memory grows: {self.growth:,} blocks, {SPARE} are allowed")
+        for each in self.found.values():
+            lines.append(f"FOUND in {each.count:,} worlds: {each.finding.what} {each.finding.place}")
+            lines.append(f"  python -m fuzz --seed {self.seed} --world {each.world}  ({each.scene})")
+            lines += [f"  {text}" for text in each.finding.detail[-1500:].splitlines()]
+        return "\n".join(lines)
 
 
 def run(
@@ -87,44 +109,33 @@ def run(
     octets: float = inf,
     seconds: float = inf,
     worlds: float = inf,
-    say: Callable[[Result], None] = lambda result: None,
 ) -> Result:
     """Play worlds from the first on until they had so many bytes over both legs, or for so long, or so many worlds.
-    `say` is called every ten seconds.
+    How far it has come is printed every ten seconds.
     """
     result = Result(seed)
-    plain = Plain()
     began = told = time.monotonic()
-    was_on = gc.isenabled()
-    gc.disable()  # it would run in the middle of an input, whose time is taken
-    try:
-        before = _blocks(seed, first, plain)
-        while sum(result.octets) < octets and result.seconds < seconds and result.worlds < worlds:
-            number = first + result.worlds
-            world = World(seed, number, plain)
-            world.run()
-            result.add(number, world)
-            del world
-            if result.worlds % 50 == 0:
-                gc.collect()
-                result.seconds = time.monotonic() - began
-                if time.monotonic() - told > 10:
-                    told = time.monotonic()
-                    say(result)
-        result.growth = _blocks(seed, first, plain) - before
-    finally:
-        if was_on:
-            gc.enable()
+    before = _blocks(seed, first)
+    while sum(result.octets) < octets and result.seconds < seconds and result.worlds < worlds:
+        number = first + result.worlds
+        world = World(seed, number)
+        world.run()
+        result.add(number, world)
+        del world
+        if result.worlds % 50 == 0:
+            result.seconds = time.monotonic() - began
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                print(result.line(), flush=True)
+    result.growth = _blocks(seed, first) - before
     result.seconds = time.monotonic() - began
     return result
 
 
-def _blocks(seed: int, first: int, plain: Plain) -> int:
+def _blocks(seed: int, first: int) -> int:
     """Play the first worlds, and empty all caches. Return the blocks of memory in use then."""
     for number in range(first, first + WARM):
-        World(seed, number, plain).run()
-        if number % 50 == 0:
-            gc.collect()
+        World(seed, number).run()
     linecache.clearcache()  # tracebacks fill it
     for each in gc.get_objects():
         if isinstance(each, _CACHE):

@@ -9,7 +9,7 @@ in by a token that its issuer did not sign.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Final
@@ -32,16 +32,6 @@ LONG: Final = 10_000.0
 """Seconds after which a session that has no end is given up."""
 
 
-@dataclass
-class Slowest:
-    """The longest work for one chunk: seconds, the chunk's size, and the input."""
-
-    seconds: float = 0.0
-    size: int = 0
-    input: str = ""
-    ratio: float = 0.0
-
-
 class World:
     """The world of this number. `run` plays it; `findings` is what must not be. `listen` is called with each input
     before it is, `tell` with each effect.
@@ -50,7 +40,7 @@ class World:
     listen: Callable[[Caller, Callable[..., object], tuple[object, ...]], None] | None = None
     tell: Callable[[Caller, Effect], None] | None = None
 
-    def __init__(self, seed: int, number: int, plain: Callable[[int], float] = lambda size: inf) -> None:
+    def __init__(self, seed: int, number: int) -> None:
         self.chance = Random(f"{seed}/{number}")
         self._web = Random(f"{seed}/{number}/web")
         self._forger = Forger(Random(f"{seed}/{number}/token"), self.found)
@@ -64,22 +54,14 @@ class World:
         self.findings: list[Finding] = []
         self.octets = [0, 0]
         self.frames = [0, 0]
-        self.slowest = Slowest()
         self.inputs = 0
         self.counts_receipts = self.scene.honest and self.scene.tame
-        self._plain = plain
         self._callers: list[Caller] = []
         self._stopped = False
 
     def found(self, finding: Finding) -> None:
         """Something that must not be was seen; the world goes on."""
         self.findings.append(finding)
-
-    def took(self, name: str, size: int, seconds: float) -> None:
-        """An input took so long."""
-        self.inputs += 1
-        if seconds > self.slowest.seconds:
-            self.slowest = Slowest(seconds, size, name, seconds / self._plain(size))
 
     def run(self) -> None:
         """Play the world to its end."""

@@ -108,13 +108,29 @@ def _taken(item: pytest.Item, deep: bool) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _java_leaves_nothing_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give every Spark the tests' own folder for its temporary files: a Java that is killed does not remove them."""
+def _spark_leaves_nothing(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Give every Spark the tests' own folder for its temporary files: a Java that is killed does not remove them. Have
+    none make Java's class archive, which takes longer than the starts of a run gain by it.
+    """
+    if not any(item.get_closest_marker("spark") for item in request.session.items):
+        yield
+        return
+    from stomprelay.pipeline.spark import class_archive, java
+
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(
             "SPARK_SUBMIT_OPTS", f"-Djava.io.tmpdir={tmp_path_factory.mktemp('java')} {given}".strip()
         )
+        try:
+            found, folder = java.find(), java.folder()
+            made = folder is not None and class_archive.path(found, folder).exists()
+        except (java.MissingJava, ImportError):
+            made = False
+        if not made:
+            patch.setenv(class_archive.SWITCH, "0")
         yield
 
 

@@ -7,7 +7,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
-BROKER, SPARK, BOTH = "broker", "spark", "broker and spark"
+BROKER, SPARK = "broker", "spark"
 
 
 @cache
@@ -15,12 +15,11 @@ def share(module: str) -> str:
     """Name what one worker does alone, by the path of a module of it.
 
     That is every module that needs real brokers, so that each starts once; every module that needs the Spark session
-    (programs that a test starts have one of their own); every module that needs Spark and brokers, which start once
-    more, as these take as long as the others; else the module.
+    (programs that a test starts have one of their own); else the module.
     """
     text = (ROOT / module).read_text(encoding="utf-8")
     if "mark.broker" in text:
-        return BOTH if "mark.spark" in text else BROKER
+        return BROKER
     if "mark.spark" in text and "mark.e2e" not in text:
         return SPARK
     return module
@@ -30,7 +29,7 @@ def rank(module: str) -> int:
     """Order the shares, those that take long first, so that the workers end together: what is shared, then what starts
     programs or has a budget of its own.
     """
-    if share(module) in (BROKER, SPARK, BOTH):
+    if share(module) in (BROKER, SPARK):
         return 0
     text = (ROOT / module).read_text(encoding="utf-8")
     return 1 if any(each in text for each in ("mark.e2e", "mark.deep", "max_examples")) else 2

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.journals.load import SECOND
 from bench.journals.truth import Truth
+from bench.journals.world import SECOND
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.segment import CLOSED, OPEN

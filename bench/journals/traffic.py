@@ -15,10 +15,9 @@ from typing import Final
 
 from bench.journals.chunk import Alike
 from bench.journals.client import AUTO, CUMULATIVE, INDIVIDUAL, Batch, Client, Owed
-from bench.journals.load import SECOND
 from bench.journals.relay import Relay
 from bench.journals.truth import Outage, Truth
-from bench.journals.world import World
+from bench.journals.world import SECOND, World
 
 BACKLOG: Final = "/queue/backlog"
 _POOL: Final = 1 << 14
@@ -58,7 +57,7 @@ class Traffic:
         self._brokers = [f"broker-{number}:61613" for number in range(max(world.brokers, 1))]
         self._relays = [
             Relay(
-                folder, f"r{at + 1}", at, world.seed, round(random.uniform(-1, 1) * world.skew * SECOND),
+                folder, f"{world.relay}{at + 1}", at, world.seed, round(random.uniform(-1, 1) * world.skew * SECOND),
                 world.segment, world.age, truth,
             )
             for at in range(world.relays)

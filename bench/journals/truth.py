@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass
@@ -62,22 +61,3 @@ class Truth:
     def unanswered(self) -> int:
         """Messages whose last delivery was never answered."""
         return self.of("delivered") + self.of("returned")
-
-    def told(self) -> dict[str, Any]:
-        """The sums, for JSON."""
-        outcomes: Counter[str] = Counter()
-        for (_, outcome), count in self.outcomes.items():
-            outcomes[outcome] += count
-        return {
-            "records": self.records,
-            "commands": dict(self.commands),
-            "messages": sum(self.destinations.values()),
-            "outcomes": dict(outcomes),
-            "deliveries": sum(self.deliveries.values()),
-            "redelivered": sum(self.redelivered.values()),
-            "receipts": self.receipts,
-            "octets": self.octets,
-            "destinations": dict(self.destinations.most_common()),
-            "outages": [vars(each) for each in self.outages],
-            "died": self.died,
-        }

@@ -1,16 +1,20 @@
 """A world to make a journal of: several relays, their clients, and all that happens to them."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from bench.journals.load import START
+SECOND: Final = 1_000_000_000
+START: Final = 1_795_248_000 * SECOND
+"""2026-11-21 08:00:00."""
 
 
 @dataclass(frozen=True)
 class World:
     """What to make up. `records` is reached, and passed by less than what it takes to end all runs.
 
-    Each of `relays` has `producers` and `consumers` (sessions), and a clock that is off by up to `skew` seconds. It
-    runs `runs` times; of all these runs `deaths` die: without "journal ended", their last segment is open and torn.
+    The names of `relays` begin with `relay`. Each has `producers` and `consumers` (sessions), and a clock that is off
+    by up to `skew` seconds. It runs `runs` times; of all these runs `deaths` die: without "journal ended", their last
+    segment is open and torn.
     What consumers had not answered comes again in the next run.
 
     Each message goes to a topic with chance `published` (some of the `topics` have no subscriber), else to a queue:
@@ -32,6 +36,7 @@ class World:
     records: int
     seed: int = 1
     relays: int = 3
+    relay: str = "r"
     runs: int = 2
     deaths: int = 2
     skew: float = 2.0

@@ -10,8 +10,9 @@ from typing import Final
 from zlib import crc32
 
 from bench.contenders import PLAIN, Contender, listening
-from bench.machine import AbsentError, free_port, which
+from bench.machine import AbsentError, which
 from stomprelay.pipeline.spark import java
+from tests.e2e.ports import free_port
 
 SPRING: Final = "spring"
 LOGIN: Final = "bench"
@@ -80,4 +81,4 @@ def spring(broker: int, directory: Path) -> Iterator[Contender]:
         *(str(port), str(broker), LOGIN, str(place)),
     ]
     with listening(SPRING, command, [port], directory) as child:
-        yield Contender(SPRING, {PLAIN: port}, child)
+        yield Contender(SPRING, {PLAIN: port}, child.pid)

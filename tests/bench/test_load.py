@@ -1,5 +1,6 @@
 """The load counts exactly: each run ends with both sides agreed on what passed."""
 
+import signal
 import socket
 import threading
 import time
@@ -111,7 +112,7 @@ def test_a_session_that_ends_is_no_figure(load: Load) -> None:
     with load.broker() as (broker, ports), load.client("echo", ports["1.2"], "-v", "1.2") as client:
         client.tell("open 2")
         load.answer(client)
-        broker.process.kill()
+        broker.send(signal.SIGKILL)
         client.tell(f"send {time.monotonic_ns()}")
         with pytest.raises(LoadError, match="closed"):
             load.answer(client)

@@ -1,24 +1,24 @@
-"""Brokers killed: who had to wait for how long."""
+"""What is measured of a relay and its load: nobody is left out, nothing is lost."""
 
 from pathlib import Path
 
 import pytest
 
+from bench import memory, outage
 from bench.load import loaded
 from bench.machine import which
-from bench.outage import DEFAULT, Step, measure
 
 
 @pytest.mark.deep
 @pytest.mark.e2e
 @pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
-@pytest.mark.parametrize("rate", [0, DEFAULT])
-def test_every_session_has_its_message(tmp_path: Path, rate: int) -> None:
-    """The broker is killed, and each session hears from the other one, once, without losing its connection."""
+def test_an_outage_and_idle_sessions(tmp_path: Path) -> None:
+    """The broker is killed and each session hears from the other one; and some sessions are held."""
     notes: list[str] = []
     with loaded(tmp_path) as load:
-        (found,) = measure(load, tmp_path, [Step(20, rate, 1)], notes.append)
-    assert notes == []
-    assert len(found.times) == 20
-    assert min(found.times) > 0
-    assert found.cpu > 0
+        (wait,) = outage.measure(load, tmp_path, 1, notes.append, 20)
+        (held,) = memory.measure(load, tmp_path, 1, notes.append, 20)
+    assert [each for each in notes if "haproxy" not in each] == []
+    assert wait.what == "20 sessions, broker killed"
+    assert wait.found is not None
+    assert held.found is not None

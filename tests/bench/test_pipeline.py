@@ -33,5 +33,5 @@ def test_a_run_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "executable", str(broken))
     with pytest.raises(PipelineError, match="once ended with 3:\nno Java here"):
         pipeline._once(tmp_path / "journal", tmp_path / "tables")
-    with pytest.raises(PipelineError, match="the tables do not answer:\nno Java here"):
+    with pytest.raises(PipelineError, match="questions ended with 3:\nno Java here"):
         pipeline._answers(tmp_path / "tables")

@@ -25,7 +25,10 @@ def _die_with_parent() -> None:
 
 
 class Child:
-    """A child process whose output (standard output and error) is kept; end it with `stop`."""
+    """A child process whose output (standard output and error) is kept; end it with `stop`.
+
+    `talk`: it reads what `tell` writes. `core`: it runs on this processor only.
+    """
 
     def __init__(
         self,
@@ -34,19 +37,25 @@ class Child:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        talk: bool = False,
+        core: int | None = None,
     ) -> None:
         self.name = name
         self._lines: list[str] = []
+        self._heard = 0
+        self._ended = False
         self._news = threading.Condition()
         self._process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             cwd=cwd,
             preexec_fn=_die_with_parent,
         )
+        if core is not None:
+            os.sched_setaffinity(self.pid, {core})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -66,6 +75,20 @@ class Child:
         with self._news:
             return "".join(self._lines)
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """Return the next line that it writes, without its end; "" when there is no more."""
+        with self._news:
+            self._news.wait_for(lambda: self._heard < len(self._lines) or self._ended)
+            line = self._lines[self._heard].strip() if self._heard < len(self._lines) else ""
+            self._heard += 1
+            return line
+
     def wait_for_output(self, pattern: str, *, start: int = 0, within: float = PATIENCE) -> re.Match[str]:
         """Wait until the output, from offset `start`, matches the regular expression `pattern`."""
         deadline = time.monotonic() + within
@@ -75,11 +98,11 @@ class Child:
                 if found:
                     return found
                 left = deadline - time.monotonic()
-                if left <= 0 or not self._reader.is_alive():
+                if left <= 0 or self._ended:
                     raise AssertionError(
                         f"{self.name}: no {pattern!r} in its output:\n{''.join(self._lines)}"
                     )
-                self._news.wait(min(left, 1.0))
+                self._news.wait(left)
 
     def wait_until_stopped(self) -> None:
         """Wait until SIGSTOP has reached each of its threads: until then one that runs may still answer."""
@@ -108,6 +131,8 @@ class Child:
 
     def stop(self, sig: signal.Signals = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send `sig`, wait for the end and return the exit status; who stays is killed and reported."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if self._process.poll() is None:
             self._process.send_signal(sig)
         try:
@@ -127,4 +152,5 @@ class Child:
                     self._lines.append(line.decode("utf-8", "replace"))
                     self._news.notify_all()
         with self._news:
+            self._ended = True
             self._news.notify_all()

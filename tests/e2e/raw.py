@@ -74,7 +74,7 @@ class Connection:
         """Return the next frame as it came, from its command to its NUL; EOLs before it are left out."""
         while True:
             self._buffer = self._buffer.lstrip(b"\r\n")
-            end = _end_of_frame(self._buffer)
+            end = end_of_frame(self._buffer)
             if end:
                 frame, self._buffer = self._buffer[:end], self._buffer[end:]
                 return frame
@@ -173,7 +173,7 @@ def body(frame: bytes) -> bytes:
     return frame.partition(b"\n\n")[2][:-1]
 
 
-def _end_of_frame(data: bytes) -> int:
+def end_of_frame(data: bytes) -> int:
     """Return the offset behind the first frame's NUL, or 0 while it is incomplete."""
     head = data.find(b"\n\n")
     if head < 0:

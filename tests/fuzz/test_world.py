@@ -6,10 +6,10 @@ from functools import wraps
 import pytest
 
 from fuzz.broker import Scripted
-from fuzz.caller import Caller
 from fuzz.told import told
 from fuzz.world import World
 from stomprelay.relay.effects import Effect
+from stomprelay.relay.inputs import Input, Lost
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Send, Wake
 from stomprelay.session.leg import Leg, Side
@@ -18,21 +18,26 @@ from stomprelay.session.session import Session
 Spoils = Callable[[Relay, list[Effect]], list[Effect]]
 
 
-def _spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Spoils, name: str = "received") -> set[str]:
-    """Play worlds with relays one of whose inputs returns something else. Return what was found."""
-    original = getattr(Relay, name)
-
-    @wraps(original)
-    def spoilt(relay: Relay, *arguments: object) -> list[Effect]:
-        return spoil(relay, original(relay, *arguments))
-
-    monkeypatch.setattr(Relay, name, spoilt)
+def _found() -> set[str]:
+    """Play some worlds. Return what was found."""
     found: set[str] = set()
     for number in range(40):
         world = World(5, number)
         world.run()
         found.update(finding.what for finding in world.findings)
     return found
+
+
+def _spoilt(monkeypatch: pytest.MonkeyPatch, spoil: Spoils) -> set[str]:
+    """Play worlds with relays that return something else for what they read. Return what was found."""
+    original = Relay.received
+
+    @wraps(original)
+    def spoilt(relay: Relay, leg: Leg, data: bytes, now: float) -> list[Effect]:
+        return spoil(relay, original(relay, leg, data, now))
+
+    monkeypatch.setattr(Relay, "received", spoilt)
+    return _found()
 
 
 def test_a_number_says_it_all() -> None:
@@ -83,8 +88,14 @@ def test_what_must_not_be_is_seen(monkeypatch: pytest.MonkeyPatch, spoil: Spoils
 
 def test_a_session_that_does_not_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A relay that leaves its brokers open when its client is gone is found out."""
-    found = _spoilt(monkeypatch, lambda relay, effects: [], "lost")
-    assert "a session that is over has a leg that is open" in found
+    original = Relay.handle
+
+    def deaf(relay: Relay, event: Input, now: float) -> list[Effect]:
+        effects = original(relay, event, now)
+        return [] if isinstance(event, Lost) else effects
+
+    monkeypatch.setattr(Relay, "handle", deaf)
+    assert "a session that is over has a leg that is open" in _found()
 
 
 def test_receipts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,49 +110,6 @@ def test_receipts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     assert "a receipt comes that was not asked for" in _spoilt(monkeypatch, doubled)
-
-
-def test_acks_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ACK that settles another message than it says is seen, where brokers can tell."""
-
-    def swapped(relay: Relay, effects: list[Effect]) -> list[Effect]:
-        return [
-            Send(each.leg, each.data.replace(b"ACK\nid:a2\n", b"ACK\nid:a1\n"))
-            if isinstance(each, Send) and each.leg is not relay.client
-            else each
-            for each in effects
-        ]
-
-    original = Relay.received
-    found: set[str] = set()
-    monkeypatch.setattr(Relay, "received", lambda relay, *said: swapped(relay, original(relay, *said)))
-    for number in range(600):
-        world = World(6, number)
-        world.run()
-        found.update(finding.what for finding in world.findings)
-    assert "an ACK reached another message than the one that it is for" in found
-
-
-def test_what_leads_to_a_finding_can_be_told() -> None:
-    """Inputs, and effects behind each, in words."""
-    lines, _ = told(1, 7)
-    assert any(line.startswith("1000.000 c0 opened") for line in lines)
-    assert any(line.startswith("    Send ") for line in lines)
-
-
-def test_listening_changes_nothing() -> None:
-    """A world that is told of is the one that was played."""
-    heard: list[str] = []
-
-    def listen(caller: Caller, act: Callable[..., object], arguments: tuple[object, ...]) -> None:
-        heard.append(act.__name__)
-
-    silent, loud = World(1, 7), World(1, 7)
-    loud.listen = listen
-    silent.run()
-    loud.run()
-    assert (silent.octets, silent.frames, silent.inputs) == (loud.octets, loud.frames, loud.inputs)
-    assert len(heard) == loud.inputs
 
 
 @pytest.mark.parametrize(("question", "versions"), [("taken", {b"1.2"}), ("clashes", {b"1.0", b"1.1"})])

@@ -1,6 +1,5 @@
 """One Spark session for all tests that need one; `tests/workers.py` gives them to one process."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.spark import class_archive, java, launch
 from stomprelay.pipeline.spark import delta as jars
+from stomprelay.pipeline.spark import java, launch
 from stomprelay.pipeline.spark.errors import MissingSpark
 from stomprelay.pipeline.store.delta import DeltaStore
 
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 def spark() -> Iterator["SparkSession"]:
     """A small session, the only one of the run; nothing of it is left afterwards."""
     try:
-        found, folder = java.find(), java.folder()
-        if folder is None or not class_archive.path(found, folder).exists():
-            # To make the archive takes longer than a single session gains by it.
-            os.environ.setdefault(class_archive.SWITCH, "0")
         conf = {
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.leafNodeDefaultParallelism": "1",

@@ -35,8 +35,11 @@ def test_a_master_that_is_not_there(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         there = taken.getsockname()[1]
         executors.knock(f"spark://127.0.0.1:1,127.0.0.1:{there}")
-    master = f"spark://127.0.0.1:{there}"
-    assert cli.main(["once", "--master", master, "--journal", str(tmp_path), "--tables", str(tmp_path)]) == 1
+    with socket.socket() as silent:  # it has a port, and does not listen there
+        silent.bind(("127.0.0.1", 0))
+        master = "spark://{}:{}".format(*silent.getsockname())
+        place = str(tmp_path)
+        assert cli.main(["once", "--master", master, "--journal", place, "--tables", place]) == 1
     said = capsys.readouterr().err
     assert said == f"stomprelay-pipeline: no Spark master answers at {master}: Connection refused\n"
     with pytest.raises(MissingSpark, match="no Spark master answers at spark://no port"):
@@ -124,6 +127,7 @@ def test_executors_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.ci
 def test_a_session_beside_another(spark: "SparkSession") -> None:
     """Where Spark runs already, ours has the settings that it needs, and those of the other but for these; it ends
     without the other.

@@ -31,6 +31,7 @@ def store(delta: DeltaStore) -> DeltaStore:
 # ---------------------------------------------------------------- beside what is as with files
 
 
+@pytest.mark.ci
 def test_a_batch_that_is_done_again_may_make_fewer_slices(store: DeltaStore) -> None:
     """Those that it made before, by other settings, are gone; slices of other batches stay."""
     for number, names in ((1, "ab"), (2, "ab"), (2, "c")):
@@ -46,6 +47,7 @@ def test_a_batch_that_is_done_again_may_make_fewer_slices(store: DeltaStore) -> 
     ]
 
 
+@pytest.mark.ci
 def test_rows_under_a_name(store: DeltaStore) -> None:
     """Are written anew, and removed, whatever batches do beside them; `--as-of` knows of which batch that was."""
 
@@ -93,6 +95,7 @@ def test_of_two_writers_one_is_refused(store: DeltaStore) -> None:
     assert told in ([], [f"another run is at work on the tables in {store.root}"])
 
 
+@pytest.mark.ci
 def test_tables_as_they_were(store: DeltaStore) -> None:
     """After a batch, or at a time; before there was any, they are empty. What is joined since does not change it."""
     store.replace_open(0, messages(store.spark, [(HOUR, "a")], [(HOUR, "b")]), ["0"])
@@ -111,6 +114,7 @@ def test_tables_as_they_were(store: DeltaStore) -> None:
         opened(store.spark, store.root, "parquet", 1)
 
 
+@pytest.mark.ci
 def test_files_of_an_hour_become_few(store: DeltaStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of rows that stay; once is enough. Files that no version needs go a week later, a look a day."""
     monkeypatch.setattr(module, "FEW", 1)
@@ -201,6 +205,7 @@ def test_another_format_is_told(store: DeltaStore, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- other readers
 
 
+@pytest.mark.ci
 def test_pandas_and_duckdb_read_at_any_moment(store: DeltaStore) -> None:
     """Without Spark, while batches go on: each look is of one transaction, old rows and new ones never mixed."""
     deltalake = pytest.importorskip("deltalake")

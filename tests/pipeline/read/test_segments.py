@@ -190,7 +190,7 @@ def test_batches_are_cut_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, octets: int
 ) -> None:
     """Small batches hold the same rows as large ones."""
-    truth = journals.write(tmp_path, journals.Load(300, sessions=3, body=True))
+    truth = journals.make(tmp_path, journals.World(300, relays=1, runs=1, deaths=0, bodies=200))
     files = sorted(tmp_path.iterdir())
     whole = [row for file in files for row in read(file)]
     assert len(whole) == truth.records

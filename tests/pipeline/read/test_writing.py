@@ -37,7 +37,9 @@ def content(folder: Path) -> list[dict[str, Any]]:
 def test_what_a_task_reads_it_writes(tmp_path: Path) -> None:
     """All rows, with the table's columns, in a file of which it tells."""
     (tmp_path / "j").mkdir()
-    truth = journals.write(tmp_path / "j", journals.Load(500, body=True))
+    truth = journals.make(
+        tmp_path / "j", journals.World(500, relays=1, runs=1, deaths=0, bodies=200, age=1e9)
+    )
     (segment,) = (tmp_path / "j").iterdir()
     (row,) = told(segments.rows(str(segment)), tmp_path / "t")
     assert row["file"].parent == Path("date=2026-11-21/hour=8")

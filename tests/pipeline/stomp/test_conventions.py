@@ -27,6 +27,7 @@ def loaded(spark: "SparkSession", uri: str, queue: str, folder: Path, **options:
     return reader.options(spool=str(folder / "spool"), **options).load(uri)
 
 
+@pytest.mark.ci
 def test_a_dataframe_has_the_same_rows_in_every_scan(
     spark: "SparkSession", uri: str, queue: str, tmp_path: Path
 ) -> None:

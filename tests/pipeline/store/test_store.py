@@ -90,7 +90,7 @@ def test_folders_have_types_that_engines_find(spark: "SparkSession", tmp_path: P
     assert "1/3" in plan
 
 
-@pytest.fixture(params=["parquet", "delta"])
+@pytest.fixture(params=["parquet", pytest.param("delta", marks=pytest.mark.ci)])
 def either(request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path) -> Store:
     """In both formats, in a folder with letters that mean something to Hadoop and SQL."""
     if request.param == "delta":
