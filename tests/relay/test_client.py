@@ -4,7 +4,6 @@ Whole conversations across a loss are in `test_failover`; here is what only the 
 """
 
 from itertools import pairwise
-from math import inf
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,18 +13,13 @@ from hypothesis import strategies as st
 from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import Flow
-from stomprelay.session.effects import Event, How, Pause, Send
-from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.dialect import V1_2
+from stomprelay.session.effects import Event, How, Pause
+from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
 from tests.playbook import (
     SAY_HELLO,
-    Cut,
     Playbook,
-    in_all_cuts,
     listener,
-    upstream,
 )
 from tests.relay.failing import STOPPING, asked, found, movable, said_welcome, started
 
@@ -43,116 +37,6 @@ def receipt(name: bytes) -> bytes:
 def own(number: int) -> bytes:
     """A receipt id of the relay's own."""
     return b"relay-session-receipt-%d" % number
-
-
-# CONNECTED
-
-
-def answered(
-    version: bytes = b"1.2", broker: bytes = b"1.2", *, hello: bytes = b"", welcome: bytes = b""
-) -> tuple[Playbook, bytes]:
-    """A client of a listener that beats each 2 and wants a beat each 3 seconds, connected; and the CONNECTED that it
-    got. `hello` and `welcome` are more headers of CONNECT and CONNECTED; `welcome` stands for all of a broker's.
-    """
-    over = upstream(versions=None if version == broker else frozenset({broker}))
-    play = Playbook(listener(over, heart_beat=Terms(2000, 3000)))
-    play.client_says(SAY_HELLO[version].replace(b"CONNECT\n", b"CONNECT\n" + hello))
-    play.broker_accepts()
-    play.broker_reads()
-    play.broker_says(b"CONNECTED\nversion:%b\n%b\n\0" % (broker, welcome))
-    return play, play.client_reads_all()
-
-
-def test_heart_beats_are_the_listeners_own() -> None:
-    """Not those of the broker's leg; they run from CONNECTED on."""
-    play, connected = answered(hello=b"heart-beat:1000,10000\n", welcome=b"heart-beat:5,5\n")
-    assert b"\nheart-beat:2000,3000\n" in connected
-    heartbeat = play.client.leg.heartbeat
-    assert heartbeat.deadline == play.now + 5.0
-    assert not heartbeat.dead(play.now + 5.0)
-    assert heartbeat.dead(play.now + 6.0)
-
-
-# While there is no broker
-
-
-@in_all_cuts
-def test_what_is_sent_meanwhile_comes_in_order(cut: Cut) -> None:
-    """Whole to the next broker, behind nothing and before what is sent then, however it was cut."""
-    with started(cut=cut) as play:
-        play.broker_goes()
-        for number in range(3):
-            play.client_says(send(b"%d" % number))
-        assert play.client.pauses == 0
-        found(play)
-        play.client_says(send(b"3"))
-        assert play.broker_reads() == b"".join(send(b"%d" % number) for number in range(4))
-        play.both_stay()
-
-
-def test_a_broker_that_goes_while_it_is_sent_what_waited() -> None:
-    """What it was sent of it is sent again, before the rest, and marked."""
-    with started(confirm=True, product="activemq") as play:
-        play.broker_goes()
-        play.client_says(send(b"1"))
-        found(play, product="activemq")
-        play.broker_gets(b"SEND\nreceipt:%b\ndestination:/queue/a\n\n1\0" % own(1))
-        play.broker_goes()
-        play.client_says(send(b"2"))
-        found(play, product="activemq")
-        marked = b"relay-resent:true\n"
-        again, new = play.broker_reads().split(b"\0")[:2]
-        assert again == b"SEND\n%breceipt:%b\ndestination:/queue/a\n\n1" % (marked, own(2))
-        assert new == b"SEND\nreceipt:%b\ndestination:/queue/a\n\n2" % own(3)
-
-
-# How the client is paced
-
-
-def test_a_client_that_is_paused_for_one_broker_stays_so_for_the_next() -> None:
-    """What is unconfirmed is sent again, and is still unconfirmed."""
-    frame = send(b"x" * 60)
-    with started(confirm=True, resend_buffer=4 * len(frame)) as play:
-        play.client_says(frame * 4)
-        assert play.client.paused
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        assert play.client.paused
-        assert play.broker_reads().count(b"\0") == 4
-        for number in range(5, 9):
-            play.broker_says(receipt(own(number)))
-        assert not play.client.paused
-
-
-def test_what_is_buffered_goes_no_faster_than_it_is_confirmed() -> None:
-    """Chunks that were buffered fill the next broker's unconfirmed; the client waits for both."""
-    frame = send(b"x" * 60)
-    with started(confirm=True, resend_buffer=2 * len(frame)) as play:
-        play.broker_goes()
-        play.client_says(frame)
-        play.client_says(frame)
-        assert play.client.paused
-        found(play)
-        assert play.broker_reads().count(b"\0") == 2
-        assert play.client.paused
-        play.broker_says(receipt(own(1)))
-        assert not play.client.paused
-
-
-# The client goes
-
-
-def test_what_comes_for_a_closed_leg() -> None:
-    """Bytes and losses of a leg that was closed ask for nothing."""
-    with started() as play:
-        play.client_goes()
-        play.client_goes()
-        play.broker_goes()
-        play.client_says(send(b"1"), unasked=True)
-        play.broker_says(receipt(b"1"), unasked=True)
-        assert play.counters["clients_vanished"] == 1
-        assert play.relay.over
 
 
 # Brokers come and go
@@ -238,45 +122,6 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
 
 
 # Beats
-
-HOURLY = Terms(3_600_000, 3_600_000)
-
-
-def leg(
-    side: Side = Side.UPSTREAM, *, ours: Terms = Terms(1000, 1000), theirs: Terms = Terms(1000, 1000)
-) -> Leg:
-    """A leg that is connected since 0, with a beat each second, either way."""
-    made = Leg(side, Limits())
-    made.enter(State.CONNECTED, V1_2)
-    made.heartbeat.agree(ours, theirs, 0.0)
-    return made
-
-
-def beaten(*legs: Leg | None, now: float) -> tuple[list[Effect], Leg | None]:
-    """What is written to them now, and the first whose peer is dead."""
-    outbox = Outbox()
-    dead = outbox.beat(legs, now)
-    return outbox.drain(), dead
-
-
-def test_the_first_of_the_dead() -> None:
-    """A dead client ends the session: it is looked at first. The legs behind a dead one are looked at next time."""
-    client, one, other = leg(Side.DOWNSTREAM), leg(), leg()
-    assert beaten(client, one, other, now=2.0) == ([], client)
-    client.heartbeat.received_at = 2.0
-    client.heartbeat.sent_at = 2.0
-    assert beaten(client, one, other, now=2.0) == ([], one)
-
-
-def test_what_is_due_is_what_the_deadline_tells() -> None:
-    """Woken at the deadline of a leg there is something to do, and afterwards the deadline lies ahead."""
-    client = leg(Side.DOWNSTREAM, theirs=HOURLY)
-    now = client.heartbeat.deadline
-    assert now < inf
-    effects, dead = beaten(client, now=now)
-    assert effects == [Send(client, b"\n")]
-    assert dead is None
-    assert client.heartbeat.deadline > now
 
 
 # The input buffer

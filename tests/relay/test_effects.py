@@ -34,17 +34,3 @@ def test_the_order_of_a_session() -> None:
         Close(leg, How.LINGER),
         Wake(float("inf")),
     ]
-
-
-def test_bytes_of_one_chunk_leave_in_one_send() -> None:
-    """However many frames a chunk holds, the other leg is written to once."""
-    relay = Relay(listener(), b"s", Counters())
-    relay.handle(inputs.Opened(), 0.0)
-    relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
-    leg = relay.links[0].state.leg
-    assert leg is not None
-    relay.handle(inputs.BrokerConnected(leg), 0.0)
-    relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)
-    chunk = b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/b\nfoo:a\\cb\n\ny\0" * 100
-    effects = [effect for effect in relay.received(relay.client, chunk, 1.0) if isinstance(effect, Send)]
-    assert effects == [Send(leg, chunk)]

@@ -138,21 +138,6 @@ def test_an_end_that_is_not_confirmed(survives: bool) -> None:
         assert play.noted(Event.DISCONNECTED).endswith("unknown command; 3 SENDs may be lost")
 
 
-def test_a_broker_that_closes_at_the_end() -> None:
-    """Some do so without the RECEIPT; the client has its ERROR then, and no other broker is sought. What had no receipt
-    may be lost.
-    """
-    for survives in (False, True):
-        with session(survives=survives) as play:
-            play.client_says(send(b"1") + RUBBISH)
-            play.broker_gets(send(b"1") + GOODBYE)
-            play.broker_goes()
-            assert b"what has no receipt may be lost" in play.client_reads()
-            assert over(play)
-            assert play.counters["possibly_lost"] == 1
-            assert play.noted(Event.DISCONNECTED).endswith("; 1 SEND may be lost")
-
-
 def test_a_client_that_left_with_a_frame_at_fault() -> None:
     """What it had sent before is still delivered."""
     with started(confirm=True) as play:

@@ -21,7 +21,6 @@ from tests.playbook import (
 from tests.relay.failing import (
     STOPPING,
     asked,
-    broker_waits,
     client_waits,
     found,
     goes_by_itself,
@@ -197,26 +196,6 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
         assert over(play)
 
 
-@in_all_cuts
-def test_the_second_broker_speaks_another_version_only(cut: Cut) -> None:
-    """It is asked once more, in the version that it named, before any other broker is."""
-    with started(b"1.1", cut=cut, brokers=3) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        assert b"accept-version:1.0,1.1\n" in play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:Version not supported\nversion:1.2\n\n\0")
-        assert [each.uri for each in play.opened[1:]] == ["tcp://b", "tcp://b"]
-        play.broker_accepts()
-        assert b"accept-version:1.2\n" in play.broker_reads()
-        play.broker_says(said_welcome(b"1.2"))
-        gets(play, SUBSCRIBE)
-        play.both_stay()
-        assert play.noted(Event.RETRIED) == "broker tcp://b speaks 1.2 only"
-
-
 def test_attempts_at_the_start() -> None:
     """`startupMaxReconnectAttempts` counts passes over the list; then the client is told, and not why."""
     with Playbook(listener(movable(options={"startup_attempts": 2}))) as play:
@@ -305,16 +284,6 @@ def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> Non
         assert play.noted(Event.RECOVERED).endswith("generic at tcp://b")
         assert (play.counters["brokers_lost"], play.counters["failovers"]) == (1, 1)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
-
-
-def test_the_lost_broker_comes_last() -> None:
-    """The others of the list are tried first, then the one that was lost."""
-    with started(brokers=3) as play:
-        play.broker_goes()
-        for _ in range(3):
-            asked(play)
-            play.broker_refuses()
-        assert [each.uri[-1] for each in play.opened] == ["a", "b", "c", "a"]
 
 
 @in_all_cuts
@@ -572,26 +541,6 @@ def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes
         play.client_gets(b"")
 
 
-@in_all_pairs
-@after_in_all_versions
-@pytest.mark.parametrize("length", [b"", b"content-length:2\n"], ids=["", "announced"])
-def test_frames_with_lfs_for_a_body_are_said_again(
-    client: bytes, broker: bytes, after: bytes, length: bytes
-) -> None:
-    """Kept as they came, they are read again; a SUBSCRIBE is written anew, without LFs and without their length."""
-    with started(client, broker) as play:
-        begin = b"BEGIN\ntransaction:t\n%b\n\n\n\0" % length
-        send = b"SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n%b\n\n\n\0" % length + begin + send)
-        play.broker_reads()
-        play.broker_goes()
-        commit = b"COMMIT\ntransaction:t\n%b\n\n\n\0" % length
-        play.client_says(commit)
-        found(play, after)
-        commit = commit.replace(b"COMMIT\n", b"COMMIT\nreceipt:%b\n" % (OURS % 1))
-        gets(play, b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + begin + send + commit)
-
-
 @in_all_versions
 @after_in_all_versions
 def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
@@ -739,57 +688,6 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
         play.both_stay()
 
 
-def test_a_stale_nack_toward_a_version_without_nack() -> None:
-    """It would not be said anyway: no reason to end the session."""
-    with started(b"1.1") as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.1", b"1"))
-        one = play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.0")
-        play.broker_reads()
-        play.client_says(settle(b"1.1", b"NACK", one))
-        gets(play, b"")
-        play.both_stay()
-        assert play.counters["acks_stale"] == 1
-
-
-@in_all_cuts
-def test_an_ack_while_there_is_no_broker(cut: Cut) -> None:
-    """It waits like all else, and is found stale when the next broker is there."""
-    with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0" + SEND % b"x")
-        found(play)
-        gets(play, SUBSCRIBE + SEND % b"x")
-        play.client_gets(RECEIPT % b"a")
-        assert play.counters["acks_stale"] == 1
-
-
-def test_a_paused_broker_is_lost() -> None:
-    """One that was not read from for the ACKs that its client owes: the next one is read from at once."""
-    with started(front={"unacknowledged": 2}) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2"))
-        assert broker_waits(play)
-        play.client_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        assert not broker_waits(play)
-        play.broker_says(message(b"1.2", b"3"))
-        play.client_gets(message(b"1.2", b"3"))
-        play.broker_says(message(b"1.2", b"4"))
-        assert broker_waits(play)
-        play.client_reads()
-
-
 # Transactions
 
 
@@ -834,67 +732,6 @@ def test_after_commit(receipt: bytes, cut: Cut) -> None:
         assert over(play)
 
 
-@in_all_cuts
-@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
-def test_after_the_receipt_of_commit(receipt: bytes, cut: Cut) -> None:
-    """A COMMIT that was answered is settled; one without a receipt is asked about by the relay."""
-    with started(cut=cut) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
-        asked_for = header(play.broker_reads().split(b"\0")[2], b"receipt")
-        play.broker_says(RECEIPT % asked_for)
-        play.client_gets(RECEIPT % b"c" if receipt else b"")
-        play.broker_goes()
-        found(play)
-        gets(play, b"")
-        play.both_stay()
-
-
-@in_all_cuts
-def test_after_abort(cut: Cut) -> None:
-    """An ABORT that was not answered happened with the loss: its receipt is given, nothing is said again."""
-    with started(cut=cut) as play:
-        play.client_says(BEGIN + INSIDE % b"1" + ABORT)
-        play.broker_reads()
-        play.broker_goes()
-        play.client_gets(RECEIPT % b"x")
-        found(play)
-        gets(play, b"")
-        play.client_gets(b"")
-        play.both_stay()
-
-
-@in_all_cuts
-@in_all_pairs
-@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
-def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
-    """Its broker is lost, and so is what it acknowledged: COMMIT gets an ERROR that says so, ABORT is fine."""
-    if command == b"NACK" and b"1.0" in (client, broker):
-        command = b"ACK"
-    for end in (COMMIT, ABORT):
-        with started(client, broker, cut=cut) as play:
-            play.client_says(SUBSCRIBE + BEGIN)
-            play.broker_says(message(broker, b"1"))
-            one = play.client_reads().lstrip(b"\n")
-            play.client_says(settle(client, command, one, b"transaction:t\n") + INSIDE % b"x")
-            play.broker_reads()
-            play.broker_goes()
-            found(play, broker)
-            gets(play, SUBSCRIBE + BEGIN + INSIDE % b"x")
-            play.client_says(end)
-            if end is COMMIT:
-                play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-                gets(play, b"")
-                assert over(play)
-            else:
-                gets(play, ABORT)
-                play.broker_says(RECEIPT % b"x")
-                play.client_gets(RECEIPT % b"x")
-                play.client_says(settle(client, b"ACK", one))
-                gets(play, b"")
-                assert play.counters["acks_stale"] == 1
-                play.both_stay()
-
-
 @in_all_versions
 def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
     """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
@@ -920,26 +757,6 @@ def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
             gets(play, b"")
 
 
-def test_a_transaction_that_is_too_large_to_be_kept() -> None:
-    """Beyond `resend_buffer` it ends with its broker; without a loss nothing is wrong with it."""
-    for loss in (True, False):
-        with started(resend_buffer=200) as play:
-            play.client_says(BEGIN + INSIDE % (b"x" * 300))
-            play.broker_reads()
-            if loss:
-                play.broker_goes()
-                found(play)
-                play.broker_reads()
-            play.client_says(COMMIT)
-            if loss:
-                data = play.client_reads()
-                assert data.startswith(b"ERROR\nmessage:the transaction cannot be committed\nreceipt-id:c\n")
-                assert b"too large" in data
-            else:
-                gets(play, COMMIT)
-                play.both_stay()
-
-
 # DISCONNECT
 
 
@@ -962,59 +779,6 @@ def test_lost_while_disconnect_waits(cut: Cut) -> None:
         assert over(play)
 
 
-@in_all_cuts
-@in_all_pairs
-def test_lost_after_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
-    """The client still awaits its receipt: the next broker gives it."""
-    with started(client, broker, cut=cut) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_goes()
-        found(play, broker)
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-        play.broker_goes()
-        play.client_is_closed()
-
-
-@in_all_cuts
-def test_lost_after_a_disconnect_without_receipt(cut: Cut) -> None:
-    """Nobody awaits anything: it is over; but with unconfirmed SENDs it is not."""
-    with started(cut=cut) as play:
-        play.client_says(b"DISCONNECT\n\n\0")
-        gets(play, b"DISCONNECT\n\n\0")
-        play.broker_goes()
-        play.client_is_closed()
-        assert len(play.opened) == 1
-    with started(cut=cut, confirm=True, product="rabbitmq") as play:
-        play.client_says(SEND % b"x" + b"DISCONNECT\n\n\0")
-        assert marks(play.broker_reads()) == [b"1:x"]
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
-        assert marks(play.broker_reads()) == [b"!2:x"]
-        play.broker_says(RECEIPT % (OURS % 2))
-        gets(play, b"DISCONNECT\n\n\0")
-        play.broker_goes()
-        play.client_is_closed()
-
-
-def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
-    """It has as long for it as the first one had, and so has the other one; then the client is told."""
-    with started(disconnect_timeout=5.0) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        for _ in range(2):
-            found(play)
-            assert play.broker_reads().endswith(b"DISCONNECT\nreceipt:bye\n\n\0")
-            play.time_passes(4.9)
-            assert play.client.closed is None
-            play.time_passes(0.2)
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
-        assert over(play)
-
-
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_brokers_that_close_at_disconnect(brokers: int) -> None:
     """Each is asked once more than it closed; then no other is sought, and the client is told: it closes anyway."""
@@ -1030,16 +794,6 @@ def test_brokers_that_close_at_disconnect(brokers: int) -> None:
         assert over(play)
         assert play.counters["sessions_given_up"] == 0
         assert "closed at DISCONNECT without its RECEIPT" in play.notes[-3].text
-
-
-def test_no_broker_for_a_disconnect() -> None:
-    """When the time for the search is over the ERROR names the receipt that is owed."""
-    with started(options={"timeout": 3.0}) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_goes()
-        play.time_passes(4)
-        play.client_gets_error(b"no broker available", receipt=b"bye")
 
 
 # The client is paused, or gone
@@ -1067,60 +821,6 @@ def test_too_much_is_unconfirmed(product: str) -> None:
         assert resender.unconfirmed.size == 3 * len(frame)
 
 
-@in_all_cuts
-def test_lost_while_the_client_is_paused(cut: Cut) -> None:
-    """It stays paused until the next broker confirms; nothing is lost, nothing comes twice as new."""
-    frame = SEND % (b"x" * 20)
-    with started(product="rabbitmq", confirm=True, resend_buffer=2 * len(frame), cut=cut) as play:
-        play.client_says(frame * 2, unasked=True)
-        assert client_waits(play)
-        play.client_says(SEND % b"late")
-        play.broker_reads()
-        play.broker_goes()
-        found(play, b"1.2", "rabbitmq")
-        told = marks(play.broker_reads())
-        assert [each[-5:] for each in told] == [b"xxxxx"] * 2
-        assert all(each.startswith(b"!") for each in told)
-        assert client_waits(play)
-        play.broker_says(RECEIPT % (OURS % 3) + RECEIPT % (OURS % 4))
-        assert not client_waits(play)
-        assert [each.rpartition(b":")[2] for each in marks(play.broker_reads())] == [b"late"]
-
-
-@in_all_cuts
-@pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
-def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> None:
-    """What it said is delivered to the next one, confirmed where that is asked for, then all is closed."""
-    with started(product="rabbitmq", confirm=confirm, cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(SEND % b"1" + SEND % b"2")
-        play.client_goes()
-        assert not over(play)
-        found(play, b"1.2", "rabbitmq")
-        if confirm:
-            assert marks(play.broker_reads()) == [b"1:1", b"2:2"]
-            play.broker_says(RECEIPT % (OURS % 1) + RECEIPT % (OURS % 2))
-        else:
-            assert marks(play.broker_reads()) == [b"1", b"2"]
-        play.broker_is_closed()
-        assert over(play)
-        assert play.counters["clients_vanished"] == 1
-
-
-def test_the_client_goes_with_nothing_to_deliver() -> None:
-    """No broker is sought for it any more."""
-    with started() as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_goes()
-        play.client_goes()
-        assert over(play)
-        play.time_passes(100)
-        assert len(play.opened) == 1
-
-
 def test_what_is_left_of_a_client_is_not_confirmed() -> None:
     """All brokers together have `disconnect_timeout` for it; then it is given up, counted and logged."""
     with started(product="rabbitmq", confirm=True, disconnect_timeout=8.0) as play:
@@ -1140,42 +840,7 @@ def test_what_is_left_of_a_client_is_not_confirmed() -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-def test_nobody_takes_what_a_client_left() -> None:
-    """The time for the search bounds that as well; whole SENDs are counted, also those that it was not read for."""
-    with started(options={"timeout": 3.0}, resend_buffer=100) as play:
-        play.broker_goes()
-        play.client_says(SEND % (b"1" * 50) + SEND % (b"2" * 50))
-        play.client_says(SEND % b"3" + (SEND % b"half")[:-3], unasked=True)
-        play.client_goes()
-        play.time_passes(5)
-        assert over(play)
-        assert play.counters["possibly_lost"] == 3
-
-
-def test_the_relay_stops_while_there_is_no_broker() -> None:
-    """The client is told, and nothing goes on."""
-    with started() as play:
-        play.broker_goes()
-        play.relay_stops()
-        play.client_gets_error(b"the relay is stopping")
-        assert over(play)
-
-
 # Heart-beats
-
-
-def test_beats_go_on_without_a_broker() -> None:
-    """The client hears from us as often as was agreed, however long no broker can be had."""
-    with started(hello=b"heart-beat:0,1000\n", front={"heart_beat": Terms(1000, 0)}) as play:
-        play.broker_goes()
-        for _ in range(40):
-            play.time_passes(0.5)
-            if not play.brokers[-1].accepted and play.brokers[-1].closed is None:
-                play.broker_refuses()
-        assert play.client_reads_all() == b"\n" * 40
-        found(play)
-        play.client_reads_all()
-        play.both_stay()
 
 
 def test_a_silent_broker() -> None:
@@ -1200,34 +865,7 @@ def test_a_silent_broker() -> None:
         assert "heart-beat" in play.noted(Event.LOST)
 
 
-def test_the_beats_of_the_next_broker_are_its_own() -> None:
-    """What was agreed with the lost one does not count any more."""
-    with started(welcome=b"heart-beat:0,1000\n", heart_beat=Terms(1000, 1000)) as play:
-        play.time_passes(0.5)
-        gets(play, b"\n")
-        play.broker_goes()
-        found(play, welcome=b"heart-beat:3000,4000\n")
-        play.time_passes(1.9)
-        gets(play, b"")
-        play.time_passes(0.2)
-        gets(play, b"\n")
-        play.time_passes(4.1)
-        assert play.brokers[1].closed is How.ABORT
-        play.brokers[1].written = b""
-
-
 # Brokers that go by plan
-
-
-def test_a_broker_says_error_and_goes() -> None:
-    """An ERROR is the client's: it ends the session, as the broker meant it."""
-    error = b"ERROR\nmessage:bad frame\n\nno\0"
-    with started() as play:
-        play.broker_says(error)
-        play.client_gets(error)
-        play.broker_goes()
-        play.client_is_closed()
-        assert len(play.opened) == 1
 
 
 @in_all_cuts
@@ -1273,23 +911,6 @@ def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
 
 
 @in_all_cuts
-@pytest.mark.parametrize("product", ["activemq", "generic"])
-def test_an_error_that_quotes_the_client(product: str, cut: Cut) -> None:
-    """It is the client's, though it reads like an outage from end to end: the session goes on where it is."""
-    error = (
-        b"ERROR\ncontent-type:text/plain\nmessage:the broker is stopping\n\n"
-        b"javax.jms.InvalidSelectorException: the broker is stopping\n\tat org.apache.activemq.Parser\n\0"
-    )
-    with started(product=product, cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(error)
-        play.client_gets(error)
-        play.both_stay()
-        assert play.counters["errors_withheld"] == 0
-
-
-@in_all_cuts
 @pytest.mark.parametrize("confirm", [True, False])
 def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
     """ActiveMQ refuses each by its receipt while it stops, and closes nothing: the next broker is sent them all."""
@@ -1306,36 +927,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
         play.both_stay()
         assert play.counters["errors_passed"] == 0
         assert play.counters["brokers_lost"] == play.counters["failovers"] == 1
-
-
-# Receipts that no broker will give any more
-
-
-@in_all_cuts
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (BEGIN.replace(b"\n\n", b"\nreceipt:b\n\n") + b"ABORT\ntransaction:t\n\n\0", [b"b"]),
-        (BEGIN + INSIDE.replace(b"\n\n", b"\nreceipt:r\n\n") % b"x" + ABORT, [b"r", b"x"]),
-        (SUBSCRIBE.replace(b"\n\n", b"\nreceipt:s\n\n") + b"UNSUBSCRIBE\nid:1\n\n\0", [b"s"]),
-        (b"ABORT\ntransaction:?\nreceipt:a\n\n\0", [b"a"]),
-    ],
-    ids=["begin", "send", "subscribe", "abort"],
-)
-def test_receipts_of_what_was_undone(said: bytes, expected: list[bytes], cut: Cut) -> None:
-    """The next broker will not hear of it: the relay gives the receipts, and a disconnect does not wait for them."""
-    with started(cut=cut) as play:
-        play.client_says(said)
-        play.broker_reads()
-        play.broker_goes()
-        given = re.findall(rb"receipt-id:(\w+)\n", play.client_reads())
-        assert sorted(given) == expected
-        found(play)
-        gets(play, b"")
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
 
 
 # Bounds, and what they must not do
@@ -1366,60 +957,7 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
         assert play.counters["acks_stale"] == 1
 
 
-# What a client left
-
-
-@pytest.mark.parametrize(
-    "orders",
-    [
-        b"UNSUBSCRIBE\nid:1\n\n\0",
-        b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
-        b"ACK\nid:k-1\n\n\0",
-        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0UNSUBSCRIBE\nid:2\nreceipt:u\n\n\0",
-    ],
-    ids=["unsubscribe", "subscribe", "ack", "both"],
-)
-def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
-    """Nobody listens any more: what it sent is delivered, what it wanted to hear is nobody's business."""
-    with started(confirm=True, product="rabbitmq") as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(SEND % b"1" + orders + SEND % b"2" + BEGIN + INSIDE % b"3" + COMMIT)
-        play.client_goes()
-        found(play, b"1.2", "rabbitmq")
-        told = play.broker_reads()
-        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
-            b"SEND",
-            b"SEND",
-            b"BEGIN",
-            b"SEND",
-            b"COMMIT",
-        ]
-        for receipt in re.findall(rb"\nreceipt:([^\n]*)", told):
-            assert not over(play)
-            play.broker_says(RECEIPT % receipt)
-        assert over(play)
-
-
 # Brokers that do not answer
-
-
-def test_a_broker_that_does_not_confirm_a_goodbye_is_left() -> None:
-    """With `confirm`, what it did not confirm is said to the next one, DISCONNECT and all."""
-    with started(confirm=True, product="rabbitmq", disconnect_timeout=5.0) as play:
-        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        assert marks(play.broker_reads()) == [b"1:x"]
-        play.time_passes(5.1)
-        found(play, b"1.2", "rabbitmq")
-        assert play.opened[-1].uri == "tcp://b"
-        assert marks(play.broker_reads()) == [b"!2:x"]
-        play.broker_says(RECEIPT % (OURS % 2))
-        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
 
 
 def test_a_broker_that_does_not_confirm_is_doubted() -> None:

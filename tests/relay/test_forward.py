@@ -1,21 +1,16 @@
 """Frames on their way into one write: as which slices, with which heads, and RECEIPTs of the relay's own."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.forward import NOTHING, Joiner, NewHead, give_receipts
-from stomprelay.session.effects import Event, Note, Send
+from stomprelay.relay.forward import NOTHING, Joiner, NewHead
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import DIALECTS, V1_2
-from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame, Limits
-from stomprelay.wire.names import CLIENT_COMMANDS, SEND
+from stomprelay.wire.names import CLIENT_COMMANDS
 
 WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]
-SENDS = b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/b\n\n2\0"
 
 
 def frames(data: bytes) -> list[Frame]:
@@ -45,14 +40,6 @@ def carry(leg: Leg, new_head: NewHead) -> tuple[bytes, int]:
 
 
 # One by one
-
-
-def test_a_gap_between_frames_does_not_pass() -> None:
-    """EOLs between frames are beats of one leg, and pass to no other."""
-    joiner = Joiner()
-    for frame in frames(b"\n\n".join(WIRES[:2]) + b"\r\n"):
-        joiner.add(frame, None)
-    assert joiner.take() == WIRES[0] + b"\n" + WIRES[1]
 
 
 KINDS = ["as it came", "new head", "lines", "lines and new head", "ours", "carried"]
@@ -93,40 +80,6 @@ def test_any_mixture(script: list[tuple[int, str]]) -> None:
 # The frames of a leg
 
 
-def refuse(frame: Frame) -> bytes | None:
-    """For frames that cannot be carried."""
-    raise Refused("no")
-
-
-def refuse_sends(frame: Frame) -> bytes | None:
-    """For frames of which SENDs cannot be carried."""
-    return refuse(frame) if frame.command == SEND else None
-
-
-@pytest.mark.parametrize(
-    ("data", "new_head", "error", "written", "count"),
-    [
-        (SENDS + b"SENT\n\n\0", as_it_came, ProtocolError, SENDS, 2),
-        (SENDS, refuse, Refused, b"", 1),
-        (b"SUBSCRIBE\n\n\0" + SENDS, refuse_sends, Refused, b"SUBSCRIBE\n\n\0", 2),
-    ],
-    ids=["not a frame", "the first is refused", "the second is refused"],
-)
-def test_what_was_right_before_what_is_wrong(
-    data: bytes,
-    new_head: NewHead,
-    error: type[Exception],
-    written: bytes,
-    count: int,
-) -> None:
-    """The error is raised; what came before it is still to be written."""
-    joiner = Joiner()
-    with pytest.raises(error):
-        joiner.carry(received(Side.DOWNSTREAM, data).decoder.frames(), new_head)
-    assert joiner.frames == count
-    assert joiner.take() == written
-
-
 def test_the_lf_behind_a_brokers_frame() -> None:
     """Once a peer was seen to write one behind its frames, one that comes a chunk late is written in its place; not
     behind a frame that is not the chunk's last.
@@ -139,24 +92,3 @@ def test_the_lf_behind_a_brokers_frame() -> None:
     leg = received(Side.UPSTREAM, message + b"\n" + message + message)
     heads = iter([None, None, NOTHING])
     assert carry(leg, lambda _: next(heads))[0] == message + b"\n" + message
-
-
-# RECEIPTs of the relay's own
-
-
-@pytest.mark.parametrize(
-    ("version", "spelled"),
-    [(b"1.0", b"a:b\\"), (b"1.1", b"a\\cb\\\\"), (b"1.2", b"a\\cb\\\\")],
-)
-def test_all_receipts_in_one_send(version: bytes, spelled: bytes) -> None:
-    """As the client's version spells them, with a note for each; they take the place of a beat."""
-    client = Leg(Side.DOWNSTREAM, Limits(), DIALECTS[version])
-    outbox = Outbox()
-    give_receipts([b"a:b\\", b"\xff"], client, outbox, 7.0)
-    wire = b"RECEIPT\nreceipt-id:%b\n\n\0\nRECEIPT\nreceipt-id:\xff\n\n\0\n" % spelled
-    notes = [
-        Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
-        for each in ("a:b\\", "\\xff")
-    ]
-    assert outbox.drain() == [Send(client, wire), *notes]
-    assert client.heartbeat.sent_at == 7.0

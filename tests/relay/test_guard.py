@@ -25,7 +25,6 @@ from tests.playbook import (
     joined,
     listener,
 )
-from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
 
 ALLOW = AccessRules(
     (
@@ -34,7 +33,6 @@ ALLOW = AccessRules(
     ),
     allow=False,
 )
-NO_SELECTORS = AccessRules((AccessRule(1, allow=False, subscribe=("*",), headers=("selector",)),), allow=True)
 GOOD = b"SEND\ndestination:/queue/a\n\nx\0"
 BAD = b"SEND\ndestination:/queue/secret\n\nx\0"
 SUBSCRIBED = b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
@@ -313,29 +311,6 @@ def test_rules_for_users() -> None:
             denied(play, said)
 
 
-# Several brokers
-
-
-@pytest.mark.parametrize("trace", [False, True])
-@pytest.mark.parametrize("confirm", [False, True])
-def test_an_upstream_whose_loss_is_survived(confirm: bool, trace: bool) -> None:
-    """What was said while there was no broker is judged when there is one, by the rules of then."""
-    front = listener(lasting("main", "a", confirm=confirm), rules=ALLOW, trace=trace)
-    with begun(front, brokers="a") as play:
-        play.client_says(send(b"1"))
-        assert b"\n\n1\0" in play.broker_reads()
-        play.broker_goes()
-        play.client_says(send(b"2", b"/queue/b") + BAD)
-        play.rules_change(replace(ALLOW, rules=(AccessRule(1, allow=True, send=("/queue/[ab]",)),)))
-        play.time_passes(1.0)
-        comes(play, "a")
-        told = play.broker_reads()
-        assert told.count(b"\n\n2\0") == 1
-        for asked in re.findall(rb"\nreceipt:([^\n]*)", told):
-            play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % asked)
-        play.client_gets_error(b"not allowed")
-
-
 # Other rules
 
 
@@ -356,25 +331,6 @@ def test_rules_that_come(client: bytes, broker: bytes) -> None:
         assert play.passed - passed == (1 if passed else 0)
         play.rules_change(ALLOW)
         denied(play, BAD)
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        AccessRules((), allow=False),
-        replace(NO_SELECTORS, rules=(replace(NO_SELECTORS.rules[0], headers=()),)),
-    ],
-)
-def test_a_subscription_that_is_no_longer_allowed(rules: AccessRules) -> None:
-    """The session ends with an ERROR that says so."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SUBSCRIBED)
-        play.broker_reads()
-        play.rules_change(rules)
-        assert b"SUBSCRIBE: '/queue/a'" in play.client.written
-        play.client_gets_error(b"a subscription is no longer allowed")
-        play.broker_is_closed()
-        assert "the rules were changed" in play.noted(Event.DISCONNECTED)
 
 
 def many(last: bytes = b"/queue/last") -> Playbook:
@@ -404,23 +360,6 @@ def test_many_subscriptions() -> None:
         play.turn_comes()
         assert b"SUBSCRIBE: '/topic/b'" in play.client.written
         play.client_gets_error(b"a subscription is no longer allowed")
-
-
-def test_a_subscription_in_a_fan_out_and_behind_a_route() -> None:
-    """Wherever it is, it is judged."""
-    for front, brokers in (
-        (listener(fan_out(2)), "ab"),
-        (routed(plain("main", "a"), lasting("there", "b")), "a"),
-    ):
-        with begun(front, brokers=brokers) as play:
-            play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/there.x\n\n\0")
-            if brokers == "a":
-                comes(play, "b")
-            for at in brokers:
-                play.broker_reads(at=at)
-            play.broker_reads(at="b")
-            play.rules_change(AccessRules((), allow=False))
-            play.client_gets_error(b"a subscription is no longer allowed")
 
 
 # Whatever a client says

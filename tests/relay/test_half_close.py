@@ -16,7 +16,7 @@ from tests.playbook import (
     listener,
     upstream,
 )
-from tests.relay.several import SOON, begun, both_get, comes, copied, fanned, group, receipt, send
+from tests.relay.several import begun, both_get, comes, copied, fanned, group, receipt, send
 
 EOL = b"\n"
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
@@ -101,25 +101,6 @@ def test_a_client_that_reads_nothing_any_more() -> None:
         play.broker_is_closed()
         assert play.noted(Event.VANISHED) == "client left: connection closed"
         assert play.counters["clients_vanished"] == 1
-
-
-def test_a_broker_that_dies_meanwhile() -> None:
-    """The next one is sent what was not confirmed, and the client gets its receipt."""
-    with begun(lasting_pair(), brokers="a") as play:
-        play.client_says(send(b"x", receipt="1"))
-        assert play.broker_reads(at="a").endswith(b"\n\nx\0")
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        play.broker_goes(at="a")
-        play.time_passes(SOON)
-        comes(play, "b")
-        assert play.broker_reads(at="b").endswith(b"\n\nx\0")
-        play.broker_says(receipt("1"), at="b")
-        play.client_gets(receipt("1"))
-        play.broker_gets(GOODBYE, at="b")
-        play.broker_goes(at="b")
-        play.client_is_closed()
 
 
 @pytest.mark.parametrize("goodbye", [b"", b"DISCONNECT\nreceipt:bye\n\n\0"])

@@ -145,25 +145,6 @@ def test_one_judge(version: bytes, product: str, kind: str) -> None:
         assert heard(kind, version, product, script) == plain, name
 
 
-@pytest.mark.parametrize("echoed", [False, True], ids=["", "echoed"])
-@pytest.mark.parametrize(
-    ("id", "subscription"),
-    [(b"id:1\n", b""), (b"id:1\n", b"subscription:1\n"), (b"", b""), (b"", b"subscription:subscription/a\n")],
-)
-def test_a_nack_of_1_0_in_a_fan_out(id: bytes, subscription: bytes, echoed: bool) -> None:
-    """It goes to the broker that the message came from, by whatever name of its own that broker says whose it is."""
-    with served("fan-out", b"1.0", "rabbitmq") as play:
-        play.client_says(subscribe(b"client-individual", id))
-        first, second = (peer.uri for peer in play.brokers)
-        for uri in (first, second):
-            play.broker_reads(at=uri)
-        play.broker_says(message(subscription), at=second)
-        play.client_gets(message(subscription))
-        nack = told(b"NACK", b"message-id:m\n" + (subscription if echoed else b""))
-        play.client_says(nack)
-        play.broker_gets(nack, at=second)
-
-
 @in_all_cuts
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
@@ -221,27 +202,6 @@ def test_a_receipt_of_1_0_that_is_read_otherwise(
             play.client_gets(said * count)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-@pytest.mark.parametrize(
-    ("product", "version", "answer"),
-    [("activemq", b"1.1", b"r\r"), ("activemq", b"1.0", b"r"), ("rabbitmq", b"1.1", b"r")],
-)
-def test_a_receipt_that_ends_in_cr(
-    kind: str, end: bytes, product: str, version: bytes, answer: bytes
-) -> None:
-    """Before 1.2 brokers differ in whether the CR belongs to it: it is the receipt that was asked for, and passes as it
-    came.
-    """
-    said = told(b"RECEIPT", b"receipt-id:%b\n" % answer)
-    with served(kind, version, product) as play:
-        play.client_says(b"SEND%bdestination:/queue/a%breceipt:r\r\n%bx\0" % (end, end, end))
-        for uri in [peer.uri for peer in play.brokers] if kind == "fan-out" else [play.broker.uri]:
-            assert b"receipt:r\r\n" in play.broker_reads(at=uri)
-            play.broker_says(said, at=uri)
-        play.client_gets(said)
-
-
 def test_a_receipt_of_1_0_at_the_next_broker() -> None:
     """What that one takes it for counts, and the SEND is confirmed once."""
     with started(b"1.0", product="activemq") as play:
@@ -267,17 +227,3 @@ def test_a_selector_of_a_session_that_moves() -> None:
         found(play, product="rabbitmq")
         assert b"\nselector:a='1'\n" in play.broker_reads()
         assert play.counters["selector_ignored"] == 1
-
-
-def test_an_error_without_a_receipt_ends_the_wait_for_a_disconnect() -> None:
-    """RabbitMQ does not say which SEND it refused. The DISCONNECT goes to it after its time, not to another broker."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(b"SEND\ndestination:/nowhere\n\nx\0")
-        play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0")
-        play.client_reads()
-        play.client_says(told(b"DISCONNECT", b"receipt:bye\n"))
-        play.time_passes(5.1)
-        play.broker_gets(told(b"DISCONNECT", b"receipt:bye\n"))
-        play.broker_says(told(b"RECEIPT", b"receipt-id:bye\n"))
-        play.client_gets(told(b"RECEIPT", b"receipt-id:bye\n"))

@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.session.session import Session
 from tests.playbook import Playbook, joined, listener
-from tests.relay.failing import client_waits, started
+from tests.relay.failing import started
 from tests.relay.several import begun, fan_out
 
 LONG = b"".join(b"h%03d:%b\n" % (n, b"x" * 9000) for n in range(110))
@@ -97,18 +97,6 @@ def test_messages_rather_stop_the_broker() -> None:
             done += 1
         assert got == b""
         assert not play.broker.paused
-
-
-def test_a_client_is_paused_before_it_is_refused() -> None:
-    """What waits for its receipts stops the client at a quarter of what may be kept, however large the buffer is."""
-    with started(confirm=True, product="activemq", resend_buffer=1 << 30, front={"kept": 100_000}) as play:
-        said = 0
-        while said < 100 and not client_waits(play):
-            play.client_says(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 2000))
-            said += 1
-        assert said < 20
-        play.both_stay()
-        play.broker_reads()
 
 
 def test_a_message_that_cannot_be_kept() -> None:

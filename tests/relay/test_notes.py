@@ -1,12 +1,9 @@
 """Notes of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
 
-import pytest
-
 from stomprelay.relay.notes import given_up, lost, unconfirmed
 from stomprelay.session.effects import Event, Note
-from stomprelay.session.heartbeat import Terms
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
-from tests.relay.failing import found, goes_by_itself, started
+from tests.relay.failing import found, started
 from tests.relay.several import (
     comes_back,
     fanned,
@@ -16,7 +13,6 @@ from tests.relay.several import (
 )
 
 CONFIRMED = {"version": "1.2", "product": "generic", "upstream": "main"}
-BEAT = Terms(1000, 1000)
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"
 
 
@@ -31,110 +27,7 @@ def answers(play: Playbook) -> list[object]:
     return [facts["receipt"] for facts in play.facts(Event.ANSWERED)]
 
 
-# Brokers
-
-
-def test_a_broker_that_is_lost_and_the_next_one() -> None:
-    """LOST tells which and why, RECOVERED which one came in its place; a second loss is told as the first."""
-    with started() as play:
-        play.broker_goes("Connection reset by peer")
-        gone = {
-            "broker": "tcp://a",
-            "upstream": "main",
-            "reason": "closed the connection: Connection reset by peer",
-        }
-        assert play.facts(Event.LOST) == [gone]
-        found(play, b"1.1", "activemq")
-        new = {
-            "broker": "tcp://b",
-            "lost": "tcp://a",
-            "upstream": "main",
-            "version": "1.1",
-            "product": "activemq",
-        }
-        assert play.facts(Event.RECOVERED) == [new | {"resent": 0}]
-        play.broker_goes()
-        assert play.facts(Event.LOST)[1]["broker"] == "tcp://b"
-        found(play)
-        again = {"broker": "tcp://a", "lost": "tcp://b", **CONFIRMED, "resent": 0}
-        assert play.facts(Event.RECOVERED)[1] == again
-        assert len(play.facts(Event.CONNECTED)) == 1
-
-
-@in_all_cuts
-def test_what_is_sent_again_is_counted_for_each_recovery(cut: Cut) -> None:
-    """SENDs that were not confirmed; not those that no broker was sent, nor subscriptions."""
-    with started(confirm=True, cut=cut) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + send(b"1") + send(b"2"))
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(send(b"3"))
-        found(play)
-        play.client_says(send(b"4"))
-        play.broker_reads()
-        goes_by_itself(play)
-        found(play)
-        assert [facts["resent"] for facts in play.facts(Event.RECOVERED)] == [2, 4]
-        assert play.counters["frames_resent"] == 6
-        play.broker_reads()
-
-
-# Silence
-
-
-def test_a_broker_that_falls_silent_after_disconnect() -> None:
-    """The session ends because the client wanted it, and the silence is noted all the same."""
-    play = joined(
-        b"1.2",
-        b"1.2",
-        over=lambda _: upstream(heart_beat=BEAT, close_on_error=False),
-        welcome=b"heart-beat:1000,1000\n",
-    )
-    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
-    play.time_passes(3)
-    (facts,) = play.facts(Event.DISCONNECTED)
-    assert (facts["end"], facts["beats"], facts["broker"]) == ("broker", 1, "tcp://broker:61613")
-    assert play.facts(Event.LOST) == []
-
-
 # Ends
-
-
-def test_a_client_that_leaves_what_it_sent() -> None:
-    """It is told when it goes, and again when all is delivered: then the session is over."""
-    play = started(confirm=True)
-    play.client_says(send(b"1"))
-    play.client_goes()
-    assert play.facts(Event.VANISHED) == [{"end": "client", "delivering": 1}]
-    play.broker_says(receipt("relay-session-receipt-1"))
-    assert ends(play) == [(Event.VANISHED, "client", False), (Event.DISCONNECTED, "client", True)]
-    assert play.relay.over
-
-
-@pytest.mark.parametrize("first", ["client", "broker", "nobody"])
-def test_a_disconnect(first: str) -> None:
-    """Whoever closes then, it was the client that ended the session."""
-    play = joined(b"1.2", b"1.2")
-    play.client_says(tell(b"DISCONNECT", receipt="bye"))
-    play.broker_says(receipt("bye"))
-    if first == "client":
-        play.client_goes("Connection was closed cleanly.")
-    elif first == "broker":
-        play.broker_goes()
-    else:
-        play.time_passes(10)
-    assert ends(play) == [(Event.DISCONNECTED, "client", first == "nobody")]
-
-
-def test_a_broker_that_sends_error_and_goes() -> None:
-    """The client was sent the reason by the broker."""
-    play = joined(b"1.2", b"1.2")
-    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
-    play.broker_goes("Connection was closed cleanly.")
-    (facts,) = play.facts(Event.DISCONNECTED)
-    reason = "closed the connection: Connection was closed cleanly."
-    assert facts == {"end": "broker", "broker": "tcp://broker:61613", "upstream": "main", "reason": reason}
-    assert ends(play) == [(Event.DISCONNECTED, "broker", False)]
 
 
 def test_a_commit_of_unknown_outcome() -> None:

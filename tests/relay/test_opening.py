@@ -12,17 +12,13 @@ from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
-from stomprelay.session.handshake import Credentials
 from tests.playbook import (
-    SAY_HELLO,
     SAY_WELCOME,
     Cut,
     Playbook,
     in_all_cuts,
     listener,
-    upstream,
 )
-from tests.relay.failing import found, movable
 from tests.relay.several import comes, fan_out, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:alice\npasscode:secret\n\n\0"
@@ -60,23 +56,6 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         welcomed(play)
         play.client_says(send(b"x"))
         play.broker_gets(send(b"x"))
-
-
-@pytest.mark.parametrize(
-    ("sent", "claim"),
-    [
-        (SAY_HELLO[b"1.0"], Claim(None, None)),
-        (b"CONNECT\nlogin:\n\n\0", Claim(b"", None)),
-        (b"CONNECT\npasscode:p\n\n\0", Claim(None, b"p")),
-        (b"CONNECT\nlogin:a\nlogin:b\npasscode:p\npasscode:q\n\n\0", Claim(b"a", b"p")),
-        (b"STOMP\naccept-version:1.2\nhost:/\nlogin:a\\cb\npasscode:\xff\n\n\0", Claim(b"a\\cb", b"\xff")),
-    ],
-)
-def test_what_it_claims(sent: bytes, claim: Claim) -> None:
-    """The first of each header, in the bytes of CONNECT, which escapes nothing."""
-    with Playbook(listener(auth="people")) as play:
-        play.client_says(sent)
-        assert play.claims == [claim]
 
 
 @pytest.mark.parametrize("reason", [each.value for each in Ground])
@@ -125,16 +104,6 @@ def test_frames_behind_connect(cut: Cut) -> None:
         play.client_is(ALICE)
         welcomed(play)
         play.broker_gets(send(b"x"))
-
-
-def test_a_client_that_goes_and_has_sent_something() -> None:
-    """What it sent is delivered, once it is known that it may send."""
-    with asked(movable(1, confirm=True), behind=send(b"x")) as play:
-        play.client_goes()
-        assert not play.relay.over
-        play.client_is(ALICE)
-        found(play)
-        assert send(b"x").partition(b"\n")[2][:-1] in play.broker_reads()
 
 
 def test_a_client_that_goes_and_may_not_send() -> None:
@@ -198,34 +167,6 @@ def test_it_is_found_out_twice() -> None:
         welcomed(play)
 
 
-# What brokers are told
-
-
-@pytest.mark.parametrize(
-    ("identity", "own", "told"),
-    [
-        (ALICE, None, b"login:alice\npasscode:secret\n"),
-        (ALICE, Credentials(b"relay", b"pw"), b"login:relay\npasscode:pw\n"),
-        (Identity("a", credentials=Credentials(b"app", b"x")), None, b"login:app\npasscode:x\n"),
-        (
-            Identity("a", credentials=Credentials(b"app", b"x")),
-            Credentials(b"relay", b"pw"),
-            b"login:app\npasscode:x\n",
-        ),
-        (Identity("a", credentials=Credentials(b"a:b")), None, b"login:a:b\n"),
-    ],
-)
-def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told: bytes) -> None:
-    """What the identity has for them; else what the upstream has; else the client's own."""
-    with asked(upstream(credentials=own)) as play:
-        play.client_is(identity)
-        play.broker_accepts()
-        connect = play.broker_reads()
-        assert told in connect
-        assert (b"secret" in connect) is (b"secret" in told)
-        assert (b"passcode" in connect) is (b"passcode" in told)
-
-
 # How long it may stay
 
 
@@ -261,25 +202,6 @@ def renewing(cut: Cut = Cut.WHOLE) -> Playbook:
     play.client_is(Identity("alice", until=play.now + 30))
     welcomed(play)
     return play
-
-
-@in_all_cuts
-def test_a_newer_token(cut: Cut) -> None:
-    """It is for no broker; the client has its RECEIPT when it was found good, and may stay until it expires."""
-    with renewing(cut) as play:
-        play.client_says(send(b"1") + SHOWN + send(b"2"))
-        play.broker_gets(send(b"1") + send(b"2"))
-        assert play.claims[1:] == [Claim(None, b"newer")]
-        play.client_gets(b"")
-        play.client_is(Identity("alice", until=play.now + 60))
-        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-        assert play.wake == play.now + 60
-        play.time_passes(59)
-        play.client_says(send(b"3"))
-        play.broker_gets(send(b"3"))
-        play.time_passes(2)
-        play.client_gets_error(b"the token has expired")
-        play.broker_is_closed()
 
 
 @pytest.mark.parametrize("ground", ["token", "unchecked"])

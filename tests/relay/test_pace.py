@@ -1,6 +1,5 @@
 """A client that sends faster than it may is read from no faster, and loses nothing by it; or it is refused."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -73,21 +72,6 @@ def test_all_is_told_apart_as_without_a_limit() -> None:
             play.client_says(sends(0, 9))
             play.time_passes(2.0)
             play.broker_gets(sends(0, 9))
-
-
-def test_a_long_frame_takes_one_token_however_it_comes() -> None:
-    """Sessions that share few frames a second wait for one another's bytes, but not again for each part of a frame."""
-    frame = b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 4000)
-    limiter = Limiter(RateLimits(Rates(frames=0.25, bytes=1000)))
-    with ExitStack() as sessions:
-        plays = [sessions.enter_context(limited(limiter)) for _ in range(4)]
-        for play in plays:
-            play.client_says(frame)
-        for _ in range(160):
-            for play in plays:
-                play.time_passes(0.1)
-        for play in plays:
-            play.broker_gets(frame)
 
 
 def test_what_came_with_connect_counts() -> None:
@@ -182,26 +166,6 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
         play.broker_reads()
         limit = Limit.FRAMES if rates.frames else Limit.BYTES
         assert tally(play, scope, limit)[:2] == (0, 1)
-
-
-def test_a_paused_client_is_not_taken_for_silent() -> None:
-    """Beats that it sends are not read while it waits; ours go on, to it and to its broker."""
-    limiter = Limiter(RateLimits(Rates(frames=0.1)))
-    with Playbook(listener(), limiter=limiter) as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:1000,1000\n\n\0")
-        play.broker_accepts()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.broker_reads()
-        play.client_reads()
-        play.client_says(sends(0, 2))
-        play.broker_gets(sends(0, 1))
-        for _ in range(3):
-            play.time_passes(3.0)
-            assert set(play.client_reads()) == set(b"\n")
-        play.time_passes(1.1)
-        play.client_reads()
-        play.broker_gets(sends(1, 1))
-        play.both_stay()
 
 
 @given(

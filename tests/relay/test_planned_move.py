@@ -233,21 +233,6 @@ def test_all_are_paused() -> None:
         play.both_stay()
 
 
-def test_the_next_broker_is_paused_before_the_session_leaves() -> None:
-    """It has accepted the session, and loses it again; another one is looked for."""
-    with started(brokers=3) as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
-        sent_away(play, 10.0)
-        play.relay.listener.upstream.brokers[1].health.paused = True
-        play.client_says(b"ABORT\ntransaction:t\n\n\0")
-        gets(play, b"ABORT\ntransaction:t\n\n\0" + GOODBYE % 1)
-        play.broker_says(RECEIPT % (OURS % 1), at="tcp://a")
-        play.broker_is_closed(at="tcp://b")
-        found(play)
-        assert play.opened[-1].uri == "tcp://c"
-
-
 def test_a_plain_address_cannot_be_left() -> None:
     """Its sessions know no other broker, and stay at once."""
     with Playbook() as play:
@@ -261,25 +246,6 @@ def test_a_plain_address_cannot_be_left() -> None:
         play.time_passes(10)
         play.broker_gets(b"")
         play.both_stay()
-
-
-# The client leaves as well
-
-
-def test_the_client_says_goodbye_while_the_session_parts() -> None:
-    """Its DISCONNECT is for the next broker then."""
-    with started() as play:
-        sent_away(play)
-        gets(play, GOODBYE % 1)
-        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        gets(play, b"")
-        play.broker_says(RECEIPT % (OURS % 1))
-        found(play)
-        gets(play, SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(RECEIPT % b"bye")
-        play.client_gets(RECEIPT % b"bye")
-        play.broker_goes()
-        play.client_is_closed()
 
 
 # Nobody must go

@@ -7,12 +7,11 @@ import re
 
 import pytest
 
-from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.group import Checks
 from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
-from tests.relay.failing import client_waits, found, link, over, started
+from tests.relay.failing import found, link, over, started
 from tests.relay.several import comes, fanned, send, tell
 
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
@@ -154,20 +153,6 @@ def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) 
         assert play.counters["poison_refused"] == 1
 
 
-def test_what_the_client_sends_meanwhile_waits() -> None:
-    """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
-    with started(product="activemq", confirm=True, resend_buffer=1000) as play:
-        play.client_says(send(b"1"))
-        _is_lost(play, 2, "activemq")
-        play.client_says(send(b"2"))
-        assert not client_waits(play)
-        play.client_says(send(b"x" * 1000))
-        assert client_waits(play)
-        _check_answered(play)
-        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
-        assert play.broker_reads().count(b"SEND\n") == 2
-
-
 def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:
     """However many ACKs the client owes: they wait for that answer themselves."""
     with started(product="activemq", confirm=True, front={"unacknowledged": 2}) as play:
@@ -276,18 +261,6 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.client_says(send(b"more"))
         assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
         play.broker_reads(at="a")
-
-
-def test_what_waits_for_a_turn_behind_a_line() -> None:
-    """A client whose turn comes while its broker has to answer first is served when it has, though it says no more."""
-    with started(confirm=True) as play:
-        play.busy = True
-        play.client_says(b"".join(send(b"%d" % at) for at in range(TURN + 2)))
-        _is_lost(play, 2, "rabbitmq")
-        play.turn_comes()
-        picky = Picky(play)
-        picky.goes_on()
-        assert picky.taken == [b"%d" % at for at in range(TURN + 2)]
 
 
 class Taciturn(Picky):

@@ -15,9 +15,9 @@ from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.handshake import Offer, read_opening
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.refusal import HTTP, TLS, Foreign
-from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
+from stomprelay.session.leg import Leg, Side
+from stomprelay.session.refusal import Foreign
+from stomprelay.wire.errors import FrameError, ProtocolError, StompError
 from stomprelay.wire.frame import Limits
 from tests.playbook import (
     CUTS,
@@ -58,34 +58,6 @@ class Greeting:
 
 
 @in_all_cuts
-@in_all_versions
-def test_connect(version: bytes, cut: Cut) -> None:
-    """What the client offers; its leg is still to enter the next state."""
-    scene = Greeting()
-    offer = scene.offers(SAY_HELLO[version], cut)
-    assert offer.versions == frozenset({version})
-    assert offer.terms is None
-    assert scene.client.state is State.OPENING
-
-
-@pytest.mark.parametrize(
-    ("data", "foreign"),
-    [
-        (b"\x16\x03\x01\x02\x00\x01\x00", TLS),
-        (b"\x16", TLS),
-        (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", HTTP),
-        (b"POST /x HTTP/1.1\r\n", HTTP),
-    ],
-    ids=["TLS", "first byte of TLS", "GET", "POST"],
-)
-def test_another_protocol(data: bytes, foreign: Foreign) -> None:
-    """It is known by the first chunk, whole or not; no frame is looked for in it."""
-    scene = Greeting()
-    assert scene.sends(data) is foreign
-    assert scene.client.decoder.buffered == 0
-
-
-@in_all_cuts
 @pytest.mark.parametrize(
     ("data", "error"),
     [
@@ -108,33 +80,6 @@ def test_what_is_not_connect(data: bytes, error: type[StompError], cut: Cut) -> 
 
     with pytest.raises(error):
         sends()
-
-
-def test_too_much_in_place_of_connect() -> None:
-    """What is unfinished may be as large as `before_connect`, and not a byte more."""
-    scene = Greeting(before_connect=20)
-    assert scene.sends(b"CONNECT\n" + b"x" * 12) is None
-    with pytest.raises(LimitError) as limit:
-        scene.sends(b"x")
-    assert limit.value.message == "too much before CONNECT"
-    assert limit.value.detail == "the limit is 20 bytes"
-
-
-@pytest.mark.parametrize(
-    "connect",
-    [
-        b"CONNECT\naccept-version:9.9\nreceipt:r\n\n\0",
-        b"CONNECT\nheart-beat:x\nreceipt:r\n\n\0",
-        b"CONNECT\nnocolon\nreceipt:r\n\n\0",
-        b"CONNECT\nreceipt:r\n\nx\0",
-    ],
-    ids=repr,
-)
-def test_the_receipt_of_a_connect_that_is_refused(connect: bytes) -> None:
-    """Whatever is wrong with it, the ERROR names it."""
-    with Playbook() as play:
-        play.client_says(connect)
-        assert b"\nreceipt-id:r\n" in play.client_reads()
 
 
 # Heart-beats. In seconds: what the client said in CONNECT, what the listener offers, what the broker said in
@@ -181,13 +126,6 @@ def test_beats_toward_a_client(said: bytes, ours: Terms, pause: float | None, de
     """We beat when idle for a share of what was agreed, and give the client up after a multiple of it."""
     with beating(client=said, ours=ours) as play:
         _expect_beats(play, pause, dead, client=True)
-
-
-@pytest.mark.parametrize(("said", "ours", "pause", "dead"), NEGOTIATIONS)
-def test_beats_toward_a_broker(said: bytes, ours: Terms, pause: float | None, dead: float | None) -> None:
-    """The broker's leg has terms of its own, by the same rule."""
-    with beating(broker=said, theirs=ours) as play:
-        _expect_beats(play, pause, dead, client=False)
 
 
 def _expect_beats(play: Playbook, pause: float | None, dead: float | None, *, client: bool) -> None:
@@ -252,25 +190,6 @@ def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
     ) as play:
         play.time_passes(2.6)
         play.broker_gets(b"\n")
-
-
-def test_a_1_0_broker_is_kept_alive() -> None:
-    """Artemis drops a silent 1.0 connection, so an EOL goes out after a long silence though none was agreed."""
-    with joined(b"1.2", b"1.0", over=lambda each: replace(each, keep_alive=20.0)) as play:
-        play.time_passes(19.9)
-        play.broker_gets(b"")
-        play.time_passes(0.2)
-        play.broker_gets(b"\n")
-        play.time_passes(19)
-        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        play.time_passes(19)
-        play.broker_gets(b"")
-        play.client_gets(b"")
-    with joined(b"1.2", b"1.0", over=lambda each: replace(each, keep_alive=0.0)) as play:
-        play.time_passes(3600)
-        play.broker_gets(b"")
-        assert play.wake == inf
 
 
 # Time
@@ -456,23 +375,6 @@ def test_a_client_that_breaks_the_protocol(version: bytes, wrong: bytes, message
 
 
 @in_all_cuts
-@pytest.mark.parametrize(
-    ("client", "line"),
-    [
-        *[(b"1.2", line) for line in (b"foo:a\\tb", b"foo:a\\", b"foo:\\C")],
-        *[(client, line) for client in (b"1.1", b"1.2") for line in (b"fo\\o:a", b"foo\\:a")],
-    ],
-    ids=repr,
-)
-def test_an_undefined_escape_of_a_client(client: bytes, line: bytes, cut: Cut) -> None:
-    """It is fatal by the specification of 1.2, and in a name on 1.1, whatever the broker's version."""
-    for broker in VERSIONS:
-        with joined(client, broker, cut=cut) as play:
-            play.client_says(b"SEND\ndestination:/queue/a\n" + line + b"\n\nx\0")
-            play.client_gets_error(b"undefined escape sequence in a header")
-
-
-@in_all_cuts
 def test_a_backslash_of_1_1_that_begins_no_escape(cut: Cut) -> None:
     """It stands for itself, and every broker is sent it in its version's spelling; its receipt is the same."""
     said = (
@@ -491,23 +393,6 @@ def test_a_backslash_of_1_1_that_begins_no_escape(cut: Cut) -> None:
             receipt = b"1\\ 2" if broker == b"1.0" else b"1\\\\ 2"
             play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
             play.client_gets(b"RECEIPT\nreceipt-id:1\\\\ 2\n\n\0")
-
-
-@in_all_pairs
-@in_all_cuts
-@pytest.mark.parametrize("body", [b"\n", b"\n\n\n"], ids=repr)
-@pytest.mark.parametrize("announced", [False, True], ids=["", "announced"])
-def test_lfs_where_no_body_may_be(
-    client: bytes, broker: bytes, cut: Cut, body: bytes, *, announced: bool
-) -> None:
-    """Brokers take them, so they pass; where the head has to be spelled anew the frame stays one."""
-    length = b"content-length:%d\n" % len(body) if announced else b""
-    with joined(client, broker, cut=cut) as play:
-        for command in (b"SUBSCRIBE", b"BEGIN", b"COMMIT", b"UNSUBSCRIBE", b"DISCONNECT"):
-            frame = command + b"\nid:0\ndestination:/queue/a\ntransaction:t\n" + length + b"\n" + body + b"\0"
-            play.client_says(frame)
-            play.broker_gets(frame)
-        play.client_gets(b"")
 
 
 SECRET = b"SEKRET21"
@@ -544,17 +429,6 @@ def test_what_a_client_sent_is_not_in_the_log(bad: bytes) -> None:
             assert SECRET.decode() not in note.text + repr(note.facts)
 
 
-def test_an_error_for_a_broken_frame_names_its_receipt() -> None:
-    """As brokers do, so that a client knows which of its frames it was."""
-    for bad in (b"nocolon\n\n\0", b"\nx\0", b"content-length:x\n\n\0"):
-        with joined(b"1.2", b"1.2") as play:
-            play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nreceipt:a\\cb\n" + bad)
-            assert b"\nreceipt-id:a\\cb\n" in play.client_reads()
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nreceipt:r\n\n\0")
-        play.client_gets_error(b"CONNECT is not allowed here", receipt=b"r")
-
-
 LIMITS = Limits(headers=4, header_line=100, body=1000)
 
 
@@ -578,15 +452,6 @@ def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> Non
         play.client_says(wrong)
         play.client_gets_error(message)
         play.broker_is_closed()
-
-
-def test_a_head_or_body_that_never_ends() -> None:
-    """An unfinished head or body is refused at its limit, before it is all kept."""
-    for endless in (b"SEND\na:" + b"b" * 101, b"SEND\n" + b"a:b\n" * 6, b"SEND\n\n" + b"b" * 1002, b"X" * 40):
-        with joined(b"1.1", b"1.1", cut=Cut.OCTETS, limits=LIMITS) as play:
-            play.client_says(endless)
-            assert play.client_reads().startswith(b"ERROR\n")
-            play.client_is_closed()
 
 
 # What a broker may get wrong.
@@ -642,19 +507,3 @@ def test_a_stranger_leg_is_dropped() -> None:
     relay = Relay(listener(), b"s", Counters())
     leg = Leg(Side.UPSTREAM, Limits())
     assert relay.handle(inputs.BrokerConnected(leg), 0.0) == [Close(leg, How.ABORT)]
-
-
-@in_all_cuts
-def test_bytes_and_frames_are_counted(cut: Cut) -> None:
-    """Every byte that came, and every frame of connected peers."""
-    with joined(b"1.2", b"1.0", cut=cut) as play:
-        before = dict(play.counters)
-        send, message = b"SEND\ndestination:/queue/a\n\nx\0", b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0"
-        play.client_says(send * 3)
-        play.broker_says(message * 2)
-        play.broker_reads()
-        play.client_reads()
-        assert play.counters["client_frames"] - before["client_frames"] == 3
-        assert play.counters["broker_frames"] - before["broker_frames"] == 2
-        assert play.counters["client_bytes"] - before["client_bytes"] >= 3 * len(send)
-        assert play.counters["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)

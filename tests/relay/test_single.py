@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import (
     PAIRS,
@@ -27,36 +26,6 @@ in_bridged_pairs = pytest.mark.parametrize(
 )
 
 # DISCONNECT
-
-
-@in_all_cuts
-@in_some_pairs
-def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
-    """DISCONNECT and its RECEIPT pass; when the broker closes, the client is closed too."""
-    with joined(client, broker, cut=cut) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.both_stay()
-        play.broker_goes()
-        play.client_is_closed()
-        assert play.noted(Event.DISCONNECTED)
-        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
-
-
-def test_neither_side_closes_after_a_disconnect() -> None:
-    """Then the relay does, soon after the receipt."""
-    with joined(b"1.2", b"1.2", linger=2.0) as play:
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.client_reads()
-        play.time_passes(1.9)
-        play.both_stay()
-        play.time_passes(0.2)
-        play.client_is_closed()
-        play.broker_is_closed()
 
 
 @in_all_cuts
@@ -107,21 +76,6 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
         play.broker_goes()
         play.client_is_closed()
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
-@pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
-def test_a_disconnect_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
-    """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
-    with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
-        play.client_says(
-            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n" + disconnect_receipt + b"\n\0"
-        )
-        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
-        play.time_passes(4.9)
-        play.broker_gets(b"")
-        play.time_passes(0.2)
-        play.broker_gets(b"DISCONNECT\n" + disconnect_receipt + b"\n\0")
-        play.both_stay()
 
 
 @pytest.mark.parametrize("sends", [0, 1])
@@ -189,17 +143,6 @@ def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: by
         play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\n\n\0")
         assert play.counters["errors_passed"] == 2
-
-
-@in_some_pairs
-def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> None:
-    """Its ERROR tells why, so the client gets no second one, only the end; it lingers to be read."""
-    with joined(client, broker) as play:
-        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
-        play.broker_goes()
-        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
-        play.client_is_closed(How.LINGER)
-        assert play.counters["errors_sent"] == 0
 
 
 @in_all_cuts
@@ -316,13 +259,3 @@ def test_an_eol_that_comes_late_is_not_waited_for() -> None:
         play.client_gets_exactly(b"MESSAGE\nmessage-id:3\n\nhi\0\n")
         play.broker_says(b"\n")
         play.client_gets_exactly(b"")
-
-
-def test_an_eol_of_a_client_is_not_written_in_its_place() -> None:
-    """Brokers wait for no EOL behind a frame: what passes is what came with it."""
-    frame = b"SEND\ndestination:/queue/a\n\nx\0"
-    with joined(b"1.0", b"1.0") as play:
-        play.client_says(frame + b"\n" + frame)
-        play.broker_gets(frame + b"\n" + frame)
-        play.client_says(b"\n" + frame)
-        play.broker_gets(frame)

@@ -24,20 +24,6 @@ def lost(play: Playbook) -> list[object]:
 
 
 @pytest.mark.parametrize("survives", [False, True])
-def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
-    """The client hears why, and nothing is lost."""
-    with started() if survives else joined(b"1.2", b"1.2") as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        play.client_gets_error(b"the relay is stopping")
-        play.broker_is_closed()
-        assert over(play)
-        assert lost(play) == [0]
-        assert play.noted(Event.DISCONNECTED) == "the relay stops"
-
-
-@pytest.mark.parametrize("survives", [False, True])
 def test_receipts_that_are_owed_come_before_the_end(survives: bool) -> None:
     """The client is read from no more, gets its receipts, and then the ERROR."""
     with started() if survives else joined(b"1.2", b"1.2") as play:
@@ -118,18 +104,6 @@ def test_what_no_broker_took_is_counted(asks: bytes) -> None:
         assert play.noted(Event.DISCONNECTED) == "the relay stops; 50 SENDs may be lost"
 
 
-@pytest.mark.parametrize("product", ["activemq", "rabbitmq"])
-def test_what_a_broker_did_not_confirm_is_counted(product: str) -> None:
-    """Each SEND, whether it has a receipt of its own or shares one with those before it."""
-    with started(confirm=True, product=product) as play:
-        play.client_says(b"".join(SEND % b"%d" % number for number in range(50)))
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        play.relay_stops()
-        play.client_gets_error(b"the relay is stopping")
-        assert play.counters["possibly_lost"] == 50
-
-
 def test_a_client_that_is_leaving() -> None:
     """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
     with started(confirm=True) as play:
@@ -144,23 +118,6 @@ def test_a_client_that_is_leaving() -> None:
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
-def test_a_broker_that_is_not_read_from_is_read_again() -> None:
-    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
-    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
-        play.client_says(
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
-        )
-        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
-        play.broker_says(message % 1)
-        play.broker_says(message % 2)
-        assert play.broker.paused
-        play.broker_says(receipt(b"1"))
-        play.broker_reads()
-        play.client_reads()
-        play.relay_begins_to_stop()
-        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
 # An operator ends one

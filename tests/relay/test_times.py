@@ -4,12 +4,8 @@ counted of each broker.
 
 import pytest
 
-from stomprelay.relay.effects import Took
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import CONNECT, SILENCE
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, joined
-from tests.relay.failing import found, sent_away, started
-from tests.relay.several import fanned, send
+from tests.playbook import Cut, Playbook, joined
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
@@ -24,33 +20,6 @@ def tallies(play: Playbook) -> list[BrokerTally]:
     return [*found.values()]
 
 
-def test_from_the_connection_to_connected() -> None:
-    """Once for each client."""
-    play = Playbook()
-    play.time_passes(1)
-    play.client_says(SAY_HELLO[b"1.2"])
-    play.broker_accepts()
-    play.time_passes(2)
-    assert play.took == []
-    play.broker_says(SAY_WELCOME[b"1.2"] + MESSAGE)
-    play.client_says(SEND)
-    assert play.took == [Took(CONNECT, "public", 3.0)]
-
-
-def test_the_silence_of_a_failover() -> None:
-    """From the loss of a broker to the CONNECTED of the next one; it counts for the broker that was lost."""
-    play = started()
-    play.took.clear()
-    play.broker_goes()
-    play.time_passes(0.5)
-    play.broker_accepts()
-    play.time_passes(0.5)
-    play.broker_says(SAY_WELCOME[b"1.2"])
-    assert play.took == [Took(SILENCE, "main", 1.0)]
-    assert [each.failovers for each in tallies(play)] == [1, 0]
-    assert play.counters["failovers"] == 1
-
-
 @pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.PASSED])
 def test_frames_of_a_broker(cut: Cut) -> None:
     """Both ways, whether they passed or were looked at; CONNECT and CONNECTED are none."""
@@ -63,24 +32,3 @@ def test_frames_of_a_broker(cut: Cut) -> None:
     assert bool(play.passed) is (cut is Cut.PASSED)
     play.client_goes()
     assert tallies(play) == [BrokerTally(sent_frames=4, received_frames=2)]
-
-
-def test_frames_of_the_brokers_of_a_session() -> None:
-    """Each counts what was for it and what it sent; also one that is left, for both parts of its time."""
-    play = started()
-    play.client_says(SEND * 2)
-    sent_away(play)
-    play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
-    found(play)
-    play.client_says(SEND)
-    frames = [(each.sent_frames, each.received_frames) for each in tallies(play)]
-    assert frames == [(2, 1), (1, 0)]
-
-
-def test_frames_of_a_fan_out() -> None:
-    """What goes to both is counted for both; what one sends for that one."""
-    play = fanned()
-    play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + send() * 2)
-    play.broker_says(MESSAGE, at="b")
-    frames = [(each.sent_frames, each.received_frames) for each in tallies(play)]
-    assert frames == [(3, 0), (3, 1)]

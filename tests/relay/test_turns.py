@@ -3,9 +3,8 @@
 import pytest
 
 from stomprelay.relay.forward import TURN
-from tests.playbook import Playbook, joined, listener
-from tests.relay.failing import found, goes_by_itself, started
-from tests.relay.several import begun, fan_out
+from tests.playbook import Playbook, joined
+from tests.relay.failing import started
 
 
 def sends(first: int, count: int) -> bytes:
@@ -49,39 +48,6 @@ def test_a_broker_gives_way() -> None:
         assert first + play.client_reads() == data + b"RECEIPT\nreceipt-id:r\n\n\0"
 
 
-def fanned() -> Playbook:
-    """A client with two groups."""
-    return begun(listener(fan_out()))
-
-
-def test_the_groups_of_a_fan_out_share_a_turn() -> None:
-    """Each of its frames is worth as many as there are groups."""
-    with fanned() as play:
-        play.busy = True
-        play.client_says(sends(0, TURN))
-        assert play.broker_reads(at="a").count(b"SEND\n") == TURN // 2
-        play.turn_comes()
-        assert play.broker_reads(at="a").count(b"SEND\n") == TURN // 2
-        assert play.broker_reads(at="b").count(b"SEND\n") == TURN
-
-
-@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
-def test_a_client_that_goes_meanwhile(survives: bool) -> None:
-    """What it sent is delivered, in turns, and its session ends with the last of it."""
-    with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, 2 * TURN + 1))
-        play.broker_gets(sends(0, TURN))
-        play.client_goes()
-        play.turn_comes()
-        play.broker_gets(sends(TURN, TURN))
-        assert not play.relay.over
-        play.turn_comes()
-        play.broker_gets(sends(2 * TURN, 1))
-        play.broker_is_closed()
-        assert play.relay.over
-
-
 @pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
 def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
     """The client gets all that the broker sent, before anything that its loss leads to."""
@@ -95,19 +61,6 @@ def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
         assert heard.removeprefix(data).startswith(b"" if survives else b"ERROR\n")
         assert play.turn_comes() is play.brokers[0].leg
         play.client_gets(b"")
-
-
-def test_a_client_whose_broker_goes_meanwhile() -> None:
-    """What waits for its turn waits for the next broker then, in its order."""
-    with started(b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 2))
-        play.broker_gets(sends(0, TURN))
-        play.broker_goes()
-        play.client_says(sends(TURN + 2, 1))
-        play.turn_comes()
-        found(play)
-        play.broker_gets(sends(TURN, 3))
 
 
 def test_a_bad_frame_in_a_later_turn() -> None:
@@ -142,23 +95,6 @@ def told(play: Playbook) -> bytes:
         assert more.count(b"\0") <= TURN + 1
         heard += more
     return heard.replace(b"\0\n", b"\0")
-
-
-def test_what_a_new_broker_has_to_know_gives_way() -> None:
-    """It is told in turns; what the client says meanwhile waits until all is told, and nothing is said twice."""
-    with started(b"1.2") as play:
-        play.client_says(subscribes(3 * TURN + 3) + asking(0, TURN))
-        play.broker_reads()
-        goes_by_itself(play)
-        play.busy = True
-        found(play)
-        play.client_says(sends(0, 1))
-        part = play.broker_reads().replace(b"\0\n", b"\0")
-        assert part.count(b"\0") <= 2 * TURN
-        again = asking(0, TURN).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-        assert part + told(play) == subscribes(3 * TURN + 3) + again + sends(0, 1)
-        assert play.relay.session is not None
-        assert play.relay.session.counters["frames_resent"] == TURN
 
 
 def test_the_last_words_of_a_client_with_many_subscriptions_give_way() -> None:

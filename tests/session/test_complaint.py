@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import complain
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
-from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError
+from stomprelay.wire.errors import FrameError, Refused
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import ERROR
 from tests import strategies
@@ -24,19 +24,6 @@ def heard(wire: bytes, dialect: Dialect) -> tuple[Headers, bytes]:
     assert frame.command == ERROR
     assert client.decoder.buffered == 0
     return frame.headers(dialect), frame.payload
-
-
-@versions
-@pytest.mark.parametrize("kind", [FrameError, LimitError, ProtocolError, Refused])
-def test_what_a_client_is_told(kind: type[StompError], dialect: Dialect) -> None:
-    """The reason as `message`, what explains it as the body, and what the body is."""
-    headers, body = heard(complain(kind("body too large", "the limit is 16 bytes"), dialect), dialect)
-    assert headers == [
-        (b"message", b"body too large"),
-        (b"content-type", b"text/plain"),
-        (b"content-length", b"21"),
-    ]
-    assert body == b"the limit is 16 bytes"
 
 
 @versions
@@ -66,16 +53,6 @@ def test_the_receipt_that_was_asked_for(
     for dialect, expected in zip(DIALECTS.values(), [in_1_0, in_1_1, in_1_2], strict=True):
         headers, _ = heard(complain(Refused("no", receipt=receipt), dialect), dialect)
         assert dict(headers).get(b"receipt-id") == expected
-
-
-@versions
-def test_no_version_in_common(dialect: Dialect) -> None:
-    """STOMP 1.2, "Protocol Negotiation": the ERROR names what is spoken; other errors do not."""
-    error = ProtocolError("no common STOMP version", "supported versions are 1.0,1.1")
-    headers, _ = heard(complain(error, dialect, b"1.0,1.1"), dialect)
-    assert dict(headers)[b"version"] == b"1.0,1.1"
-    headers, _ = heard(complain(error, dialect), dialect)
-    assert b"version" not in dict(headers)
 
 
 def test_the_bytes() -> None:

@@ -117,32 +117,6 @@ def test_the_intervals(cx: int, cy: int, sx: int, sy: int, from_client: float, f
 # ------------------------------------------------------------------ our beats
 
 
-def test_we_beat_when_idle_for_half_the_interval() -> None:
-    """10 s agreed: due 5 s after our last octet, not before."""
-    heartbeat = agreed(Terms(10000, 0), Terms(0, 10000))
-    assert heartbeat.deadline == START + 5
-    assert not heartbeat.due(START + 4.999)
-    assert heartbeat.due(START + 5)
-    assert heartbeat.due(START + 60)
-
-
-def test_whatever_we_say_postpones_the_beat() -> None:
-    """A frame is as good as a beat."""
-    heartbeat = agreed(Terms(10000, 0), Terms(0, 10000))
-    heartbeat.sent_at = START + 4
-    assert not heartbeat.due(START + 5)
-    assert heartbeat.deadline == START + 9
-    heartbeat.sent_at = START + 9
-    assert heartbeat.deadline == START + 14
-
-
-def test_what_we_hear_does_not_postpone_our_beat() -> None:
-    """The directions are each other's strangers."""
-    heartbeat = agreed(Terms(10000, 10000), Terms(10000, 10000))
-    heartbeat.received_at = START + 4
-    assert heartbeat.due(START + 5)
-
-
 @pytest.mark.parametrize(("idle", "due"), [(0.1, 1.0), (0.5, 5.0), (0.9, 9.0), (1.0, 10.0)])
 def test_how_early_we_beat_is_configured(idle: float, due: float) -> None:
     """`idle` is the share of the agreed interval; ours counts, not the peer's."""
@@ -151,21 +125,6 @@ def test_how_early_we_beat_is_configured(idle: float, due: float) -> None:
 
 
 # ------------------------------------------------------------------ their silence
-
-
-def test_a_peer_is_dead_after_twice_the_interval() -> None:
-    """10 s agreed: 20 s of silence, for clocks and networks are late."""
-    heartbeat = agreed(Terms(0, 10000), Terms(10000, 0))
-    assert heartbeat.deadline == START + 20
-    assert not heartbeat.dead(START + 19.999)
-    assert heartbeat.dead(START + 20)
-
-
-def test_what_we_say_does_not_keep_the_peer_alive() -> None:
-    """We may talk to the dead."""
-    heartbeat = agreed(Terms(1000, 1000), Terms(1000, 1000))
-    heartbeat.sent_at = START + 2
-    assert heartbeat.dead(START + 2)
 
 
 @pytest.mark.parametrize(("tolerance", "dead"), [(1.0, 10.0), (1.5, 15.0), (3.0, 30.0)])
@@ -185,14 +144,6 @@ def test_a_peer_that_we_do_not_read_from_is_not_dead() -> None:
     assert not heartbeat.dead(START + 1019)
     assert heartbeat.deadline == START + 1020
     assert heartbeat.dead(START + 1020)
-
-
-def test_the_next_deadline_is_the_nearer_one() -> None:
-    """Our beat or their end, whichever comes first."""
-    heartbeat = agreed(Terms(10000, 1000), Terms(1000, 10000))
-    assert heartbeat.deadline == START + 2
-    heartbeat.received_at = START + 4
-    assert heartbeat.deadline == START + 5
 
 
 # ------------------------------------------------------------------ brokers that agree on nothing

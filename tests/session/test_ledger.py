@@ -36,39 +36,6 @@ def pending(ledger: Ledger, deliveries: Iterable[Delivery]) -> list[bytes]:
 # ------------------------------------------------------------------ names
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        b"",
-        b"1",
-        b"relay-ack",
-        b"relay-ack-",
-        b"relay-ack-2",
-        b"relay-ack--1",
-        b"relay-ack-1 ",
-        b"relay-ack-x",
-    ],
-    ids=repr,
-)
-def test_tokens_that_were_never_given(token: bytes) -> None:
-    """Nothing, and no exception."""
-    ledger = Ledger(10)
-    ledger.noted(subscription(), b"m", None)
-    assert ledger.by_token(token) is None
-    assert ledger.by_token(b"relay-ack-" + b"9" * 5000) is None
-
-
-def test_a_token_is_never_given_again() -> None:
-    """A late second ACK cannot settle a newer delivery."""
-    ledger = Ledger(10)
-    to = subscription()
-    (one,) = delivered(ledger, to, b"m")
-    ledger.settled(one)
-    (two,) = delivered(ledger, to, b"m")
-    assert ledger.by_token(one.token) is None
-    assert two.token != one.token
-
-
 @pytest.mark.parametrize("inside", [False, True], ids=["alone", "transaction"])
 @pytest.mark.parametrize("kind", ["tokened", "hidden"])
 def test_names_that_the_client_does_not_know(kind: str, inside: bool) -> None:
@@ -100,44 +67,7 @@ def test_a_hidden_name_that_comes_again() -> None:
     assert not ledger.hides(b"n")
 
 
-def test_one_message_on_two_subscriptions() -> None:
-    """ActiveMQ reuses the id on a topic subscribed twice: the oldest is acknowledged first, then the other."""
-    ledger = Ledger(10)
-    first, second = subscription(b"1"), subscription(b"2")
-    one, two = ledger.noted(first, b"m", None), ledger.noted(second, b"m", None)
-    assert ledger.by_message(b"m", b"2") is two
-    assert ledger.by_message(b"m") is one
-    ledger.settled(one)
-    assert ledger.by_message(b"m") is two
-    assert ledger.by_message(b"m", b"1") is None
-    ledger.settled(two)
-    assert ledger.by_message(b"m") is None
-    assert len(ledger) == 0
-
-
-# ------------------------------------------------------------------ settling
-
-
-# ------------------------------------------------------------------ transactions
-
-
 # ------------------------------------------------------------------ bounds
-
-
-def test_full_and_crowded() -> None:
-    """Full at the limit; after that it stays too early to read on until half of it is settled."""
-    ledger = Ledger(4)
-    deliveries = []
-    states = [(ledger.full, ledger.crowded)]
-    for n in range(4):
-        deliveries += delivered(ledger, subscription(), b"%d" % n)
-        states.append((ledger.full, ledger.crowded))
-    assert states == [(False, False), (False, False), (False, False), (False, True), (True, True)]
-    back = []
-    for each in deliveries:
-        ledger.settled(each)
-        back.append((ledger.full, ledger.crowded))
-    assert back == [(False, True), (False, False), (False, False), (False, False)]
 
 
 def test_an_open_transaction_counts() -> None:
@@ -153,14 +83,6 @@ def test_an_open_transaction_counts() -> None:
     assert states == [(True, True), (False, False)]
 
 
-def test_no_delivery_is_forgotten_while_its_subscription_is_open() -> None:
-    """The limit asks for a pause; what was read before it came is kept."""
-    ledger = Ledger(2)
-    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
-    assert pending(ledger, deliveries) == [b"a", b"b", b"c"]
-    assert ledger.full
-
-
 def test_ended_subscriptions_make_room() -> None:
     """Their deliveries may still be acknowledged, but not at the price of new ones."""
     ledger = Ledger(4)
@@ -171,16 +93,6 @@ def test_ended_subscriptions_make_room() -> None:
     new = delivered(ledger, open_, b"c", b"d", b"e")
     assert pending(ledger, [*old, *new]) == [b"b", b"c", b"d", b"e"]
     assert ledger.by_message(b"a") is None
-
-
-def test_ended_subscriptions_keep_what_there_is_room_for() -> None:
-    """A client may unsubscribe first and acknowledge then, whatever is delivered to others meanwhile."""
-    ledger = Ledger(10)
-    ended = subscription(b"1")
-    old = delivered(ledger, ended, b"a", b"b")
-    end(ledger, ended)
-    new = delivered(ledger, subscription(b"2"), b"c")
-    assert pending(ledger, [*old, *new]) == [b"a", b"b", b"c"]
 
 
 def test_what_ends_while_it_is_crowded_is_forgotten_at_once() -> None:
@@ -308,16 +220,6 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
 # ------------------------------------------------------------------ brokers beside each other
 
 
-def test_message_ids_that_are_in_use() -> None:
-    """Until the last delivery of it is settled."""
-    ledger = Ledger(10)
-    deliveries = delivered(ledger, subscription(), b"m", b"m")
-    for each in deliveries:
-        assert ledger.named(b"m")
-        ledger.settled(each)
-    assert not ledger.named(b"m")
-
-
 def test_the_latest_below_a_number() -> None:
     """Of one cumulative subscription, lost ones included; there is none of another one."""
     ledger = Ledger(10)
@@ -374,37 +276,6 @@ def test_a_lost_broker_awaits_nothing() -> None:
     assert expects(ledger)
 
 
-def test_settling_tells_whether_all_of_it_is_with_the_broker() -> None:
-    """A lost one is not, nor is a cumulative ACK that covers one."""
-    ledger = Ledger(10)
-    all_of_it = subscription(b"1", CUMULATIVE)
-    (one,) = delivered(ledger, all_of_it, b"m1")
-    ledger.lost()
-    two, three = delivered(ledger, all_of_it, b"m2", b"m3")
-    assert not ledger.settled(two)
-    assert one.lost
-    assert ledger.settled(three)
-    assert len(ledger) == 0
-    (four,) = delivered(ledger, subscription(), b"m4")
-    ledger.lost()
-    assert not ledger.settled(four)
-
-
-@pytest.mark.parametrize("id", [None, b"1"])
-def test_what_was_delivered_again_is_acknowledged_first(id: bytes | None) -> None:
-    """A broker that came back delivers again by the same name: the first ACK is for that, a second one for the lost."""
-    ledger = Ledger(10)
-    to = subscription()
-    old = ledger.noted(to, b"m", None)
-    ledger.lost()
-    new = ledger.noted(to, b"m", None)
-    assert ledger.by_message(b"m", id) is new
-    assert ledger.settled(new)
-    assert ledger.by_message(b"m", id) is old
-    assert not ledger.settled(old)
-    assert ledger.by_message(b"m", id) is None
-
-
 def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
     """A cumulative ACK of it covers what is with the broker; only what was not delivered again makes it less."""
     ledger = Ledger(10)
@@ -459,47 +330,6 @@ def test_a_twin_that_a_transaction_gives_back() -> None:
         assert ledger.by_message(b"m") is two
 
 
-def test_names_of_what_a_transaction_holds_stay_taken() -> None:
-    """It may come back; until then no other delivery is given its `ack` or its message-id."""
-    ledger = Ledger(10)
-    for ack in (INDIVIDUAL, CUMULATIVE):
-        one = ledger.noted(subscription(ack=ack), b"m", b"k")
-        for ends in (ledger.aborted, ledger.committed):
-            ledger.settled(one, b"t")
-            assert ledger.by_token(b"k") is None
-            assert ledger.taken(b"k")
-            assert ledger.named(b"m")
-            ends(b"t")
-        assert not ledger.taken(b"k")
-        assert not ledger.named(b"m")
-
-
-def test_a_loss_inside_a_transaction() -> None:
-    """What was settled in it is lost too, and comes back as lost when it is aborted, as old as it was."""
-    ledger = Ledger(10)
-    one, two = delivered(ledger, subscription(), b"m1", b"m2")
-    ledger.settled(one, b"t")
-    ledger.lost()
-    assert one.lost
-    assert two.lost
-    ledger.aborted(b"t")
-    assert (len(ledger), ledger.awaited) == (2, 0)
-    assert not ledger.settled(one)
-    assert not ledger.settled(two)
-    assert len(ledger) == 0
-
-
-def test_lost_deliveries_are_forgotten_first() -> None:
-    """They make room for new ones; from then on an ACK that names nothing may be theirs."""
-    ledger = Ledger(2)
-    old = delivered(ledger, subscription(), b"m1", b"m2")
-    ledger.lost()
-    assert not has_forgotten(ledger)
-    new = delivered(ledger, subscription(), b"n1", b"n2")
-    assert has_forgotten(ledger)
-    assert pending(ledger, [*old, *new]) == [b"n1", b"n2"]
-
-
 def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
     """Its broker may still await an ACK, until it is lost."""
     ledger = Ledger(2)
@@ -514,16 +344,3 @@ def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
     ledger.lost()
     assert has_forgotten(ledger)
     assert not has_dropped(ledger)
-
-
-def test_what_is_still_expected() -> None:
-    """ACKs of open subscriptions, and of deliveries that are not lost: for others nobody waits."""
-    ledger = Ledger(10)
-    ended, going_on = subscription(b"1"), subscription(b"2")
-    delivered(ledger, ended, b"m1")
-    end(ledger, ended)
-    assert not expects(ledger)
-    (two,) = delivered(ledger, going_on, b"m2")
-    assert expects(ledger)
-    ledger.settled(two)
-    assert not expects(ledger)

@@ -9,7 +9,7 @@ from stomprelay.session.kept import THING, Budget
 from stomprelay.session.rows import Row, joined
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
-from stomprelay.wire.names import ABORT, BEGIN, SUBSCRIBE, UNSUBSCRIBE
+from stomprelay.wire.names import SUBSCRIBE, UNSUBSCRIBE
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
@@ -77,46 +77,6 @@ def test_all_of_a_run(version: bytes, mode: bytes) -> None:
     assert it.kept.size == before
 
 
-def test_full_and_crowded() -> None:
-    """As with deliveries that are looked at; those that make it full have to be."""
-    it = session(most=4)
-    subscribe(it, b"a")
-    states = []
-    for names in ([b"1", b"2"], [b"3"]):
-        assert delivered(it, *names)
-        states.append((it.full, it.crowded))
-    assert not delivered(it, b"4", b"5")
-    assert acknowledged(it, b"1", b"2")
-    states.append((it.full, it.crowded))
-    assert states == [(False, False), (False, True), (False, False)]
-
-
-def test_a_full_budget() -> None:
-    """What they cost stops the broker as any other delivery does."""
-    it = session(kept=Budget(4 * THING))
-    subscribe(it, b"a")
-    states = [it.full]
-    delivered(it, b"1", b"2", b"3", b"4")
-    states.append(it.full)
-    acknowledged(it, b"1", b"2", b"3", b"4")
-    assert [*states, it.full] == [False, True, False]
-
-
-@in_all_versions
-def test_deliveries_become_what_they_are(version: bytes) -> None:
-    """In their order, with decoded names, as soon as one is asked for."""
-    it = session(version)
-    subscribe(it, b"a")
-    colon = b":" if version == b"1.0" else b"\\c"
-    delivered(it, b"ID" + colon + b"1", b"2")
-    delivered(it, b"3")
-    one, two, three = (found(it, each) for each in (b"ID:1", b"2", b"3"))
-    assert [each.message_id for each in (one, two, three)] == [b"ID:1", b"2", b"3"]
-    assert one.order < two.order < three.order
-    assert one.ack == (b"ID:1-k" if version == b"1.2" else None)
-    assert (len(it.ledger), it.ledger.awaited) == (3, 3)
-
-
 # ------------------------------------------------------------------ what an ACK covers
 
 
@@ -137,30 +97,6 @@ def test_a_cumulative_ack(version: bytes) -> None:
     assert [each.gone for each in old] == [True, True, False, False]
     assert (len(it.ledger), it.ledger.awaited) == (4, 4)
     assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
-
-
-@in_both_modes
-def test_an_ack_that_names_nothing(mode: bytes) -> None:
-    """It is looked at, and changes nothing; what the others of its run settle is settled."""
-    it = session()
-    subscribe(it, b"a", mode)
-    delivered(it, b"1", b"2")
-    assert not acknowledged(it, b"9")
-    assert len(it.ledger) == 2
-    assert not acknowledged(it, b"1", b"1")
-    assert len(it.ledger) == 1
-
-
-@in_all_versions
-def test_an_ack_of_a_delivery_that_was_looked_at(version: bytes) -> None:
-    """Its run is looked at, and nothing of it is settled before: what it covers may be of a lost broker."""
-    it = session(version)
-    subscribe(it, b"a", b"client")
-    delivered(it, b"1")
-    it.lost_broker()
-    delivered(it, b"2")
-    assert not acknowledged(it, b"1", b"2")
-    assert len(it.ledger) == 2
 
 
 # ------------------------------------------------------------------ what has to be looked at
@@ -192,17 +128,6 @@ def test_other_spellings_need_a_look(name: bytes) -> None:
     assert len(it.ledger) == 0
 
 
-@pytest.mark.parametrize("version", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_one_message_on_two_subscriptions(version: bytes) -> None:
-    """Each is acknowledged by itself."""
-    it = session(version)
-    for id in (b"a", b"b"):
-        subscribe(it, id)
-        assert deliver(it, (id, b"1", id)[: len(row(it, b""))])
-    assert it.acknowledged(b"b\n" if version == b"1.2" else b"b\n1\n")
-    assert found(it, b"1").subscription.id == b"a"
-
-
 def test_subscriptions_that_need_a_look() -> None:
     """One that has ended, and one that is not known."""
     it = session()
@@ -224,29 +149,6 @@ def test_subscriptions_that_need_no_ack() -> None:
     assert len(it.ledger) == 1
 
 
-def test_beside_another_broker() -> None:
-    """Both could give one name to two deliveries, so all are looked at."""
-    it = session()
-    subscribe(it, b"a")
-    it.beside()
-    assert not delivered(it, b"1")
-
-
-def test_names_of_older_deliveries() -> None:
-    """A name that one of them has, pending or held by a transaction, needs a look."""
-    it = session()
-    subscribe(it, b"a")
-    delivered(it, b"1", b"2", b"3")
-    it.observed(BEGIN, [(b"transaction", b"t")])
-    it.ledger.settled(found(it, b"1"), b"t")
-    assert not delivered(it, b"1")
-    assert not delivered(it, b"4", b"2")
-    assert not deliver(it, (b"a", b"5", b"3-k"))
-    assert delivered(it, b"4", b"5")
-    it.observed(ABORT, [(b"transaction", b"t")])
-    assert len(it.ledger) == 5
-
-
 def test_where_room_would_have_to_be_made() -> None:
     """What is forgotten then is forgotten one by one; from then on an unknown name may be a forgotten one's."""
     it = session(most=3)
@@ -263,22 +165,6 @@ def test_where_room_would_have_to_be_made() -> None:
 
 
 # ------------------------------------------------------------------ what happens to the rest of the session
-
-
-@in_all_versions
-@in_both_modes
-def test_the_broker_is_lost(version: bytes, mode: bytes) -> None:
-    """All of them are lost, and have their names; those of the next broker are recorded beside them."""
-    it = session(version)
-    subscribe(it, b"a", mode)
-    delivered(it, b"1", b"2")
-    it.lost_broker()
-    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting) == (2, 0, False)
-    assert found(it, b"1").lost
-    assert delivered(it, b"3")
-    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting) == (3, 1, True)
-    assert acknowledged(it, b"3")
-    assert len(it.ledger) == (0 if mode == b"client" else 2)
 
 
 @in_both_modes
@@ -311,22 +197,6 @@ def test_a_subscription_is_replaced() -> None:
 # ------------------------------------------------------------------ receipts
 
 
-def test_receipts_of_a_run() -> None:
-    """Each is owed once, and costs what it has; those that nobody asked for change nothing."""
-    it = session()
-    assert it.owed_all([b"1", b"2", b"1"])
-    assert it.owed_all([b"2", b"3"])
-    assert list(it.receipts) == [b"1", b"2", b"3"]
-    one_by_one = session()
-    for receipt in (b"1", b"2", b"3"):
-        one_by_one.owed(receipt)
-    assert it.kept.size == one_by_one.kept.size
-    it.received_all([b"2", b"9", b"2", b"1"])
-    assert list(it.receipts) == [b"3"]
-    it.received_all([b"3"])
-    assert it.kept.size == 0
-
-
 def test_receipts_that_are_too_many() -> None:
     """They are looked at one by one: as many as there is room for are owed."""
     it = session(most=3)
@@ -341,24 +211,3 @@ def test_receipts_that_cost_too_much() -> None:
     it = session(kept=Budget(1000))
     assert not it.owed_all([b"1", b"x" * 900])
     assert (it.receipts, it.kept.size) == ({}, 0)
-
-
-def order(it: Session, name: bytes) -> int:
-    """The number of the delivery of this name, by which the client may know it."""
-    return found(it, name).order
-
-
-def test_all_deliveries_are_counted() -> None:
-    """Those too that were settled by their names alone: who reads the journal has them all, and counts them."""
-    it = session()
-    subscribe(it, b"a")
-    assert delivered(it, b"1", b"2", b"3")
-    assert acknowledged(it, b"1", b"2", b"3")
-    assert delivered(it, b"4", b"5")
-    assert acknowledged(it, b"4")
-    assert order(it, b"5") == 5
-    assert delivered(it, b"6", b"7", b"8")
-    assert acknowledged(it, b"7")
-    it.ledger.lost()
-    assert delivered(it, b"9")
-    assert order(it, b"9") == 9

@@ -61,15 +61,6 @@ def test_what_may_come(side: Side, state: State, command: bytes) -> None:
             list(leg.decoder.frames())
 
 
-@cells
-def test_beats_may_always_come(side: Side, state: State) -> None:
-    """EOLs are no commands: they are fine in every state, before CONNECTED too (ActiveMQ was seen to do it)."""
-    leg = leg_in(side, state)
-    leg.decoder.feed(b"\n\r\n")
-    assert list(leg.decoder.frames()) == []
-    assert leg.decoder.buffered == 0
-
-
 @pytest.mark.parametrize("after", State, ids=lambda state: state.value)
 @pytest.mark.parametrize("before", State, ids=lambda state: state.value)
 def test_what_follows(before: State, after: State) -> None:

@@ -2,18 +2,11 @@
 
 import re
 
-import pytest
-
 from stomprelay.session.subscriptions import (
-    AUTO,
-    CUMULATIVE,
-    INDIVIDUAL,
     MADE,
-    Subscription,
     Subscriptions,
 )
 from stomprelay.wire.dialect import Headers
-from stomprelay.wire.errors import ProtocolError
 
 A, B = (b"destination", b"/queue/a"), (b"destination", b"/queue/b")
 
@@ -21,30 +14,6 @@ A, B = (b"destination", b"/queue/a"), (b"destination", b"/queue/b")
 def sub(*headers: tuple[bytes, bytes]) -> Headers:
     """The headers of a SUBSCRIBE or UNSUBSCRIBE."""
     return list(headers)
-
-
-# ------------------------------------------------------------------ one
-
-
-@pytest.mark.parametrize(
-    ("headers", "destination", "ack"),
-    [
-        (sub(A), b"/queue/a", AUTO),
-        (sub(A, (b"ack", b"client")), b"/queue/a", CUMULATIVE),
-        (sub((b"ack", b"client-individual"), A), b"/queue/a", INDIVIDUAL),
-        (sub(A, B, (b"ack", b"client"), (b"ack", b"auto")), b"/queue/a", CUMULATIVE),
-        (sub(A, (b"ack", b"nonsense")), b"/queue/a", b"nonsense"),
-        (sub((b"Destination", b"x"), (b"ACK", b"client")), b"", AUTO),
-        (sub(), b"", AUTO),
-    ],
-    ids=repr,
-)
-def test_what_a_subscribe_says(headers: Headers, destination: bytes, ack: bytes) -> None:
-    """Destination and ack mode, of repeated ones the first, `auto` without one; all headers are kept in order."""
-    subscription = Subscription(b"1", headers, named=True)
-    assert (subscription.destination, subscription.ack) == (destination, ack)
-    assert subscription.headers == headers
-    assert subscription.open
 
 
 # ------------------------------------------------------------------ opened
@@ -72,44 +41,7 @@ def test_a_name_of_ours_is_nobody_elses() -> None:
     assert [subscriptions.named(each.id) for each in [*theirs, ours]] == [*theirs, ours]
 
 
-def test_the_number_of_subscriptions_is_bounded() -> None:
-    """One more is an error, until one has ended."""
-    subscriptions = Subscriptions(most=2)
-    subscriptions.opened(sub(A))
-    subscriptions.opened(sub((b"id", b"1"), A))
-    for headers in (sub(A), sub((b"id", b"2"), A)):
-        with pytest.raises(ProtocolError, match="too many subscriptions") as caught:
-            subscriptions.opened(headers)
-        assert caught.value.detail == "the limit is 2"
-    assert len(subscriptions) == 2
-    subscriptions.closed(sub((b"id", b"1")))
-    subscriptions.opened(sub(B))
-
-
-def test_destinations_are_listed_once() -> None:
-    """However many subscriptions each has, and as long as it has one."""
-    subscriptions = Subscriptions()
-    assert list(subscriptions.destinations) == []
-    for id, destination in ((b"1", A), (b"2", B), (b"3", A)):
-        subscriptions.opened(sub((b"id", id), destination))
-    assert list(subscriptions.destinations) == [A[1], B[1]]
-    subscriptions.closed(sub((b"id", b"1")))
-    subscriptions.closed(sub((b"id", b"2")))
-    assert list(subscriptions.destinations) == [A[1]]
-
-
 # ------------------------------------------------------------------ closed
-
-
-def test_closed_by_id() -> None:
-    """The one of that id, whatever destination is named beside it."""
-    subscriptions = Subscriptions()
-    one, two = (subscriptions.opened(sub((b"id", id), A)) for id in (b"1", b"2"))
-    assert subscriptions.closed(sub(B, (b"id", b"2"))) is two
-    assert not two.open
-    assert one.open
-    assert subscriptions.named(b"2") is None
-    assert list(subscriptions) == [one]
 
 
 def test_closed_by_destination_is_the_oldest() -> None:
@@ -137,30 +69,6 @@ def test_a_message_is_for_the_subscription_that_it_names() -> None:
     assert subscriptions.delivered(b"3", b"/queue/a") is None
 
 
-def test_a_message_that_names_none_is_found_by_destination() -> None:
-    """A strict 1.0 broker names no subscription: the oldest to the destination, or the only one there is."""
-    subscriptions = Subscriptions()
-    assert subscriptions.delivered(None, b"/queue/a") is None
-    one = subscriptions.opened(sub(A))
-    assert subscriptions.delivered(None, b"/queue/a") is one
-    assert subscriptions.delivered(None, b"/queue/renamed") is one
-    two = subscriptions.opened(sub(B))
-    assert subscriptions.delivered(None, b"/queue/b") is two
-    assert subscriptions.delivered(None, b"/queue/renamed") is None
-    subscriptions.opened(sub(A))
-    assert subscriptions.delivered(None, b"/queue/a") is one
-
-
-def test_a_message_for_a_subscription_that_has_just_ended() -> None:
-    """It was on its way: it is still known, as ended."""
-    subscriptions = Subscriptions()
-    one = subscriptions.opened(sub((b"id", b"1"), A))
-    subscriptions.closed(sub((b"id", b"1")))
-    assert subscriptions.delivered(b"1", b"/queue/a") is one
-    assert not one.open
-    assert subscriptions.named(b"1") is None
-
-
 def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
     """A client that subscribes and unsubscribes all day costs no more memory than one that does it a few times."""
     subscriptions = Subscriptions()
@@ -184,16 +92,6 @@ def test_a_message_without_a_name_for_one_that_ended() -> None:
     assert subscriptions.delivered(None, b"/queue/a") is ended
     assert subscriptions.delivered(None, b"/queue/b") is left
     assert subscriptions.delivered(None, b"/queue/b.c") is left
-
-
-def test_an_open_one_comes_before_one_that_ended() -> None:
-    """Of one destination."""
-    subscriptions = Subscriptions()
-    subscriptions.opened([(b"destination", b"/queue/a")])
-    subscriptions.closed([(b"destination", b"/queue/a")])
-    again = subscriptions.opened([(b"destination", b"/queue/a")])
-    subscriptions.opened([(b"destination", b"/queue/b")])
-    assert subscriptions.delivered(None, b"/queue/a") is again
 
 
 def test_a_message_by_a_name_that_the_broker_made() -> None:

@@ -1,5 +1,6 @@
 """Chunks to frames: what is taken, what is refused and why, and that no cut of the stream changes either."""
 
+import dataclasses
 from typing import NamedTuple
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
+from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, OPENING, SEND
@@ -23,25 +24,6 @@ SMALL = Limits(headers=3, header_line=20, body=30)
 
 
 # ------------------------------------------------------------------ whole frames
-
-
-@pytest.mark.parametrize(
-    ("wire", "lines", "crlf"),
-    [
-        (b"SEND\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", False),
-        (b"SEND\r\na:1\r\nb:2\r\n\r\nx\0", b"a:1\r\nb:2\r\n", True),
-        (b"SEND\r\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", True),
-        (b"SEND\na:1\r\nb:2\n\r\nx\0", b"a:1\r\nb:2\n", False),
-        (b"SEND\na:1\nb:2\r\n\nx\0", b"a:1\nb:2\r\n", False),
-        (b"SEND\r\n\nx\0", b"", True),
-        (b"SEND\n\r\nx\0", b"", False),
-    ],
-    ids=repr,
-)
-def test_line_ends_may_be_mixed_on_1_2(wire: bytes, lines: bytes, *, crlf: bool) -> None:
-    """STOMP 1.2: each EOL is an optional CR and an LF."""
-    (frame,) = decode(wire, V1_2)
-    assert (frame.head_lines, frame.payload, frame.crlf) == (lines, b"x", crlf)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +60,6 @@ def test_a_body_with_content_length(dialect: Dialect, body: bytes) -> None:
         head = b"SEND" + eol + b"content-length:%d" % len(body) + eol + eol
         (frame,) = decode(head + body + b"\0", dialect)
         assert frame.payload == body
-
-
-@pytest.mark.parametrize("at", ["first", "middle", "last"])
-def test_content_length_may_stand_anywhere(at: str) -> None:
-    """The head is looked through, not only its first line."""
-    lines = {
-        "first": b"content-length:3\na:1\nb:2\n",
-        "middle": b"a:1\ncontent-length:3\nb:2\n",
-        "last": b"a:1\nb:2\ncontent-length:3\n",
-    }
-    (frame,) = decode(b"SEND\n" + lines[at] + b"\na\0b\0")
-    assert frame.payload == b"a\0b"
 
 
 @pytest.mark.parametrize(
@@ -153,33 +123,7 @@ def test_frames_can_be_taken_one_by_one() -> None:
     assert decoder.buffered == 0
 
 
-def test_dialect_and_commands_can_change_between_two_frames() -> None:
-    """What CONNECT settles holds for the next frame of the same chunk."""
-    decoder = Decoder(V1_0, OPENING, Limits())
-    decoder.feed(b"CONNECT\npasscode:\\t\n\n\0SEND\nfoo:a\\cb\n\n\0SEND\nfoo:\\t\n\n\0")
-    frames = decoder.frames()
-    assert next(frames).headers(V1_0) == [(b"passcode", b"\\t")]
-    decoder.expect(V1_2, CLIENT_COMMANDS)
-    assert next(frames).headers(V1_2) == [(b"foo", b"a:b")]
-    with pytest.raises(FrameError, match="undefined escape"):
-        next(frames)
-
-
 # ------------------------------------------------------------------ repeated heads
-
-
-def test_neighbours_with_the_same_head_share_it() -> None:
-    """What was decided for one SEND holds for the next while its head is the same; bodies may differ."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(b"SEND\na:1\n\nx\0\nSEND\na:1\n\nyyy\0SEND\na:2\n\n\0SEND\na:2\n\nz\0")
-    frames = list(decoder.frames())
-    assert [frame.payload for frame in frames] == [b"x", b"yyy", b"", b"z"]
-    memos = [frame.memo for frame in frames]
-    assert memos == [b"SEND\na:1\n\n"] * 2 + [b"SEND\na:2\n\n"] * 2
-    assert memos[0] is memos[1]
-    assert memos[2] is memos[3]
-    decoder.feed(b"SEND\na:2\n\nlater\0")
-    assert [frame.memo is memos[3] for frame in decoder.frames()] == [True]
 
 
 @pytest.mark.parametrize(
@@ -199,24 +143,6 @@ def test_a_head_that_only_begins_alike_is_another_one(first: bytes, second: byte
     assert decode(first + second) == alone
     assert decode(second + first) == alone[::-1]
     assert decode(first + second + first) == [*alone, alone[0]]
-
-
-def test_a_repeated_head_is_judged_again_after_a_change() -> None:
-    """The head of the last frame means nothing in another dialect, nor where SEND may not come."""
-    decoder = Decoder(V1_0, ANY, Limits())
-    decoder.feed(b"SEND\nfoo:\\t\n\n\0" * 2)
-    assert len(list(decoder.frames())) == 2
-    decoder.expect(V1_2, ANY)
-    decoder.feed(b"SEND\nfoo:\\t\n\n\0")
-    with pytest.raises(FrameError, match="undefined escape"):
-        list(decoder.frames())
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(LF)
-    list(decoder.frames())
-    decoder.expect(V1_2, BROKER_COMMANDS)
-    decoder.feed(LF)
-    with pytest.raises(ProtocolError, match="SEND is not allowed here"):
-        list(decoder.frames())
 
 
 def test_a_repeated_head_is_held_to_the_length_it_names() -> None:
@@ -454,56 +380,7 @@ def test_carriage_returns(dialect: Dialect, case: Cr) -> None:
         assert frame.payload == b"x"
 
 
-@pytest.mark.parametrize("dialect", [V1_0, V1_1], ids=["1.0", "1.1"])
-@pytest.mark.parametrize(
-    ("line", "header"),
-    [
-        (b"foo:b\rar", (b"foo", b"b\rar")),
-        (b"f\roo:bar", (b"f\roo", b"bar")),
-        (b"\r:bar", (b"\r", b"bar")),
-    ],
-    ids=repr,
-)
-def test_carriage_returns_are_octets_before_1_2(
-    dialect: Dialect, line: bytes, header: tuple[bytes, bytes]
-) -> None:
-    """The grammars of 1.0 and 1.1 forbid LF in names and values, not CR."""
-    (frame,) = decode(b"SEND\n" + line + b"\n\n\0", dialect)
-    assert dialect.read(frame.head_lines) == [header]
-
-
 # ------------------------------------------------------------------ escapes
-
-
-@pytest.mark.parametrize(
-    ("line", "in_1_0", "in_1_1", "in_1_2"),
-    [
-        (b"foo:\\n", True, True, True),
-        (b"foo:\\c\\\\", True, True, True),
-        (b"foo:\\r", True, True, True),
-        (b"foo:\\t", True, True, False),
-        (b"foo:\\", True, True, False),
-        (b"foo:\\\\\\", True, True, False),
-        (b"foo:\\\\n\\n", True, True, True),
-        (b"foo:\\\\\\\\t", True, True, True),
-        (b"foo:\\\\\\t", True, True, False),
-        (b"f\\co:bar", True, True, True),
-        (b"f\\to:bar", True, False, False),
-        (b"foo\\:bar", True, False, False),
-        (b"foo\\\\:bar", True, True, True),
-        (b"a:1\nfoo:\\t", True, True, False),
-        (b"foo:a:b\\t", True, True, False),
-    ],
-    ids=repr,
-)
-def test_undefined_escapes_are_fatal(line: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
-    """STOMP 1.2, "Value Encoding", names included; of 1.1 only in names; 1.0 has no escapes."""
-    for dialect, fine in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
-        wire = b"SEND\n" + line + b"\n\n\0"
-        if fine:
-            assert len(decode(wire, dialect)) == 1
-        else:
-            assert str(refuse(wire, dialect)) == "undefined escape sequence in a header"
 
 
 @pytest.mark.parametrize(
@@ -629,14 +506,6 @@ def test_the_stream_is_lost_after_an_error() -> None:
     for _ in range(3):
         with pytest.raises(ProtocolError):
             next(decoder.frames())
-
-
-def test_what_waits_is_not_judged_before_it_can_be() -> None:
-    """A stream that stops anywhere in a good frame is waited for, and nothing is lost of it."""
-    for wire in (LF, CRLF, b"SEND\ncontent-length:3\n\na\0b\0"):
-        for at in range(1, len(wire)):
-            outcome = run([wire[:at]])
-            assert (outcome.frames, outcome.error, outcome.buffered) == ([], None, at)
 
 
 @pytest.mark.parametrize(
@@ -775,82 +644,6 @@ def test_a_body_that_is_announced_too_large_is_not_waited_for() -> None:
     assert str(outcome.error) == "body too large"
 
 
-@pytest.mark.parametrize("octets_of_body", [31, 100])
-def test_an_unfinished_body_over_its_limit_is_refused(octets_of_body: int) -> None:
-    """Its NUL would come too late anyway."""
-    wire = b"SEND\n\n" + b"x" * octets_of_body
-    assert str(refuse(wire, limits=Limits(body=30))) == "body too large"
-    assert run([wire], limits=Limits(body=octets_of_body)).buffered == len(wire)
-
-
-ENDLESS = [
-    pytest.param(b"", b"x", id="command"),
-    pytest.param(b"SEND\nfoo:", b"x", id="header line"),
-    pytest.param(b"SEND\n", b"x", id="header name"),
-    pytest.param(b"SEND\n", b"a:1\n", id="headers"),
-    pytest.param(b"SEND\r\n", b"a:1\r\n", id="headers with CRLF"),
-    pytest.param(b"SEND\n\n", b"x", id="body"),
-    pytest.param(b"SEND\n\n", b"\n", id="body of EOLs"),
-    pytest.param(b"SEND\ncontent-length:30\n\n", b"x", id="body with content-length"),
-    pytest.param(b"SEND\nfoo:", b"\r", id="line of CRs"),
-]
-
-
-@pytest.mark.parametrize(("start", "more"), ENDLESS)
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_whatever_never_ends_is_refused_in_time(start: bytes, more: bytes, size: int) -> None:
-    """Dribbled without end, it costs no more memory than its limit and one chunk, and then the connection."""
-    decoder = Decoder(V1_1, ANY, SMALL)
-    decoder.feed(start)
-    assert list(decoder.frames()) == []
-    chunk = (more * size)[:size]
-    most = len(b"UNSUBSCRIBE\r\n") + SMALL.headers * (SMALL.header_line + 1) + 2 + SMALL.body + 1 + size
-    try:
-        for _ in range(1000):
-            decoder.feed(chunk)
-            assert list(decoder.frames()) == []
-            assert decoder.buffered <= most
-    except StompError:
-        assert decoder.buffered <= most
-    else:
-        pytest.fail("it never ended")
-
-
-@pytest.mark.parametrize("before", [b"", LF, LF * 3], ids=["alone", "behind one", "behind three"])
-@pytest.mark.parametrize(
-    ("start", "allowed", "message"),
-    [
-        (b"SEND\nfoo:", 16, "header line too long"),
-        (b"SEND\na:1\nfoo:", 16, "header line too long"),
-        (b"SEND\n\n", 30, "body too large"),
-        (b"SEND\na:1\n\nabc", 27, "body too large"),
-    ],
-    ids=lambda part: repr(part) if isinstance(part, bytes) else "",
-)
-def test_a_limit_is_met_to_the_octet(before: bytes, start: bytes, allowed: int, message: str) -> None:
-    """What is unfinished grows up to its limit and not one octet further, wherever in its chunk it began."""
-    decoder = Decoder(V1_2, ANY, SMALL)
-    decoder.feed(before + start)
-    list(decoder.frames())
-    for _ in range(allowed):
-        decoder.feed(b"x")
-        assert list(decoder.frames()) == []
-    assert decoder.buffered == len(start) + allowed
-    with pytest.raises(LimitError, match=message):
-        decoder.feed(b"x")
-
-
-@versions
-def test_buffered_counts_what_waits(dialect: Dialect) -> None:
-    """Octet by octet it grows to the frame's size and falls to nothing with it."""
-    decoder = Decoder(dialect, ANY, Limits())
-    for wire in (LF, b"SEND\ncontent-length:3\n\na\0b\0"):
-        for count, octet in enumerate(octets(wire), 1):
-            decoder.feed(octet)
-            frames = list(decoder.frames())
-            assert (len(frames), decoder.buffered) == ((0, count) if count < len(wire) else (1, 0))
-
-
 # ------------------------------------------------------------------ anything
 
 
@@ -887,3 +680,26 @@ def test_garbage_never_grows_beyond_the_limits(dialect: Dialect, data: st.DataOb
             assert decoder.buffered <= most
     except StompError:
         assert decoder.buffered <= most + size
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        *[(each, None) for each in (b":v", b"nocolon", b"a:1\nb", b"a:\\t", b"a:b\rc", b"a:b\\")],
+        (b"a:\0", "NUL in a frame's head"),
+        (b"a:1\nb:2\nc:3\nd:4", "too many headers"),
+        (b"a:" + b"x" * 19, "header line too long"),
+    ],
+    ids=repr,
+)
+@versions
+def test_a_lenient_dialect_takes_what_its_broker_wrote(
+    dialect: Dialect, lines: bytes, message: str | None
+) -> None:
+    """A publisher's odd header does not cost the consumer its connection; a NUL and what is over a limit do."""
+    lenient = dataclasses.replace(dialect, strict=False)
+    wire = b"MESSAGE\n" + lines + b"\n\n\0"
+    if message is None:
+        assert len(decode(wire, lenient, limits=SMALL)) == 1
+    else:
+        assert str(refuse(wire, lenient, limits=SMALL)) == message

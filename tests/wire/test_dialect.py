@@ -16,7 +16,6 @@ from stomprelay.wire.dialect import (
     DeliveryNaming,
     Dialect,
     Headers,
-    demanding_utf8,
     highest,
 )
 from stomprelay.wire.errors import FrameError
@@ -74,55 +73,7 @@ def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in
     assert [getattr(dialect, fact) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
 
 
-def test_protocol_headers_are_the_ones_that_name_something() -> None:
-    """The headers that are looked up, not read: a blank around them is never meant."""
-    listed = (
-        b"ack content-length destination heart-beat id message-id receipt receipt-id subscription transaction"
-    )
-    assert set(listed.split()) == PROTOCOL_HEADERS
-
-
 # ------------------------------------------------------------------ escapes: one table for both directions
-
-ROWS = [
-    # octet, spelled in 1.0, in 1.1, in 1.2
-    (b"\\", b"\\", b"\\\\", b"\\\\"),
-    (b":", b":", b"\\c", b"\\c"),
-    (b"\n", None, b"\\n", b"\\n"),
-    (b"\r", b"\r", b"\r", b"\\r"),
-    (b"a", b"a", b"a", b"a"),
-    (b" ", b" ", b" ", b" "),
-    (b"\t", b"\t", b"\t", b"\t"),
-    (b"\xc3\xa4", b"\xc3\xa4", b"\xc3\xa4", b"\xc3\xa4"),
-    (b"\xff", b"\xff", b"\xff", b"\xff"),
-]
-CELLS = [
-    pytest.param(dialect, octet, spelling, id=f"{dialect.version.decode()}-{octet!r}")
-    for octet, *spellings in ROWS
-    for dialect, spelling in zip(SPECIFIED, spellings, strict=True)
-]
-cells = pytest.mark.parametrize(("dialect", "octet", "spelling"), CELLS)
-
-
-@cells
-def test_an_octet_is_spelled(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
-    """Writing: what stands for an octet in a value; where nothing does, the dialect says so beforehand."""
-    text = b"<" + octet + b">"
-    assert dialect.speakable(text) is (spelling is not None)
-    if spelling is not None:
-        assert dialect.encode(text) == b"<" + spelling + b">"
-        assert dialect.write([(b"k", text)]) == b"k:<" + spelling + b">\n"
-
-
-@cells
-def test_a_name_is_spelled_as_a_value_is(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
-    """STOMP 1.1 and 1.2 escape header names too; 1.0 cannot say a name with a colon."""
-    name = b"<" + octet + b">"
-    sayable = spelling is not None and not (dialect is V1_0 and octet == b":")
-    assert dialect.nameable(name) is sayable
-    if sayable:
-        assert dialect.write([(name, b"v")]) == b"<" + (spelling or b"") + b">:v\n"
-        assert dialect.read(b"<" + (spelling or b"") + b">:v\n") == [(name, b"v")]
 
 
 @pytest.mark.parametrize(
@@ -165,27 +116,6 @@ def test_escapes_are_read_in_one_pass(
             assert dialect.read(b"k:%b\n" % wire) == [(b"k", value)]
 
 
-@pytest.mark.parametrize(
-    ("wire", "value"),
-    [
-        (b"\\r", b"\r"),
-        (b"\\n\\c\\\\", b"\n:\\"),
-        (b"\\t", b"\\t"),
-        (b"a\\", b"a\\"),
-        (b"\\\\t", b"\\t"),
-        (b"\\t\\n", b"\\t\n"),
-        (b"C:\\new", b"C:\new"),
-    ],
-    ids=repr,
-)
-@pytest.mark.parametrize(
-    "dialect", [LENIENT_1_1, LENIENT_1_2, RABBITMQ_1_0], ids=["1.1", "1.2", "rabbitmq-1.0"]
-)
-def test_a_lenient_reader_knows_all_and_keeps_the_rest(dialect: Dialect, wire: bytes, value: bytes) -> None:
-    """A broker that says `\\r` on 1.1, or an escape that nobody knows, is understood as far as it goes."""
-    assert dialect.decode(b"k", wire) == value
-
-
 @pytest.mark.parametrize("escaped", [True, False], ids=["others", "CONNECT"])
 @versions
 def test_connect_heads_are_never_unescaped(dialect: Dialect, *, escaped: bool) -> None:
@@ -220,14 +150,6 @@ def test_padding_of_protocol_headers(name: bytes) -> None:
     assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
 
 
-@pytest.mark.parametrize("name", [b"foo", b"login", b"Destination", b"content-type"], ids=bytes.decode)
-def test_padding_of_other_headers(name: bytes) -> None:
-    """On 1.0 the blank after the colon is padding; what stands at the end may be meant."""
-    assert V1_0.read(name + b":  x y  \n") == [(name, b"x y  ")]
-    assert V1_1.read(name + b":  x y  \n") == [(name, b"  x y  ")]
-    assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
-
-
 @pytest.mark.parametrize(
     ("line", "crlf", "in_1_0", "in_1_1", "in_1_2"),
     [
@@ -248,39 +170,9 @@ def test_a_cr_before_the_lf(line: bytes, crlf: bool, in_1_0: bytes, in_1_1: byte
     assert read == [in_1_0, in_1_1, in_1_2]
 
 
-@pytest.mark.parametrize("escaped", [True, False], ids=["others", "CONNECT"])
-@versions
-def test_a_line_without_a_colon_is_no_header(dialect: Dialect, *, escaped: bool) -> None:
-    """It is refused, not passed over."""
-    with pytest.raises(FrameError, match="malformed header line"):
-        dialect.read(b"a:b\nnonsense\n", escaped=escaped)
-
-
 def test_a_lenient_reader_loses_no_line() -> None:
     """A line without a colon is a value without a name."""
     assert LENIENT_1_1.read(b"a:b\nnonsense\n:c\n") == [(b"a", b"b"), (b"", b"nonsense"), (b"", b"c")]
-
-
-# ------------------------------------------------------------------ what cannot be said
-
-
-@pytest.mark.parametrize(
-    ("text", "in_1_0", "in_1_1", "in_1_2"),
-    [
-        (b"", True, True, True),
-        (b"a\nb", False, True, True),
-        (b"\n", False, True, True),
-        (b"a\rb", True, True, True),
-        (b"\rb", True, True, True),
-        (b"a\r", False, False, True),
-        (b"a\n\r", False, False, True),
-        (b"a:\\b", True, True, True),
-    ],
-    ids=repr,
-)
-def test_values_that_cannot_be_said(text: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
-    """An LF on 1.0, and a CR that would end the line on 1.0 and 1.1."""
-    assert [dialect.speakable(text) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
 
 
 # ------------------------------------------------------------------ negotiation
@@ -317,14 +209,6 @@ def test_no_text_can_break_out_of_its_line(dialect: Dialect, text: bytes) -> Non
 def test_the_highest_version_in_common(offered: str, spoken: str, agreed: Dialect | None) -> None:
     """Whatever the order, and None where there is none that we know."""
     assert highest(frozenset(offered.encode().split()), frozenset(spoken.encode().split())) is agreed
-
-
-@versions
-def test_demanding_utf8_changes_nothing_else(dialect: Dialect) -> None:
-    """The one fact is set, and the record is made once."""
-    demanding = demanding_utf8(dialect)
-    assert demanding == dataclasses.replace(dialect, utf8=True)
-    assert demanding_utf8(dialect) is demanding
 
 
 # ------------------------------------------------------------------ properties

@@ -13,7 +13,6 @@ from tests import strategies
 from tests.wire.decoding import ANY
 
 LF = b"SEND\na:1\nb:2\n\nbody\0"
-CRLF = b"SEND\r\na:1\r\nb:2\r\n\r\nbody\0"
 
 
 def one(wire: bytes, dialect: Dialect = V1_2) -> Frame:
@@ -45,15 +44,6 @@ def test_the_lf_behind_a_frame_goes_with_it() -> None:
     assert one(LF + b"\n\nSEND\n\n\0").wire == LF + b"\n"
     assert one(LF + b"\r\n").wire == LF
     assert one(LF).wire == LF
-
-
-def test_every_slice_of_a_chunk_is_beside_the_next() -> None:
-    """Neighbours with at most one LF between them can be passed on as one slice."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(LF + LF + b"\n" + CRLF)
-    frames = list(decoder.frames())
-    assert [frame.start for frame in frames[1:]] == [frame.after for frame in frames[:-1]]
-    assert frames[-1].after == len(frames[-1].data)
 
 
 def test_a_frame_with_one_more_header() -> None:

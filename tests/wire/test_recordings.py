@@ -182,48 +182,6 @@ def test_what_a_broker_says_reaches_the_client(pattern: str, odd: tuple[bytes, b
         assert odd in [header for frame in heard.frames for header in frame.headers]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "value"),
-    [
-        # Published on 1.2 as `plain:a\cb`, `nl:a\nb`, `cr:a\rb`, `bs:a\\b`, `na\cme:v`, `colon:a:b`.
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"plain", b"a:b") for n in range(3)],
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"nl", b"a\nb") for n in range(3)],
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"cr", b"a\rb") for n in range(3)],
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"bs", b"a\\b") for n in range(3)],
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"na:me", b"v") for n in range(3)],
-        *[(f"rabbitmq-1.2/escapes/R1.{n}", b"colon", b"a:b") for n in range(3)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"plain", b"a:b") for n in (1, 2)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"nl", b"a\nb") for n in (1, 2)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"cr", b"a\rb") for n in (1, 2)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"bs", b"a\\b") for n in (1, 2)],
-        # ActiveMQ takes header names as they are, and keeps escapes that it does not know.
-        *[(f"activemq-1.2/escapes/R1.{n}", b"na\\cme", b"v") for n in (1, 2)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"tab", b"a\\tb") for n in (1, 2)],
-        *[(f"activemq-1.2/escapes/R1.{n}", b"trail", b"a\\") for n in (1, 2)],
-        # Blanks are kept from 1.1 on; on 1.0 the first ones may be padding.
-        ("rabbitmq-1.2/escapes/R1.2", b"sp", b" lead trail "),
-        ("activemq-1.2/escapes/R1.1", b"sp", b" lead trail "),
-        ("rabbitmq-1.2/escapes/R1.0", b"sp", b"lead trail "),
-        # Artemis writes the escape of CR on 1.1 as well, and takes from values what it has not escaped: colons.
-        *[(f"artemis-1.2/escapes/R1.{n}", b"plain", b"a:b") for n in range(3)],
-        *[(f"artemis-1.2/escapes/R1.{n}", b"nl", b"a\nb") for n in (1, 2)],
-        *[(f"artemis-1.2/escapes/R1.{n}", b"bs", b"a\\b") for n in range(3)],
-        *[(f"artemis-1.2/escapes/R1.{n}", b"na:me", b"v") for n in (1, 2)],
-        *[(f"artemis-1.2/escapes/R1.{n}", b"cr", b"a\rb") for n in range(3)],
-        *[(f"artemis-1.2/escapes/R1.{n}", b"colon", b"ab") for n in range(3)],
-        *[(f"artemis-1.0/escapes/R1.{n}", b"nl", b"a\\nb") for n in range(3)],
-        # Octets that are not UTF-8: RabbitMQ passes them, ActiveMQ has replaced each.
-        ("rabbitmq-1.2/escapes/R1.2", b"bad", b"\xff\xfe"),
-        ("activemq-1.2/escapes/R1.2", b"bad", b"\xef\xbf\xbd\xef\xbf\xbd"),
-    ],
-)
-def test_a_header_means_what_its_publisher_said(pattern: str, name: bytes, value: bytes) -> None:
-    """Through two brokers' ways with escapes, by the facts of their profiles."""
-    for recording in some(pattern):
-        values = [found for frame in hear([recording.received]).frames for found in frame.headers]
-        assert (name, value) in values
-
-
 # ------------------------------------------------------------------ what clients said
 
 
@@ -325,35 +283,3 @@ def test_all_that_a_client_said_is_frames_or_refused(case: str) -> None:
                     assert bool(waiting) is write.unfinished, write.name
                     if not waiting:
                         assert b"".join(frames).translate(None, EOLS) == write.spelled.translate(None, EOLS)
-
-
-def test_the_tables_name_nothing_that_was_not_said() -> None:
-    """Every exception is one of the corpus."""
-    every = [write for recording in recordings() for write in writes(recording)]
-    names = [write.name for write in every]
-    for pattern in [*REFUSED_BY_NAME, *UNFINISHED]:
-        assert fnmatch.filter(names, pattern), pattern
-    notes = {chunk.note for recording in recordings() for chunk in recording.sent}
-    assert REFUSED_BY_NOTE.keys() <= notes
-
-
-@pytest.mark.parametrize("case", QUARTER)
-def test_a_client_is_understood_in_one_go(case: str) -> None:
-    """All that a client wrote before anything odd, in one chunk: as many frames as in its own writes."""
-    for recording in CASES[case]:
-        good: list[Write] = []
-        for write in writes(recording):
-            if write.refused is not None or write.unfinished:
-                break
-            good.append(write)
-        if not good:
-            continue
-        apart = [frame.rstrip(b"\n") for write in good for frame in write.decode([write.data])[0]]
-        leg = Leg(Side.DOWNSTREAM, Limits())
-        leg.decoder.feed(b"".join([write.data for write in good]))
-        together = []
-        for frame in leg.decoder.frames():
-            if leg.state is State.OPENING:
-                leg.enter(State.CONNECTED, good[0].dialect)
-            together.append(frame.wire.rstrip(b"\n"))
-        assert together == apart, recording.name

@@ -33,8 +33,8 @@ ODD: Final = (
 )
 DIALECTS: Final = (*SPECIFIED, *map(demanding_utf8, SPECIFIED), *ODD, demanding_utf8(LENIENT))
 
+
 TWIN: Final = "compiled"
-"""Both decoders are compared here, so once is enough."""
 
 
 @contextmanager
@@ -272,53 +272,6 @@ def test_neighbours_come_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "between",
-    [
-        b"SEND\ndestination:/b\nreceipt:1\n\n\0",
-        b"SEND\nfoo:1\n\n\0",
-        b"SUBSCRIBE\ndestination:/a\nid:0\n\n\0",
-        b"BEGIN\ntransaction:t\n\n\n\0",
-    ],
-    ids=["one with what needs a look", "one without what is wanted", "one of no rule", "one that is odd"],
-)
-def test_a_frame_that_needs_a_look_comes_by_itself(between: bytes) -> None:
-    """With those before it in one run, and those behind it in another."""
-    good = b"SEND\ndestination:/a\n\n\0"
-    first, frame, second = taken(good * 2 + between + good * 3, WITHOUT_RECEIPT)
-    assert isinstance(frame, Frame)
-    assert frame.wire == between
-    assert [each.count for each in (first, second) if isinstance(each, Run)] == [2, 3]
-
-
-@pytest.mark.parametrize("gap", [b"\n\n", b"\r\n", b"\0"], ids=repr)
-def test_what_stands_between_two_frames_ends_a_run(gap: bytes) -> None:
-    """Save the one LF right behind a NUL: what else there is, is not passed on."""
-    good = b"SEND\ndestination:/a\n\n\0"
-    assert [each.wire for each in taken(good + gap + good, WITHOUT_RECEIPT)] == [
-        good + gap[: gap.startswith(b"\n")],
-        good,
-    ]
-
-
-def test_what_is_wanted_may_be_missing() -> None:
-    """Where the rule says so, a frame without it adds nothing."""
-    (run,) = taken(b"ACK\nid:1\n\n\0ACK\n\n\0ACK\nid:3\n\n\0", Rule(b"ACK", wants=(b"id",), needs=False))
-    assert isinstance(run, Run)
-    assert (run.count, run.values) == (3, b"1\n3\n")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "line"),
-    [(V1_2, b"a:b\\c"), (V1_2, b"a:b\r"), (V1_1, b"a:b:c"), (V1_0, b"a: b"), (V1_0, b"a:b ")],
-)
-def test_a_head_that_is_not_plain(dialect: Dialect, line: bytes) -> None:
-    """It needs a look only where the rule says so."""
-    wire = b"SEND\n" + line + b"\n\n\0"
-    assert isinstance(taken(wire, Rule(SEND, plain=True), dialect=dialect)[0], Frame)
-    assert isinstance(taken(wire, Rule(SEND), dialect=dialect)[0], Run)
-
-
-@pytest.mark.parametrize(
     "line", [b"foo:2", b"FOO:2", b"foo :2", b" x:1", b"x\t:1", b"Content-length:1", b"Bar:1"], ids=repr
 )
 def test_a_header_that_brokers_may_read_otherwise(line: bytes) -> None:
@@ -359,24 +312,6 @@ def test_readers_take_turns() -> None:
     found = [next(one), next(one), *islice(other, 40), next(one), next(other), *one]
     assert [frame.raw(b"a") for frame in found] == [b"%d" % number for number in range(100)]
     assert list(other) == []
-
-
-def test_the_rules_of_two_readers_are_kept_apart() -> None:
-    """Who asked for frames gets frames, though another asked for runs meanwhile."""
-    decoder = Decoder(V1_2, ANY, Limits())
-    decoder.feed(b"SEND\n\n\0" * 4)
-    frames, runs = decoder.frames(), decoder.runs(letting(Rule(SEND)))
-    assert isinstance(next(frames), Frame)
-    decoder.feed(b"")
-    assert isinstance(next(frames), Frame)
-    assert isinstance(next(runs), Run)
-    assert list(frames) == []
-
-
-def test_rules_without_end_are_refused() -> None:
-    """A rule speaks of a few names."""
-    with pytest.raises(ValueError, match="too many names"):
-        taken(b"SEND\n\n\0", Rule(SEND, unless=tuple(b"%d" % number for number in range(17))))
 
 
 def test_a_run_shows_no_secrets() -> None:

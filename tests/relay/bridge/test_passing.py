@@ -166,43 +166,6 @@ def test_receipts_of_the_relays_own(version: bytes) -> None:
     assert told == [[b"1", b"2"], [b"3"]]
 
 
-@in_all_versions
-@pytest.mark.parametrize(
-    ("sent", "owed"),
-    [
-        (message(b"1") + message(b"1"), 2),
-        (message(b"1", b"c"), 0),
-        (message(b"1") + message(b"2", b"ended"), 2),
-        (message(b"relay-ack-7"), 1),
-        (message(b"a\\\\c"), 1),
-    ],
-    ids=[
-        "one name twice",
-        "an unknown subscription",
-        "a subscription that has ended",
-        "a token",
-        "odd escapes",
-    ],
-)
-def test_messages_that_need_a_look(version: bytes, sent: bytes, owed: int) -> None:
-    """They are recorded one by one, and nothing is lost or recorded twice."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a") + subscribe(b"ended") + b"UNSUBSCRIBE\nid:ended\n\n\0")
-    it.from_broker(sent)
-    assert len(it.session.ledger) == owed
-
-
-@in_all_versions
-def test_names_that_another_delivery_has(version: bytes) -> None:
-    """One that came before the loss of a broker: it comes again, and is acknowledged twice."""
-    it = side(version, runs=True)
-    it.from_client(subscribe(b"a"))
-    it.from_broker(message(b"1") + message(b"2"))
-    it.session.lost_broker()
-    it.from_broker(message(b"1"))
-    assert (len(it.session.ledger), it.session.ledger.awaited) == (3, 1)
-
-
 # ------------------------------------------------------------------ receipts
 
 

@@ -3,10 +3,8 @@
 import pytest
 
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.names import RESERVED
 from tests.playbook import PAIRS, Cut, in_all_cuts, in_all_pairs, joined
 from tests.relay.bridge.conversation import BRIDGED, CONVERSATIONS, subscribed
-from tests.relay.failing import started
 
 
 @in_all_cuts
@@ -152,18 +150,6 @@ def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None
 
 
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
-    """A subscription without id gets a name that no open subscription has."""
-    with joined(b"1.0", broker) as play:
-        play.client_says(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
-        play.broker_gets(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
-        play.client_says(b"SUBSCRIBE\ndestination:/queue/b\n\n\0")
-        told = play.broker_reads()
-        assert told.endswith(b"\ndestination:/queue/b\n\n\0")
-        assert not told.startswith(b"SUBSCRIBE\nid:relay-1\n")
-
-
-@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
     """A 1.0 UNSUBSCRIBE by destination closes one subscription at a time, the oldest first."""
     with joined(b"1.0", broker) as play:
@@ -207,33 +193,6 @@ def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
 
 
 # MESSAGE
-
-
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_1_0_broker_that_names_none(client: bytes) -> None:
-    """Then the destination shows the subscription: the oldest of that destination that is open."""
-    with joined(client, b"1.0") as play:
-        play.client_says(
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
-            b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
-        )
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\ndestination:/queue/b\nmessage-id:1\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:1\ndestination:/queue/b\nmessage-id:1\n\n\0")
-        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\ndestination:/queue/b\nmessage-id:2\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:2\ndestination:/queue/b\nmessage-id:2\n\n\0")
-
-
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_1_0_broker_that_names_none_on_a_wildcard(client: bytes) -> None:
-    """1.1 and 1.2 want `subscription` on every MESSAGE; with one subscription open there is no doubt which."""
-    with joined(client, b"1.0") as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/topic/*\n\n\0")
-        play.broker_reads()
-        play.broker_says(b"MESSAGE\ndestination:/topic/b\nmessage-id:1\n\n\0")
-        play.client_gets(b"MESSAGE\nsubscription:0\ndestination:/topic/b\nmessage-id:1\n\n\0")
 
 
 @in_all_pairs
@@ -306,67 +265,3 @@ def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
             assert told == delivered  # both are gone
         else:
             assert told == delivered.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi")
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("name", RESERVED, ids=bytes.decode)
-def test_a_reserved_header_is_taken_out_of_a_send_wherever_it_stands(name: bytes, place: int) -> None:
-    """A publisher's header that only a broker may set goes, as the first header as well as later."""
-    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
-    with joined(b"1.2", b"1.2") as play:
-        forged = [*lines[:place], name + b":forged\n", *lines[place:]]
-        play.client_says(b"SEND\n" + b"".join(forged) + b"\nx\0")
-        play.broker_gets(b"SEND\n" + b"".join(lines) + b"\nx\0")
-        assert play.counters["loss_reserved"] == 1
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_receipt_of_a_send_is_owed_wherever_it_stands(place: int) -> None:
-    """DISCONNECT waits for it, whether it is the first header or a later one."""
-    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
-    send = b"SEND\n" + b"".join([*lines[:place], b"receipt:r\n", *lines[place:]]) + b"\nx\0"
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(send)
-        play.broker_gets(send)
-        session = play.relay.session
-        assert session is not None
-        assert list(session.receipts) == [b"r"]
-        play.client_says(b"DISCONNECT\n\n\0")
-        play.broker_gets(b"")
-        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-        play.broker_gets(b"DISCONNECT\n\n\0")
-
-
-# Sessions that may move to another broker keep account of deliveries whatever the versions.
-
-
-@in_all_cuts
-@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
-@pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
-def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) -> None:
-    """Where both sides speak one version, all bytes of MESSAGEs, ACKs and NACKs pass as they came."""
-    with started(version, cut=cut) as play:
-        subscribe = b"SUBSCRIBE\r\n" if version == b"1.2" else b"SUBSCRIBE\n"
-        subscribe += b"id:1\ndestination:/queue/a\nack:" + mode + b"\nx:a b \n\n\0"
-        play.client_says(subscribe)
-        play.broker_gets(subscribe)
-        ack = b"ack:k\\c1\n" if version == b"1.2" else b""
-        message = (
-            b"MESSAGE\nsubscription:1\nmessage-id:m 1\n" + ack + b"destination:/queue/a\nx: \xff\nx:2\n\nb\0"
-        )
-        play.broker_says(message)
-        play.client_gets(message)
-        if mode != b"auto":
-            named = {
-                b"1.0": b"message-id:m 1\n",
-                b"1.1": b"subscription:1\nmessage-id:m 1\n",
-                b"1.2": b"id:k\\c1\n",
-            }
-            said = b"ACK\nfoo:bar\n" + named[version] + b"foo: baz\n\n\0"
-            play.client_says(said)
-            play.broker_gets(said)
-        session = play.relay.session
-        assert session is not None
-        assert len(session.ledger) == 0
-        play.both_stay()

@@ -21,18 +21,6 @@ from tests.relay.several import (
 # One message
 
 
-@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
-def test_an_ack_goes_where_the_message_came_from(command: bytes) -> None:
-    """Only there, and that broker alone confirms it."""
-    with subscribed(fanned(quorum=2), ack="client-individual") as play:
-        delivers(play, "a", 1)
-        delivers(play, "b", 1)
-        play.client_says(tell(command, id="b1", receipt="k"))
-        play.broker_gets(tell(command, id="b1", receipt="k"), at="b")
-        play.broker_says(receipt("k"), at="b")
-        play.client_gets(receipt("k"))
-
-
 def test_an_ack_of_nothing() -> None:
     """A message that no broker delivered cannot be acknowledged."""
     play = subscribed(fanned(), ack="client-individual")
@@ -126,20 +114,6 @@ def test_an_ack_for_a_broker_that_was_lost() -> None:
 
 
 # Cumulative ACKs
-
-
-def test_a_cumulative_ack_reaches_both() -> None:
-    """What the client was sent before, by any broker, is acknowledged; what came later is not."""
-    with subscribed(fanned(), ack="client") as play:
-        for at, number in [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)]:
-            delivers(play, at, number)
-        play.client_says(tell(b"ACK", id="b2", receipt="k"))
-        play.broker_gets(tell(b"ACK", id="a2").replace(b"\0", b"\0\n"), at="a")
-        play.broker_gets(tell(b"ACK", id="b2", receipt="k"), at="b")
-        play.broker_says(receipt("k"), at="b")
-        play.client_gets(receipt("k"))
-        play.client_says(tell(b"ACK", id="a3"))
-        play.broker_gets(tell(b"ACK", id="a3"), at="a")
 
 
 def cumulative() -> Playbook:

@@ -11,7 +11,6 @@ from tests.relay.several import (
     copied,
     fanned,
     lasting,
-    plain,
     receipt,
     routed,
     send,
@@ -92,42 +91,7 @@ def test_all_upstreams_confirm() -> None:
         play.client_gets(receipt("end"))
 
 
-@pytest.mark.parametrize("at", ["a", "b"])
-def test_a_broker_that_closes_before_the_other_confirms(at: str) -> None:
-    """It has confirmed, so that it is not lost, plain address or not."""
-    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
-    play.client_says(send(b"1", b"/queue/there.1"))
-    comes(play, "b")
-    play.client_says(DISCONNECT)
-    other = "b" if at == "a" else "a"
-    play.broker_says(receipt("end"), at=at)
-    play.broker_is_closed(at=at)
-    play.client_gets(b"")
-    play.broker_says(receipt("end"), at=other)
-    play.client_gets(receipt("end"))
-    play.broker_goes(at=other)
-    play.client_is_closed()
-    assert play.counters["brokers_lost"] == 0
-
-
 # It waits
-
-
-@pytest.mark.parametrize("quorum", [1, 2])
-def test_it_waits_for_receipts(quorum: int) -> None:
-    """A broker may confirm it before what was sent earlier; one that is there is given the time."""
-    with fanned(quorum=quorum) as play:
-        play.client_says(send(b"1", receipt="r") + DISCONNECT)
-        both_get(play, copied(1, send(b"1", receipt="r")))
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r") if quorum == 1 else b"")
-        both_get(play, b"")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r") if quorum == 2 else b"")
-        both_get(play, DISCONNECT)
-        play.broker_says(receipt("end"), at="a")
-        play.broker_says(receipt("end"), at="b")
-        play.client_gets(receipt("end"))
 
 
 def test_it_waits_for_a_broker_that_is_blocked() -> None:

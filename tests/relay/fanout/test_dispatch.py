@@ -1,20 +1,14 @@
 """Which brokers are sent a client's SENDs and subscriptions."""
 
-from stomprelay.session.effects import Event
 from tests.playbook import Cut, in_all_cuts
 from tests.relay.several import (
     HERE,
     THERE,
-    begun,
     both_get,
-    comes,
     comes_back,
     copied,
-    fan_out,
     fanned,
-    plain,
     receipt,
-    routed,
     send,
     tell,
     two_upstreams,
@@ -66,29 +60,6 @@ def test_confirmed_sending() -> None:
         assert play.counters["possibly_lost"] == 0
 
 
-# Groups without room
-
-
-def test_a_group_that_is_full() -> None:
-    """It misses SENDs, which is counted and noted once; it keeps what it has, and the others miss nothing."""
-    with fanned(quorum=1, resend_buffer=300) as play:
-        play.broker_goes(at="a")
-        wires = [copied(number + 1, send(b"x" * 150, receipt=str(number))) for number in range(4)]
-        for number in range(4):
-            play.client_says(send(b"x" * 150, receipt=str(number)))
-            play.broker_gets(wires[number], at="b")
-            play.broker_says(receipt(str(number)), at="b")
-            play.client_gets(receipt(str(number)))
-        assert not play.client.paused
-        assert play.counters["fanout_overflowed"] == 2
-        assert sum("misses what is sent" in note.text for note in play.notes) == 1
-        comes_back(play, "a")
-        play.broker_gets(wires[0] + wires[1], at="a")
-        play.broker_says(receipt("0", "1"), at="a")
-        play.client_says(send(b"5"))
-        both_get(play, copied(5, send(b"5")))
-
-
 # Routes
 
 
@@ -114,22 +85,3 @@ def test_an_id_that_is_open_elsewhere() -> None:
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=HERE.decode()))
     play.client_says(tell(b"SUBSCRIBE", id="1", destination=THERE.decode(), receipt="r"))
     play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
-
-
-def test_a_route_to_a_fan_out() -> None:
-    """Its SENDs are copied there, and those to other destinations are not."""
-    main = plain("main", "a")
-    there = fan_out(3, quorum=2)
-    groups = there.groups[1:]
-    play = begun(routed(main, type(there)("there", groups, quorum=2)), b"1.2", "a")
-    with play:
-        play.client_says(send(b"1", HERE) + send(b"2", THERE, receipt="r"))
-        play.broker_gets(send(b"1", HERE), at="a")
-        for at in "bc":
-            comes(play, at)
-            play.broker_gets(copied(1, send(b"2", THERE, receipt="r")), at=at)
-        play.broker_says(receipt("r"), at="c")
-        play.client_gets(b"")
-        play.broker_says(receipt("r"), at="b")
-        play.client_gets(receipt("r"))
-        assert play.noted(Event.CONNECTED)

@@ -3,7 +3,6 @@
 import pytest
 
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.effects import Event
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
 from tests.relay.several import (
     begun,
@@ -55,23 +54,6 @@ def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
     assert all(peer.closed for peer in play.brokers)
 
 
-def test_one_broker_that_denies() -> None:
-    """With enough others the session goes on without its group, which is not asked again."""
-    with Playbook(listener(fan_out(2))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts(at="a")
-        play.broker_says(DENIED, at="a")
-        play.broker_is_closed(at="a")
-        assert "main-1 is given up: it answered CONNECT with ERROR" in play.noted(Event.LOST)
-        comes(play, "b")
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        play.broker_reads(at="a")
-        play.time_passes(100)
-        assert len(play.opened) == 2
-        play.client_says(send(b"1", receipt="r"))
-        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
-
-
 # Brokers that are lost
 
 
@@ -95,20 +77,6 @@ def test_one_broker_is_lost() -> None:
         play.broker_says(receipt("r"), at="a")
         assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
         play.both_stay()
-
-
-@pytest.mark.parametrize("at", ["a", "b"])
-def test_a_plain_address_is_lost(at: str) -> None:
-    """With routes too, a session ends with the broker of a plain address."""
-    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
-    play.client_says(send(b"1", b"/queue/there.1"))
-    comes(play, "b")
-    play.broker_goes(at=at)
-    data = play.client_reads()
-    assert data.startswith(b"ERROR\nmessage:connection to the broker was lost\n")
-    assert (b"upstream main" if at == "a" else b"upstream there") in data
-    play.client_is_closed()
-    assert play.counters["possibly_lost"] == (at == "b")
 
 
 def test_a_plain_address_that_denies() -> None:

@@ -1,7 +1,6 @@
 """What waits for one broker, and does not hold up another."""
 
 from stomprelay.relay import inputs
-from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
 from tests.relay.several import (
@@ -26,34 +25,6 @@ def waits(play: Playbook) -> bool:
 
 
 # A broker that cannot be written to
-
-
-def test_a_blocked_broker_holds_up_no_other() -> None:
-    """What is for it waits, the other gets its own; when it has room, it is sent all in its order."""
-    with fanned(quorum=1) as play:
-        play.broker_is_blocked(at="a")
-        wires = [send(b"%d" % number, receipt=f"{number}") for number in range(3)]
-        for number, wire in enumerate(wires, 1):
-            play.client_says(wire)
-            play.broker_gets(copied(number, wire), at="b")
-            play.broker_says(receipt(f"{number - 1}"), at="b")
-            play.client_gets(receipt(f"{number - 1}"))
-        play.broker_gets(b"", at="a")
-        play.broker_is_unblocked(at="a")
-        play.broker_gets(b"".join(copied(number, wire) for number, wire in enumerate(wires, 1)), at="a")
-        assert not waits(play)
-
-
-def test_a_blocked_broker_is_lost() -> None:
-    """What waited is kept for the next one, whether or not the client asked for a receipt."""
-    with fanned(quorum=1) as play:
-        play.broker_is_blocked(at="a")
-        play.client_says(send(b"1") + send(b"2", receipt="r"))
-        play.broker_reads(at="b")
-        play.broker_goes(at="a")
-        assert play.counters["possibly_lost"] == 0
-        comes_back(play, "a")
-        play.broker_gets(copied(1, send(b"1")) + copied(2, send(b"2", receipt="r")), at="a")
 
 
 def test_a_blocked_broker_that_misses_sends() -> None:
@@ -118,30 +89,6 @@ def leaves(play: Playbook, within: float = 5.0) -> None:
     one.health.pause()
     play._perform(play.relay.handle(inputs.Leave(one, within, other), play.now))
     comes(play, "c")
-
-
-def test_moving_at_a_quiet_moment() -> None:
-    """What is sent meanwhile waits for the new broker; the other group is not disturbed."""
-    with moving() as play:
-        play.client_says(send(b"1", receipt="r"))
-        first = copied(1, send(b"1", receipt="r"))
-        play.broker_gets(first, at="a")
-        play.broker_gets(first, at="b")
-        leaves(play)
-        play.client_says(send(b"2"))
-        play.broker_gets(copied(2, send(b"2")), at="b")
-        play.broker_gets(b"", at="a")
-        play.broker_says(receipt("r"), at="a")
-        play.client_gets(receipt("r"))
-        disconnect = play.broker_reads(at="a")
-        assert disconnect.startswith(b"DISCONNECT\nreceipt:relay-session-receipt-1\n")
-        play.client_says(send(b"3"))
-        play.broker_gets(copied(3, send(b"3")), at="b")
-        play.broker_says(receipt("relay-session-receipt-1"), at="a")
-        play.broker_gets(copied(2, send(b"2")) + copied(3, send(b"3")), at="c")
-        assert play.counters["brokers_moved"] == 1
-        assert play.counters["frames_resent"] == 0
-        assert play.noted(Event.MOVED)
 
 
 def test_moving_for_a_client_that_went() -> None:

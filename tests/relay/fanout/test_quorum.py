@@ -2,7 +2,6 @@
 
 import re
 from collections import defaultdict
-from itertools import permutations, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,59 +17,6 @@ ANSWERS = ("confirm", "release", "refuse")
 
 
 # Confirmations
-
-
-def _expected(answers: list[str], parties: int, quorum: int, required: set[int], order: list[int]) -> Outcome:
-    """The rule once more, and slowly: what is known after each answer settles the outcome for good."""
-    given: dict[int, str] = {}
-    for party, answer in [(-1, ""), *zip(order, answers, strict=True)]:
-        if party >= 0:
-            given[party] = answer
-        confirmed = {each for each, what in given.items() if what == "confirm"}
-        refused = {each for each, what in given.items() if what == "refuse"}
-        if len(confirmed) >= quorum and required <= confirmed:
-            return Outcome.PASSED
-        if parties - len(refused) < quorum or required & refused:
-            return Outcome.FAILED
-        if len(given) == parties:
-            return Outcome.PASSED
-    return Outcome.OPEN
-
-
-def test_every_answer_to_a_confirmation() -> None:
-    """All answers of up to three parties, in all orders, with and without one that is required."""
-    for parties, quorum, required in product(range(1, 4), range(1, 4), (set[int](), {0})):
-        if quorum > parties:
-            continue
-        for asked in range(parties + 1):
-            for answers, order in product(
-                product(ANSWERS, repeat=asked), permutations(range(parties), asked)
-            ):
-                confirmation = Confirmation(b"r", range(parties), quorum, required)
-                for party, answer in zip(order, answers, strict=True):
-                    getattr(confirmation, answer)(party)
-                expected = _expected(list(answers), parties, quorum, required, list(order))
-                assert confirmation.outcome is expected, (parties, quorum, required, order, answers)
-                assert confirmation.awaited == set(range(parties)) - set(order)
-
-
-def test_a_party_that_leaves_refuses_all() -> None:
-    """What was decided is not decided again, and what was answered before stays."""
-    confirmations: Confirmations[str] = Confirmations()
-    done, needed, spare = (
-        Confirmation(b"1", "ab", 2),
-        Confirmation(b"2", "ab", 2),
-        Confirmation(b"3", "ab", 1),
-    )
-    for confirmation in (done, needed, spare):
-        confirmations.ask(confirmation)
-    confirmations.confirm("a", b"1")
-    confirmations.confirm("b", b"1")
-    assert confirmations.leave("a") == [needed]
-    assert needed.outcome is Outcome.FAILED
-    assert needed.refused == ["a"]
-    assert spare.outcome is Outcome.OPEN
-    assert confirmations.confirm("b", b"3") is spare
 
 
 @given(

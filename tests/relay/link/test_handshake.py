@@ -375,26 +375,6 @@ BEATS = [b"10000", b"a,b", b"-1,0", b"1,2,3", b"", b"1,", b"1.5,2", b"0x1,0", b"
 
 
 @pytest.mark.parametrize("beat", BEATS, ids=repr)
-def test_a_malformed_heart_beat_of_a_client(beat: bytes) -> None:
-    """It is answered with an ERROR that shows it, before any broker is asked."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:" + beat + b"\n\n\0")
-        play.client_gets_error(b"malformed heart-beat header")
-        assert not play.brokers
-
-
-@pytest.mark.parametrize("beat", [b"10000, 10000", b" 1,2", b"0,0", b"1 , 2"], ids=repr)
-def test_blanks_in_a_heart_beat_are_taken_but_never_written(beat: bytes) -> None:
-    """Brokers refuse a blank behind the comma."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:" + beat + b"\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0")
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\nheart-beat:1000,1000\n\n\0")
-
-
-@pytest.mark.parametrize("beat", BEATS, ids=repr)
 def test_a_malformed_heart_beat_of_a_broker_counts_as_none(beat: bytes) -> None:
     """ActiveMQ echoes nonsense; no beats are agreed then, and the session goes on."""
     with Playbook() as play:

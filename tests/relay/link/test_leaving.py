@@ -12,10 +12,6 @@ from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.leg import State
 from tests.relay.link.scene import Scene, started
 
-SEND = b"SEND\ndestination:/queue/a\n\nx\0"
-ASKING = b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0"
-
-
 # Ends
 
 
@@ -120,24 +116,3 @@ def test_the_next_broker_after_a_loss_is_a_failover() -> None:
     assert play.counters["brokers_lost"] == 1
     play.link.go_on(play.now)
     assert not play.link.recovering
-
-
-# Quiet, uncertain
-
-
-@pytest.mark.parametrize(("confirm", "after"), [(False, 1), (True, 3)])
-def test_uncertain_where_the_session_survives(confirm: bool, after: int) -> None:
-    """All that is kept, and what was sent without being kept and not shown to have been received."""
-    play = started(confirm=confirm)
-    play.client_sends(SEND + ASKING + SEND)
-    assert play.link.uncertain == 3
-    play.loses()
-    assert play.link.uncertain == after
-    play.client_sends(SEND)
-    assert play.link.uncertain == after + 1
-    play.finds()
-    assert play.link.uncertain == after + 1
-    play.resender.replay(subscriptions=True, now=play.now)
-    assert play.link.uncertain == after + 1
-    play.resender.unconfirmed.received(b"r")
-    assert play.link.uncertain == (0 if not confirm else after)

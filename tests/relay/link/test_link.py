@@ -10,15 +10,13 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.link import Ended, Handshake, Waiting
-from stomprelay.relay.model.group import Checks
-from stomprelay.session.effects import Close, How, Note, Send
+from stomprelay.session.effects import Close, How, Note
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.errors import ProtocolError, StompError
 from tests.playbook import upstream
 from tests.relay.link.scene import Scene
 
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
-OTHERS = b"ERROR\nmessage:no such version\nversion:%b\n\n\0"
 NO_STOMP = [
     (MESSAGE, ProtocolError),
     (b"HTTP/1.1 400 Bad Request\r\n\r\n", StompError),
@@ -44,21 +42,6 @@ def test_a_connection_that_nobody_waits_for() -> None:
     play.finds()
     play.accepts()
     assert play.effects() == [Close(play.leg, How.ABORT)]
-
-
-def test_the_log_is_told_that_nothing_is_found() -> None:
-    """Each time that so many passes more were in vain."""
-    play = Scene(options={"warn_after": 2}, checks=Checks(failures=99))
-    play.seeks()
-    for _ in range(4):
-        play.refuses()
-        play.refuses()
-        play.wakes()
-    notes = [each.text for each in play.effects() if isinstance(each, Note)]
-    assert [text for text in notes if not text.startswith("broker ")] == [
-        "no broker of tcp://a,tcp://b in 2 attempts",
-        "no broker of tcp://a,tcp://b in 4 attempts",
-    ]
 
 
 # Given up
@@ -101,32 +84,6 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
 
 
 # Another answer than CONNECTED
-
-
-def test_versions_that_a_client_made_up() -> None:
-    """ActiveMQ quotes a login with its LF, as it is: the session asks for them, but nobody remembers them."""
-    play = Scene(version=b"1.0")
-    play.seeks()
-    denied = b"ERROR\nmessage:User name [x\nversion:1.1\nfoo:] or password is invalid.\n\nUser name [x\n\0"
-    assert play.answers(denied) is None
-    play.accepts()
-    assert play.answers(denied) == denied
-    assert play.asked() == ["tcp://a", "tcp://a"]
-    assert play.over.brokers[0].versions is None
-
-
-def test_a_broker_that_is_gone_when_it_is_asked_again() -> None:
-    """The next one is asked for everything, and so is this one when its turn comes."""
-    play = Scene(version=b"1.1")
-    play.seeks()
-    play.answers(OTHERS % b"1.2")
-    play.refuses()
-    assert play.asked() == ["tcp://a", "tcp://a", "tcp://b"]
-    assert play.over.brokers[0].versions is None
-    play.accepts()
-    (connect,) = play.effects()
-    assert isinstance(connect, Send)
-    assert connect.data.startswith(b"CONNECT\naccept-version:1.0,1.1\n")
 
 
 @pytest.mark.parametrize(("data", "error"), NO_STOMP)

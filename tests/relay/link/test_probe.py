@@ -127,22 +127,6 @@ class Script:
         return " ".join(note.text for note in self.notes)
 
 
-# CONNECT
-
-
-@pytest.mark.parametrize(
-    ("up", "events"), [(None, ""), (True, ""), (False, "connected")], ids=["unknown", "up", "down"]
-)
-def test_the_log_is_told_when_it_is_up_again(up: bool | None, events: str) -> None:
-    """And not at every probe."""
-    script = Script(up=up)
-    script.accepts()
-    script.says(WELCOME)
-    script.gets(HELLO + GOODBYE)
-    script.ends(True, events=events)
-    assert script.said() == ("broker tcp://a:61613 is up again" if events else "")
-
-
 # Failures
 
 
@@ -244,16 +228,6 @@ def test_credentials_that_are_not_accepted_are_no_outage() -> None:
     assert script.probe.denied
     assert "credentials" in script.said()
     assert "SECRET" not in script.said() + repr(script.notes)
-
-
-@pytest.mark.parametrize("credentials", [None, Credentials(b"relay", b"x")])
-def test_an_error_that_tells_of_an_outage(credentials: Credentials | None) -> None:
-    """A relay or a broker that cannot serve anybody now says so."""
-    script = Script(credentials=credentials)
-    script.accepts()
-    script.sent = b""
-    script.says(UNAVAILABLE)
-    script.ends(False, events="lost")
 
 
 # The message

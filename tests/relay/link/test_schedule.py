@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import cycle, pairwise
+from itertools import cycle
 from math import inf
-from random import Random
 from typing import Final
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.link.search import SHORTEST, Attempt, Schedule
-from stomprelay.relay.model.group import GRACE, REMEMBERED, Broker, Checks, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.group import REMEMBERED, Broker, Checks, Group, Policy, Reconnect
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
@@ -91,37 +90,6 @@ class Search:
             (health.pause if paused else health.resume)()
 
 
-# Passes
-
-
-def test_a_new_client_does_not_wait_for_its_first_attempt() -> None:
-    """There is no delay before the first connect; the pauses between passes begin with the initial delay."""
-    search = Search(options=replace(STEADY, initial_delay=0.5))
-    search.begins(start=True)
-    assert search.waits(4) == [0.0, 0.5, 1.0, 2.0]
-
-
-def test_the_broker_that_was_lost_comes_last() -> None:
-    """In every pass of the search."""
-    search = Search()
-    search.served("a")
-    search.begins()
-    assert search.goes_on(6) == " bca bca"
-    search = Search()
-    search.served("b")
-    search.begins()
-    assert search.goes_on(3) == " acb"
-
-
-def test_the_broker_that_failed_last_comes_last() -> None:
-    """Where each pass has an order of its own it is not tried twice in a row."""
-    search = Search(options=replace(STEADY, randomize=True), chance=Random(1).random)
-    search.begins(start=True)
-    found = search.goes_on(30).replace(" ", "")
-    assert len({found[at : at + 3] for at in range(0, 30, 3)}) > 1
-    assert all(before != behind for before, behind in pairwise(found))
-
-
 # Delays
 
 
@@ -148,15 +116,6 @@ def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> No
     assert search.waits(5) == expected
 
 
-@pytest.mark.parametrize(("chance", "expected"), [(0.0, 0.8), (0.5, 1.0), (0.75, 1.1)])
-def test_delays_are_spread(chance: float, expected: float) -> None:
-    """By the jitter, to both sides, the first delay too; growth is reckoned without it."""
-    search = Search("a", Reconnect(initial_delay=1.0), chance=lambda: chance)
-    search.served("a")
-    search.begins()
-    assert search.waits(3) == pytest.approx([expected, 2 * expected, 4 * expected])
-
-
 # Ends
 
 
@@ -174,26 +133,7 @@ def test_so_many_passes(attempts: int, startup: int, at_start: int, later: int |
         assert search.is_over() is (passes is not None)
 
 
-def test_a_plain_address_is_tried_once() -> None:
-    """One attempt for a new client, none after a loss: the session ends with its broker."""
-    (group,) = alone(Broker("tcp://a", "tcp:a"))
-    schedule = Schedule(group, 0.0, middle)
-    schedule.begin(NOW, start=True)
-    assert schedule.next(NOW) == (group.brokers[0], NOW)
-    assert schedule.next(NOW) is None
-    schedule.begin(NOW, start=False)
-    assert schedule.next(NOW) is None
-
-
 # Brokers that are out
-
-
-def test_brokers_that_are_out_come_after_the_others() -> None:
-    """Nobody waits for the time-out of one that is known to be down while another one may be well."""
-    search = Search()
-    search.fails("a")
-    search.begins(start=True)
-    assert search.goes_on(3) == "bca"
 
 
 def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
@@ -212,29 +152,6 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
 # Paused brokers
 
 
-@pytest.mark.parametrize(
-    "options", [STEADY, replace(STEADY, attempts=1, startup_attempts=1, timeout=5.0), None]
-)
-@pytest.mark.parametrize("start", [True, False])
-def test_nobody_is_given_up_while_all_are_paused(options: Reconnect | None, start: bool) -> None:
-    """However long it takes; once one is resumed there is a whole search, that begins at once."""
-    search = Search("ab", options)
-    if options is None and not start:
-        return  # nobody survives the loss of a plain address
-    search.served("a")
-    search.pauses("ab")
-    search.begins(start=start)
-    for _ in range(3):
-        assert search.schedule.next(search.now) == Attempt(None, inf)
-        assert search.schedule.deadline == inf
-        search.now += 1000
-    search.pauses("b", paused=False)
-    assert search.goes() == ("b", 0.0)
-    assert search.schedule.passes == 0
-    if options is not None:
-        assert search.schedule.deadline == search.now + options.timeout
-
-
 def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
     """Whoever asks for the deadline during the pause has all the time again behind it."""
     search = Search("a", replace(STEADY, initial_delay=8.0, timeout=10.0))
@@ -251,49 +168,6 @@ def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
     search.schedule.reconsider(search.now)
     assert search.goes() == ("a", 0.0)
     assert search.schedule.deadline == search.now + 10
-
-
-# Sent away
-
-
-def test_who_is_sent_to_a_broker_tries_it_first_and_at_once() -> None:
-    """Then the others, the one that was left last of all."""
-    search = Search("abcd", replace(STEADY, initial_delay=5.0))
-    search.served("a")
-    search.begins(prefer="c")
-    assert search.goes_on(4) == "cbda"
-    assert search.goes() == ("b", 5.0)  # the pause is as long as it would be at first
-
-
-def test_who_is_sent_away_has_a_pass_where_reconnecting_is_forbidden() -> None:
-    """`maxReconnectAttempts=0` is about losses."""
-    search = Search("ab", replace(STEADY, attempts=0))
-    search.served("a")
-    search.begins(prefer="b")
-    assert search.goes_on(2) == "ba"
-    assert search.is_over()
-    search.served("a")
-    search.pauses("a")
-    search.begins()
-    assert search.goes()[0] == "b"
-    assert search.is_over()
-    search.pauses("a", paused=False)
-    search.served("a")
-    search.begins()
-    assert search.is_over()
-
-
-def test_whom_one_is_sent_to_may_be_paused_or_out() -> None:
-    """Then it is one of the others."""
-    search = Search("abc")
-    search.served("a")
-    search.pauses("c")
-    search.begins(prefer="c")
-    assert search.goes_on(2) == "ba"
-    search.pauses("c", paused=False)
-    search.fails("c")
-    search.begins(prefer="c")
-    assert search.goes_on(3) == "bac"
 
 
 # Reconsidering
@@ -336,16 +210,6 @@ def attempts(schedules: list[Schedule], now: float) -> list[float]:
         assert attempt is not None
         found.append(attempt.at)
     return found
-
-
-def test_sessions_come_back_one_after_the_other() -> None:
-    """A thousand that lost one broker in the same instant come to the next one at the rate, behind their delay."""
-    search = Search("ab")
-    lost = crowd(search, 1000)
-    for each in lost:
-        each.begin(NOW, start=False)
-    found = attempts(lost, NOW)
-    assert found == pytest.approx([NOW + 0.01 + each / 500 for each in range(1000)])
 
 
 def test_whoever_reconsiders_keeps_its_place() -> None:
@@ -592,24 +456,6 @@ def test_the_others_leave_while_it_waits() -> None:
         assert not search.schedule.stands(search.now)
         assert search.goes() == (then, 0.0)
         assert search.schedule.stands(search.now)
-
-
-def test_a_broker_that_has_sessions_is_not_waited_for_without_end() -> None:
-    """One that cannot be reached for some seconds, or fell silent, is as good as gone, sessions or not."""
-    search = together(a=2, b=0)
-    search.begins(start=True)
-    search.fails("a", pause=60.0)
-    assert search.goes()[0] == "a"
-    search.now += GRACE
-    assert not search.schedule.stands(search.now)
-    assert search.goes()[0] == "b"
-    search = together(a=2, b=0)
-    search.brokers["a"].health.failed(Checks(), search.now, middle, silent=True)
-    search.begins(start=True)
-    assert search.goes()[0] == "b"
-    search.brokers["a"].health.answered()
-    search.begins(start=True)
-    assert search.goes()[0] == "a"
 
 
 def test_where_the_last_session_was_is_remembered_for_a_while() -> None:

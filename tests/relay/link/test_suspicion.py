@@ -5,18 +5,13 @@ The service's probes are told in test_probe and tests/service/test_checks; here 
 
 import pytest
 
-from stomprelay.relay.link.link import Ended, Handshake, Waiting
-from stomprelay.relay.link.search import REST
+from stomprelay.relay.link.link import Ended, Handshake
 from stomprelay.relay.model.group import Broker, Checks
-from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.effects import How
 from stomprelay.wire.errors import StompError
-from tests.playbook import SAY_HELLO, Playbook, in_all_cuts, listener, upstream
-from tests.playbook import Cut as Cuts
-from tests.relay.failing import asked, found, movable, over, started
+from tests.playbook import SAY_HELLO, Playbook, listener, upstream
+from tests.relay.failing import asked, movable, over
 from tests.relay.link.scene import Scene
-from tests.relay.several import fan_out
 
 CLOSED = "the broker closed the connection when it was sent CONNECT"
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
@@ -38,20 +33,6 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
 
 
 # What it says of the broker
-
-
-def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
-    """The first one that tries a broker after its pause shows nothing if it leaves: a probe does it."""
-    play = Scene(brokers=1, checks=Checks(pause=10.0))
-    (only,) = play.over.brokers
-    only.health.failed(play.over.checks, play.now, lambda: 0.5)
-    play.now = 110.0
-    play.seeks()
-    play.accepts()
-    only.health.probed()
-    play.link.end()
-    assert only.health.out(play.now)
-    assert only.health.doubted
 
 
 def test_a_login_that_is_refused_by_a_broker_that_is_back() -> None:
@@ -99,22 +80,6 @@ def test_two_brokers_that_are_well() -> None:
     assert [each.health.coming for each in play.over.brokers] == [0, 0]
 
 
-def test_nobody_else_is_answered() -> None:
-    """A balancer without a backend closes on everybody: the session waits, with rests, and is served in the end."""
-    play = Scene(options={"startup_attempts": -1})
-    well(play.over)
-    play.seeks()
-    turned_away(play)
-    for _ in range(20):
-        turned_away(play)
-        assert play.link.until >= play.now + REST
-        while isinstance(play.link.state, Waiting):
-            play.wakes()
-    play.finds()
-    assert play.link.up
-    assert play.counters["connects_rejected"] == 0
-
-
 @pytest.mark.parametrize("trouble", ["failed", "lost"])
 def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
     """That it answers now is no proof that it was well then: it may have been restarted."""
@@ -132,49 +97,7 @@ def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
     assert isinstance(play.link.state, Handshake)
 
 
-@pytest.mark.parametrize("trouble", ["never known", "failed", "lost"])
-def test_a_broker_that_was_not_known_to_be_well(trouble: str) -> None:
-    """It may have come up only after it closed."""
-    play = Scene()
-    first, second = play.over.brokers
-    first.health.answered()
-    if trouble != "never known":
-        second.health.answered()
-    if trouble == "failed":
-        second.health.failed(Checks(failures=9), play.now, lambda: 0.5)
-    elif trouble == "lost":
-        second.health.lost(suspect=True)
-    play.seeks()
-    turned_away(play, first)
-    turned_away(play, second)
-    assert isinstance(play.link.state, Waiting)
-
-
 # With all that belongs to a session
-
-
-@in_all_cuts
-def test_the_client_is_told(cut: Cuts) -> None:
-    """It gets an ERROR that names the upstream and no address; what it sent behind CONNECT is nobody's."""
-    front = listener(movable(profile=RABBITMQ))
-    brokers = well(front.upstream)
-    with Playbook(front, cut=cut) as play:
-        play.client_says(
-            b"CONNECT\naccept-version:1.2\nhost:/\nlogin:a\\qb\n\n\0SEND\ndestination:/queue/x\n\nhi\0"
-        )
-        for broker in brokers:
-            asked(play)
-            play.broker_accepts()
-            assert b"login:a\\qb\n" in play.broker_reads()
-            broker.health.answered()
-            play.broker_goes()
-        play.client_gets(
-            b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n"
-            b"content-type:text/plain\ncontent-length:13\n\nupstream main\0"
-        )
-        play.client_is_closed(How.LINGER)
-        assert over(play)
-        assert len(play.opened) == 2
 
 
 def test_the_client_is_gone() -> None:
@@ -194,36 +117,3 @@ def test_the_client_is_gone() -> None:
         assert over(play)
         assert len(play.opened) == 2
         assert play.counters["possibly_lost"] == 1
-
-
-def test_a_group_of_a_fan_out() -> None:
-    """It is given up for this session, and the client is told when too few are left."""
-    front = listener(fan_out(quorum=2))
-    (bad, _) = well(front.upstream)
-    with Playbook(front) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        for _ in range(2):
-            while play.at("a").closed is not None:
-                play.time_passes(play.wake - play.now)
-            play.broker_accepts(at="a")
-            play.broker_reads(at="a")
-            bad.health.answered()
-            play.broker_goes(at="a")
-        assert CLOSED.encode() in play.client_reads()
-        play.client_is_closed(How.LINGER)
-
-
-def test_a_broker_that_a_good_client_lost() -> None:
-    """Killed behind something that accepts for it: who was connected there comes back, and is not blamed for it."""
-    with started(options={"startup_attempts": -1}) as play:
-        brokers = play.relay.listener.upstream.brokers
-        play.broker_goes()
-        for _ in range(6):
-            asked(play)
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_goes()
-            for broker in brokers:
-                broker.health.answered()
-        found(play)
-        play.both_stay()

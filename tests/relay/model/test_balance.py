@@ -69,26 +69,6 @@ def test_priority_backup_brings_them_home() -> None:
     assert several.shifts({a: 12}, 100, NOW) == []
 
 
-def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
-    """Not while it is unknown, down, out or paused."""
-    several, (a, b) = group(1, 1)
-    placed = {b: 4}
-    a.health.up = None
-    assert several.shifts(placed, 10, NOW) == []
-    a.health.up = False
-    assert several.shifts(placed, 10, NOW) == []
-    a.health.answered()
-    a.health.pause()
-    assert several.shifts(placed, 10, NOW) == []
-    a.health.resume()
-    assert several.shifts(placed, 10, NOW) == [Shift(b, a, 4)]
-    out(a)
-    assert several.shifts(placed, 10, NOW) == []
-    assert several.shifts(placed, 10, NOW + 10) == []  # its pause is over, but nobody saw it since
-    a.health.answered()
-    assert several.shifts(placed, 10, NOW) == [Shift(b, a, 4)]
-
-
 def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     """A switch-over has times and rules of its own."""
     several, (a, b, c) = group(1, 1, 1)

@@ -76,36 +76,6 @@ def test_who_is_busy_and_late_gets_a_place() -> None:
     assert table.shown[b"/queue/late"] == ONE
 
 
-def test_who_comes_again_goes_on_from_where_it_was() -> None:
-    """Its counts do not fall for having been away."""
-    table = full()
-    for _ in range(10):
-        table.count(b"/queue/late", ONE)
-    table.turn()
-    [away] = table.former
-    for _ in range(100):
-        table.count(away, ONE)
-    table.turn()
-    assert table.shown[away].sends == 2
-    assert away not in table.former
-
-
-def test_a_client_that_makes_destinations_up() -> None:
-    """Any number of them pushes nobody out who is busy, keeps nobody out, and takes no more room."""
-    table = full()
-    for number in range(20_000):
-        table.count(b"/made/up/%d" % number, ONE)
-        if number % 50 == 0:
-            table.count(b"/queue/busy", DestinationTally(sends=100, send_bytes=100))
-            for each in range(PLACES):
-                table.count(b"/queue/%d" % each, ONE)
-        if number % 1000 == 0:
-            table.turn()
-    assert b"/queue/busy" in table.shown
-    assert sum(name.startswith(b"/made/up") for name in table.shown) == 0
-    assert len(table.former) <= FORMER
-
-
 def test_places_that_change_all_the_time() -> None:
     """Of those that had one so many are remembered, and no more."""
     table = full()

@@ -13,7 +13,6 @@ from stomprelay.relay.model.profile import (
     GENERIC,
     RABBITMQ,
     Profile,
-    detect,
 )
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
@@ -27,30 +26,6 @@ OTHER_PAIRS = [each for each in PAIRS if each[0] != each[1]]
 
 
 in_all_products = pytest.mark.parametrize("product", ["rabbitmq", "activemq", "artemis", "generic"])
-
-SERVERS = [
-    (b"RabbitMQ/3.10.8", b"session-VBniRDNLTsX29_fZdQW2Xg", RABBITMQ),
-    (b"rabbitmq", b"", RABBITMQ),
-    (b"ActiveMQ/5.17.2", b"ID:vm-38391-1795218830726-1:80", ACTIVEMQ),
-    (b"ActiveMQ/${project.version}", b"ID:vm-34059-1795436016604-1:2", ACTIVEMQ),
-    (b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine", b"39a25e75", ARTEMIS),
-    (b"ActiveMQ-Artemis/2.31.2", b"", ARTEMIS),
-    # Artemis on 1.0, where it says no more
-    (b"", b"39a25e75", GENERIC),
-    (b"apache-apollo/1.7.1", b"x", GENERIC),
-    (b"coilmq/1.1.0", b"", GENERIC),
-    (b"", b"", GENERIC),
-    # RabbitMQ with a hidden server header
-    (b"", b"session-VBniRDNLTsX29_fZdQW2Xg", RABBITMQ),
-    (b"", b"session-short", GENERIC),
-    (b"other/1", b"session-VBniRDNLTsX29_fZdQW2Xg", GENERIC),
-]
-
-
-@pytest.mark.parametrize(("server", "session", "expected"), SERVERS)
-def test_a_broker_is_recognised(server: bytes, session: bytes, expected: Profile) -> None:
-    """By its `server` header, or RabbitMQ's form of `session`; others are taken at the specification's word."""
-    assert detect(server, session) is expected
 
 
 # product, client's version, broker's version, the line a client says, what the broker is told

@@ -4,7 +4,6 @@ import re
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from stomprelay.session.leg import Leg, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import PAIRS
@@ -30,11 +28,6 @@ ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
-OURS = b"%b\nreceipt:s-receipt-%d\n%b\0"
-ASKED = b"SEND\nreceipt:s-receipt-%d\ndestination:/queue/a\n\n%b\0"
-"""A SEND with a receipt of ours, which `SEND` would be otherwise."""
-AGAIN = b"SEND\nrelay-resent:true\n%bdestination:/queue/a\n%b\n%b\0"
-"""A SEND that is sent again: lines in front, lines of the client's, the body."""
 
 
 class Scene:
@@ -127,70 +120,8 @@ def plain(sent: bytes) -> bytes:
 # Writing
 
 
-COMMIT = b"COMMIT\ntransaction:t\n\n\0"
-BOTH = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%b\0"
-
 # What a client sends in one chunk under `confirm`; what is written where each SEND is confirmed for itself; and what
 # where a RECEIPT confirms all SENDs before it.
-WRITTEN = {
-    "SENDs in a transaction ask for nothing, COMMIT does": (
-        BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT,
-        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
-        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
-    ),
-    "a SEND beside the transaction asks": (
-        SEND % b"1" + BEGIN + INSIDE % b"2" + SEND % b"3" + INSIDE % b"4",
-        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
-        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
-    ),
-    "the client's receipts in a transaction stay its own": (
-        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
-        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
-        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
-    ),
-    "a SEND of a transaction that was not begun asks for itself": (
-        SEND % b"1" + INSIDE % b"2" + SEND % b"3",
-        ASKED % (1, b"1")
-        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
-        + ASKED % (3, b"3"),
-        ASKED % (1, b"1")
-        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
-        + ASKED % (3, b"3"),
-    ),
-    "the client's receipt of a SEND ends a batch": (
-        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + SEND % b"5",
-        ASKED % (1, b"1") + ASKED % (2, b"2") + ASKING % (b"r", b"3") + ASKED % (3, b"4") + ASKED % (4, b"5"),
-        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + ASKED % (1, b"5"),
-    ),
-    "a receipt or a transaction that is the first header counts as a later one": (
-        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
-        + BEGIN
-        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
-        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
-        + BEGIN
-        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
-        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
-        + BEGIN
-        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
-    ),
-}
-
-
-@pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
-@pytest.mark.parametrize("what", WRITTEN)
-def test_which_receipts_are_asked_for(what: str, cumulative: bool) -> None:
-    """Byte for byte, as one chunk is written."""
-    sent, each, batched = WRITTEN[what]
-    scene = Scene(confirm=True, cumulative=cumulative)
-    assert scene.sends(sent) == (batched if cumulative else each)
-
-
-def test_a_frame_that_cannot_be_sent() -> None:
-    """What was right before it is written all the same."""
-    scene = Scene(b"1.1", b"1.0")
-    with pytest.raises(Refused):
-        scene.sends(SEND % b"1" + b"SEND\ndestination:a\\nb\n\nx\0")
-    assert scene.writes() == SEND % b"1"
 
 
 @given(
@@ -290,56 +221,6 @@ def _once(frames: list[bytes]) -> list[bytes]:
     return found
 
 
-# Another broker
-
-
-def test_the_clients_receipts_among_what_is_sent_again() -> None:
-    """A SEND with the client's own receipt confirms those before it; the last of those behind it asks for ours. It is
-    owed once, however often it is sent.
-    """
-    scene = Scene(confirm=True, cumulative=True)
-    scene.sends(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3" + SEND % b"4")
-    for number in (2, 3):
-        scene.loses()
-        assert scene.again(cumulative=True) == (
-            AGAIN % (b"", b"", b"1")
-            + AGAIN % (b"", b"receipt:r\n", b"2")
-            + AGAIN % (b"", b"", b"3")
-            + AGAIN % (b"receipt:s-receipt-%d\n" % number, b"", b"4")
-        )
-    assert scene.resender.unconfirmed.received(b"r")
-    assert not scene.resender.unconfirmed.received(b"r")
-    scene.loses()
-    assert scene.again(cumulative=True) == (
-        AGAIN % (b"", b"", b"3") + AGAIN % (b"receipt:s-receipt-4\n", b"", b"4")
-    )
-    assert scene.counters["frames_resent"] == 10
-
-
-def test_unsubscribing() -> None:
-    """All that are open, by the names that the broker knows."""
-    scene = Scene(b"1.0", b"1.0")
-    scene.sends(SUBSCRIBE + b"SUBSCRIBE\ndestination:/queue/b\n\n\0")
-    scene.resender.unsubscribe()
-    assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\ndestination:/queue/b\n\n\0"
-    scene.loses()
-    scene.again(b"1.1")
-    scene.resender.unsubscribe()
-    assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:relay-1\n\n\0"
-
-
-def test_what_was_put_in_and_not_written_is_not_lost() -> None:
-    """A broker that is lost between `send` and `flush`: nothing of it is written as it was, all is sent again."""
-    scene = Scene(confirm=True)
-    scene.decoder.feed(SEND % b"1" + SEND % b"2")
-    for frame in scene.decoder.frames():
-        scene.resender.send(frame)
-    scene.loses()
-    again = scene.again()
-    assert plain(again) == SEND % b"1" + SEND % b"2"
-    assert again.count(b"relay-resent:true") == 2
-
-
 # No broker
 
 
@@ -356,16 +237,3 @@ def test_undone_while_there_is_no_broker() -> None:
     assert sorted(scene.given()) == [b"b", b"r", b"s", b"u", b"x"]
     assert scene.again() == b""
     assert scene.resender.quiet
-
-
-def test_a_batch_ends_with_its_broker() -> None:
-    """What was put in for a broker and not written is not kept as part of the next one's batch."""
-    scene = Scene(confirm=True, cumulative=True)
-    scene.decoder.feed(SEND % b"1")
-    for frame in scene.decoder.frames():
-        scene.resender.send(frame)
-    scene.loses()
-    assert scene.again(cumulative=True) == b""
-    assert scene.sends(SEND % b"2") == ASKED % (1, b"2")
-    scene.loses()
-    assert scene.again(cumulative=True) == AGAIN % (b"receipt:s-receipt-2\n", b"", b"2")

@@ -83,37 +83,6 @@ def test_what_is_left_of_a_run() -> None:
     assert (len(kept), kept.sends, kept.size) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "what", ["later ones", "one twice", "an unknown one", "one too many", "the client's", "an older one's"]
-)
-def test_receipts_that_are_not_just_the_next(what: str) -> None:
-    """They are left to a look at each, and nothing was recorded."""
-    kept = unconfirmed(1000)
-    older = of_run(kept, b"a", b"b")
-    kept.received(older[1])
-    first, second = of_run(kept, b"1", b"2"), of_run(kept, b"3", b"4")
-    kept.pass_unkept()
-    receipts = {
-        "later ones": [first[0], *second],
-        "one twice": [first[0], *first],
-        "an unknown one": [*first, b"s-receipt-99"],
-        "one too many": [*first, *second, b"x"],
-        "the client's": first,
-        "an older one's": [older[0], *first],
-    }[what]
-    if what == "the client's":
-        kept.owe(first[1])
-    before = len(kept), kept.sends, kept.size
-    assert not kept.received_all(receipts)
-    assert (len(kept), kept.sends, kept.size) == before
-    assert kept.unproved == 1
-    given = [kept.received(receipt) for receipt in receipts]
-    assert given == [what == "the client's" and receipt == first[1] for receipt in receipts]
-    left = [wire for wire, receipt in zip((b"1", b"2"), first, strict=True) if receipt not in receipts]
-    left += [wire for wire, receipt in zip((b"3", b"4"), second, strict=True) if receipt not in receipts]
-    assert wires(kept) == [said(each) for each in ([] if older[0] in receipts else [b"a"]) + left]
-
-
 def test_any_receipt_of_a_run_proves_what_was_sent_before_it() -> None:
     """As a single one does."""
     kept = unconfirmed(1000)
@@ -139,31 +108,6 @@ def test_an_error_that_names_a_receipt() -> None:
 
 
 # What a loss means
-
-
-def test_receipts_that_nothing_asks_for_again() -> None:
-    """They are given in the broker's place, each as often as it is owed, and not by the next broker as well."""
-    kept = unconfirmed()
-    for receipt in (b"send", b"subscribe", b"unsubscribe", b"ack", b"ack", b"commit"):
-        kept.owe(receipt)
-    kept.keep(b"SEND", b"send")
-    kept.commit(b"commit", ours=False)
-    assert sorted(kept.lost([b"subscribe"])) == [b"ack", b"ack", b"unsubscribe"]
-    assert kept.owes(b"send")
-    assert kept.owes(b"subscribe")
-    assert kept.lost([b"subscribe"]) == []
-    assert kept.received(b"send")
-    assert not kept.received(b"ack")
-
-
-def test_one_receipt_id_for_what_is_sent_again_and_what_is_not() -> None:
-    """As many are given as the next broker will not give."""
-    kept = unconfirmed()
-    for _ in range(3):
-        kept.owe(b"r")
-    kept.keep(b"SEND", b"r")
-    assert kept.lost([]) == [b"r", b"r"]
-    assert kept.received(b"r")
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["client", "ours"])
