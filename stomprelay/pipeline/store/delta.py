@@ -144,15 +144,6 @@ class DeltaStore(Store):
         """As in `Store`."""
         return sorted(self._counts(table))
 
-    def hours_of(self, table: str, batch: int | str) -> set[str]:
-        """As in `Store`."""
-        there = self.read(table, batch=batch).select("date", "hour").distinct().collect()
-        return {_name(str(row.date), row.hour) for row in there}
-
-    def wrote(self, table: str, batch: int) -> bool:
-        """As in `Store`: whether it, or a later one, did."""
-        return self._noted(table) >= batch
-
     # ------------------------------------------------------------------ before a run
 
     def check(self, *, migrates: bool = False) -> None:
