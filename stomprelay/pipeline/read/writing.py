@@ -47,7 +47,7 @@ _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(
 
 
 def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield these rows of `segments.DDL`, then a row for each segment: its `sums`, JSON of its hours and its `Segment`."""
+    """Yield these rows of `segments.DDL`, then a row for each segment, with its hours and its `Segment` in `sums`."""
     read: dict[str, _Sums] = {}
     for batch in batches:
         if batch.column("reason").null_count == len(batch):  # damages have batches of their own

@@ -13,7 +13,7 @@ import pytest
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.store import compaction
 from stomprelay.pipeline.store.compaction import CompactionError, compact, exchange, recover, swap
-from stomprelay.pipeline.store.merging import merge
+from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import Compacted, Store
 from tests.pipeline.rows import FRAME, START
 from tests.pipeline.rows import write as put
