@@ -36,7 +36,6 @@ SHORT: dict[str, str] = {
     "files.py": "setup.py imports it, and nothing else of the relay",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/commands/migrate.py": "each command is a module",
-    "pipeline/store/lock.py": "held around the tables by who writes them; the store is long enough",
     "pipeline/tables/runs.py": "each table is a module",
     "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/model/counters.py": "the list of all counters",

@@ -15,8 +15,8 @@ from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.read import segments
-from stomprelay.pipeline.read.gaps import segment_of
 from stomprelay.pipeline.read.runs import Runs, Segment
+from stomprelay.pipeline.read.writing import summed
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
@@ -83,18 +83,12 @@ class Run:
 def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.Record], Segment]:
     """The records of a segment, and what the pipeline needs to know of it. What Spark does in `passes.records`."""
     found: list[record.Record] = []
-    times = []
-    ended = False
-    died = lives = None
     name = path.name.removesuffix(CLOSED)
-    for batch in segments.rows(str(path)):
+    for batch in summed(segments.rows(str(path))):
         for row in batch.to_pylist():
             assert row["reason"] is None, row
-            times.append(row["ns"])
-            facts = dict(row["facts"] or ())
-            if row["event"] == JournalEvent.ENDED.value:
-                ended, died = True, facts.get("found")
-            lives = facts.get("within", lives)
+            if row["sums"] is not None:
+                return found, Segment(*json.loads(row["sums"])[1])
             if row["session"] is None or (row["command"] is None and row["event"] not in EVENTS):
                 continue
             headers = dict(row["headers"] or ())
@@ -110,8 +104,7 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
                 "facts": json.dumps(dict(row["facts"])) if row["facts"] is not None else None,
             }
             found.append(tuple(values[name] for name in record.NAMES))
-    died_ns, within = int(died) if died else None, float(lives) if lives else None
-    return found, segment_of(0, name, min(times), max(times), ended, died_ns, within)
+    raise AssertionError(f"nothing in {path}")
 
 
 class Tables:

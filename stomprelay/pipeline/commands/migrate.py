@@ -7,9 +7,8 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.bar import Bar
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened
-from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import StoreError
-from stomprelay.pipeline.store.upkeep import migrate
+from stomprelay.pipeline.store.upkeep import Lock, migrate
 from stomprelay.pipeline.store.volume import local
 
 

@@ -20,9 +20,8 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.delta import opened
-from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Batch, StoreError
-from stomprelay.pipeline.store.upkeep import migrate
+from stomprelay.pipeline.store.upkeep import Lock, migrate
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, runs, stuck, traffic
 

@@ -464,7 +464,7 @@ class Matchings:
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of `transfer.DDL` and yield batches of `DDL`, as `mapInArrow` wants it."""
+        """Take batches of `transfer.FIELDS` and yield rows of `DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
             yield from self._matched(arrow.rows(batches))
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import at_once, slices
 from stomprelay.pipeline.match.matching import (
     COLUMNS,
@@ -31,8 +30,7 @@ from stomprelay.pipeline.match.matching import (
 )
 from stomprelay.pipeline.match.ordering import Orders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, special
-from stomprelay.pipeline.read import gaps, writing
-from stomprelay.pipeline.read.gaps import segment_of
+from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
@@ -178,20 +176,7 @@ def _note(
 
 def segments(batch: Batch) -> list[Segment]:
     """Return the segments that this batch read; the times of unreadable ones are None."""
-    told = batch.noted_frames()
-    if told is not None and told["segments"] is not None:
-        return [segment_of(batch.number, *each) for each in told["segments"]]
-    parts = batch.frames().select(*writing.READ).mapInArrow(writing.summed, writing.DDL).groupBy("segment")
-    most = [F.max(name) for name in ("newest", "ended", "found", "within")]
-    more = [F.max("relay"), F.sum("events"), F.sum("dropped"), F.max("cut")]
-    rows = parts.agg(F.min("oldest"), *most, F.sum("frames"), F.array(), *more).collect()
-    found = {row[0]: segment_of(batch.number, *row) for row in rows}
-    if batch.store.wrote("quarantine", batch.number):
-        damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()
-        for row in damaged.collect():
-            name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
-            found.setdefault(name, Segment(name, batch.number, None, None, False))
-    return list(found.values())
+    return [Segment(*each) for each in batch.noted_frames()["segments"]]
 
 
 # What Spark does: one of our functions on Arrow batches session by session, one order by order, one message by message

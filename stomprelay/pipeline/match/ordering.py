@@ -128,7 +128,7 @@ class Orders:
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of `transfer.DDL` and yield batches of it, as `mapInArrow` wants it."""
+        """Take batches of `transfer.FIELDS` and yield others of them, as `mapInArrow` wants it."""
         with arrow.uncollected():
             current: _Current | None = None
             for batch in batches:

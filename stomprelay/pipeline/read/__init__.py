@@ -2,9 +2,8 @@
 
 - `frames`: the step of a batch, as Spark does it: segments shared among tasks
 - `segments`: one segment to Arrow batches
-- `columns`: the columns that frames have, in Python; `_columns` is its compiled twin
-- `writing`: these to the table's files, where tasks can write them
-- `heads`: the command and the headers of one frame
+- `columns`: the columns that frames have: the command and the headers of a frame, its sizes, its body
+- `writing`: what tasks tell of each segment, and rows to the table's files, where tasks can write them
 - `runs`: which segments of a run can be read on, and up to when all runs have been read
 - `gaps`: which segments are missing, in `quarantine` and in words
 """

@@ -1,18 +1,81 @@
-"""Frames to columns: what a frame's head, sizes and body are in a row of `frames`.
-
-`FRAME_COLUMNS` is the compiled twin of `FrameColumns` where it was built; nothing but speed depends on which it is.
-"""
+"""Frames to columns: command and headers of a recorded frame, its sizes and its body, in a row of `frames`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay import PURE
 from stomprelay.journal.block import SIZES
-from stomprelay.pipeline.read import heads
 from stomprelay.pipeline.spark import arrow
-from stomprelay.wire.dialect import Dialect
+from stomprelay.wire import names
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2, Dialect
+
+COLUMNS: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
+"""The columns that hold headers."""
+
+Named = tuple[bytes | None, ...]
+"""The names of the headers for each of `COLUMNS`; None where the command has none for it."""
+
+Head = tuple[bytes, dict[bytes, bytes]]
+"""A command, and its headers by name; of repeated ones the first."""
+
+
+def _named(
+    subscription: bytes | None = None, ack: bytes | None = None, receipt: bytes = names.RECEIPT_HEADER
+) -> Named:
+    return names.DESTINATION, subscription, names.MESSAGE_ID, ack, receipt, names.TRANSACTION
+
+
+USUAL: Final = _named()
+NAMED: Final = {
+    names.MESSAGE: _named(names.SUBSCRIPTION, names.ACK_HEADER),
+    names.SUBSCRIBE: _named(names.ID, names.ACK_HEADER),
+    names.UNSUBSCRIBE: _named(names.ID),
+    names.ACK: _named(names.SUBSCRIPTION, names.ID),
+    names.NACK: _named(names.SUBSCRIPTION, names.ID),
+    names.RECEIPT: _named(receipt=names.RECEIPT_ID),
+    names.ERROR: _named(receipt=names.RECEIPT_ID),
+}
+"""The `Named` of each command; other commands have `USUAL`."""
+
+
+@lru_cache
+def dialect(version: str) -> Dialect:
+    """Return the dialect of this version; without one, what all have in common up to CONNECT."""
+    return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
+
+
+def read(head: bytes, spoken: Dialect) -> Head:
+    """Return command and headers of a frame's bytes, from the command to the blank line. Never raises."""
+    if not spoken.padded and b"\\" not in head and b"\r" not in head:
+        command, *lines = head.split(b"\n")
+        del lines[-2:]
+        try:
+            headers = dict([line.split(b":", 1) for line in lines])
+        except ValueError:  # a line without a colon
+            return _with_care(head, spoken)
+        return (command, headers) if len(headers) == len(lines) else _with_care(head, spoken)
+    return _with_care(head, spoken)
+
+
+def fields(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
+    """Return the values for each of `COLUMNS`."""
+    get: Any = headers.get  # for None, too
+    return tuple(map(get, NAMED.get(command, USUAL)))
+
+
+def _with_care(head: bytes, spoken: Dialect) -> Head:
+    line, _, rest = head.partition(b"\n")
+    command = line.removesuffix(b"\r")
+    crlf = command != line
+    rest = rest.removesuffix(b"\n")
+    rest = rest.removesuffix(b"\r") if rest.endswith(b"\n\r") or rest == b"\r" else rest
+    headers: dict[bytes, bytes] = {}
+    for name, value in spoken.read(rest, crlf=crlf, escaped=command not in names.UNESCAPED):
+        headers.setdefault(name, value)
+    return command, headers
 
 
 class FrameColumns:
@@ -30,7 +93,7 @@ class FrameColumns:
     def add(self, payload: bytes, sizes: Sequence[int], spoken: Dialect) -> None:
         """Add the frames of a block; see `Block` for what payload and sizes are."""
         names, values, ends, bodies = self._names, self._values, self._ends, self._bodies
-        rows, read, fields = self._rows, heads.read, heads.fields
+        rows = self._rows
         at = 0
         last: bytes | None = None
         headers: dict[bytes, bytes] = {}
@@ -56,7 +119,7 @@ class FrameColumns:
 
     def blank(self) -> None:
         """Add a row that is no frame: all columns are null in it."""
-        self._rows.append((None,) * (1 + len(heads.COLUMNS)))
+        self._rows.append((None,) * (1 + len(COLUMNS)))
         self._ends.append(self._ends[-1])
         self._sizes.append(None)
         self._body_sizes.append(None)
@@ -66,29 +129,11 @@ class FrameColumns:
         """Return the columns by name."""
         commands, *named = zip(*self._rows, strict=True)
         made = {"command": arrow.text(commands)}
-        for name, texts in zip(heads.COLUMNS, named, strict=True):
+        for name, texts in zip(COLUMNS, named, strict=True):
             made[name] = arrow.text(texts)
         made["size"] = pa.array(self._sizes, pa.int64())
         made["body_size"] = pa.array(self._body_sizes, pa.int64())
         made["body"] = pa.array(self._bodies, pa.binary())
-        made["headers"] = headers_of(made["command"], self._ends, self._names, self._values)
+        events = made["command"].is_null() if made["command"].null_count else None
+        made["headers"] = arrow.mapping(self._ends, self._names, self._values, events)
         return made
-
-
-def headers_of(commands: pa.Array, ends: Any, names: Any, values: Any) -> pa.Array:
-    """Return the column `headers`, see `arrow.mapping`: null where there is no command."""
-    return arrow.mapping(ends, names, values, commands.is_null() if commands.null_count else None)
-
-
-def _compiled() -> type[FrameColumns]:
-    if PURE:
-        return FrameColumns
-    try:
-        from stomprelay.pipeline.read._columns import FrameColumns as Compiled
-    except ImportError:
-        return FrameColumns
-    return Compiled
-
-
-FRAME_COLUMNS: Final = _compiled()
-"""The compiled twin; `FrameColumns` itself where it was not built, or nothing compiled is wanted."""

@@ -1,8 +1,9 @@
 """Table `frames`: a batch's segments, parsed side by side, one task for a segment or for several small ones."""
 
+import json
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,13 +11,14 @@ from urllib.parse import unquote
 
 from stomprelay.journal.segment import CLOSED, FRAMES_DROPPED, FRAMES_MISSING
 from stomprelay.pipeline.read import segments, writing
+from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.spark.bundles import Rows
 from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's format `binaryFile`."""
@@ -25,8 +27,8 @@ _MOST: Final = 64 << 20
 """Bytes that are worth a task, and those that are worth one though no processor is free for it."""
 _QUARANTINE: Final = "segment string, position bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
-Rows = Callable[[Iterator[Any]], Iterator[Any]]
-"""Arrow batches to others, in one of Spark's tasks."""
+_TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
+"""The columns of `segments.DDL` in which a task tells of damages, segments and files."""
 
 
 class Damage(NamedTuple):
@@ -46,7 +48,9 @@ class SegmentFile(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a batch had: the time (ns) of its newest record, and sentences about frames that are missing."""
+    """What a batch had: numbers of frames (and events) and damages, the time (ns) of the newest record, and sentences
+    about frames that are missing.
+    """
 
     frames: int
     damages: int
@@ -56,7 +60,22 @@ class Taken(NamedTuple):
 
 def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
     """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`."""
-    taken, damages = _placed(batch, arrivals) or _appended(batch, arrivals)
+    folder = batch.store.stage("frames", batch.number)
+    if folder is None:
+        told = _appended(batch, parsed(batch.spark, arrivals, writing.summed))
+    else:
+        # The tasks write the table's files: Spark would take ten times as long for that.
+        write = _then(writing.summed, partial(writing.written, folder=folder))
+        told = parsed(batch.spark, arrivals, write).select(*_TOLD).collect()
+        batch.store.adopt("frames", batch.number, [Path(each.file) for each in told if each.file is not None])
+    damages = [Damage(*each[:4]) for each in told if each.reason is not None]
+    sums = [json.loads(each.sums) for each in told if each.sums is not None]
+    segments = [Segment(*each)._replace(batch=batch.number) for _, each in sums]
+    # A segment in which nothing could be read came, too.
+    broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages}
+    broken -= {each.name for each in segments}
+    unread = [Segment(name, batch.number, None, None, ended=False) for name in sorted(broken)]
+    batch.note_frames({hour for hours, _ in sums for hour in hours}, [*segments, *unread])
     damages += [Damage(each.path, 0, each.size, _AGAIN) for each in again]
     if damages:
         found = batch.spark.createDataFrame(damages, _QUARANTINE)
@@ -66,73 +85,38 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[Segme
         for each in damages
         if FRAMES_MISSING in each.reason or FRAMES_DROPPED in each.reason
     )
-    return taken._replace(damages=len(damages), missing=tuple(missing))
+    newest = max((each.newest_ns for each in segments if each.newest_ns is not None), default=None)
+    return Taken(sum(each.rows for each in segments), len(damages), newest, tuple(missing))
 
 
-def _placed(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[Damage]] | None:
-    """Have the tasks write the table's files. Return what was taken, and the damages; None where they cannot."""
-    folder = batch.store.stage("frames", batch.number)
-    if folder is None:
-        return None
-    told = parsed(batch.spark, arrivals, partial(writing.written, folder=folder), writing.DDL).collect()
-    files = [Path(each.file) for each in told if each.file is not None]
-    batch.store.adopt("frames", batch.number, files)
-    damages = [
-        Damage(each.segment, each.position, each.length, each.reason)
-        for each in told
-        if each.reason is not None
-    ]
-    read = [
-        [each[name] for name in writing.SUMS] for each in told if each.file is None and each.reason is None
-    ]
-    known = {each[0] for each in read}
-    # Of segments in which nothing could be read, too, somebody wants to know that they came.
-    broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages} - known
-    read += [[name, None, None, False, None, None, 0, []] for name in sorted(broken)]
-    batch.note_frames({layout.hour_at(str(file)) for file in files}, read)
-    summed = [each for each in told if each.newest is not None]
-    newest = max((each.newest for each in summed), default=None)
-    return Taken(sum(each.frames for each in summed), len(damages), newest), damages
-
-
-def _appended(batch: Batch, arrivals: Sequence[SegmentFile]) -> tuple[Taken, list[Damage]]:
-    """Have Spark write the table, and return the same."""
+def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
+    """Have Spark write the frames and events among these rows. Return the other rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    seen = Observation()
-    sound = f.col("reason").isNull()
-    damage = f.struct("segment", "position", "length", "reason")
-    rows = parsed(batch.spark, arrivals).observe(
-        seen,
-        f.count(f.when(sound, 1)).alias("frames"),
-        f.max("ns").alias("newest"),
-        f.collect_set(f.when(sound, f.col("hour"))).alias("hours"),
-        f.collect_list(f.when(~sound, damage)).alias("damages"),
-    )
-    batch.store.append("frames", batch.number, rows.where(sound))
-    had = seen.get
-    batch.note_frames(had["hours"] or (), None)
-    damages = [Damage(*each) for each in had["damages"] or []]
-    return Taken(had["frames"], len(damages), had["newest"]), damages
+    seen, is_frame = Observation(), f.col("hour").isNotNull()
+    others = f.collect_list(f.when(~is_frame, f.struct(*_TOLD)))
+    batch.store.append("frames", batch.number, rows.observe(seen, others.alias("told")).where(is_frame))
+    told: Sequence[Row] = seen.get["told"]
+    return told
 
 
-def parsed(
-    spark: "SparkSession", arrivals: Sequence[SegmentFile], then: Rows = iter, ddl: str = segments.DDL
-) -> "DataFrame":
-    """Return rows of `segments.DDL` from these segments, or rows of `ddl` that each task makes of them by `then`."""
+def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile], then: Rows) -> "DataFrame":
+    """Return the rows of `segments.DDL` that each task makes by `then` of those of its segments."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
-    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(_both(parser(shares), then), ddl)
+    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(
+        _then(parser(shares), then), segments.DDL
+    )
     if not far:
         return near
     reader = spark.read.format("binaryFile").schema(FILES).option("ignoreMissingFiles", "true")
     fetched = reader.load([literal(path) for path in far]).select("path", "content")
-    return near.unionByName(fetched.mapInArrow(_both(fetched_parser, then), ddl))
+    return near.unionByName(fetched.mapInArrow(_then(fetched_parser, then), segments.DDL))
 
 
-def _both(first: Rows, then: Rows) -> Rows:
+def _then(first: Rows, then: Rows) -> Rows:
     return lambda batches: then(first(batches))
 
 

@@ -10,32 +10,20 @@ that is done again writes the same.
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from stomprelay.journal.schema import Header
 from stomprelay.journal.segment import CLOSED, name_of, parse_name, read
-from stomprelay.pipeline.read.frames import SegmentFile
-from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
+from stomprelay.pipeline.read.frames import Damage, SegmentFile
+from stomprelay.pipeline.read.runs import Gap, Runs, number_of, run_of
 from stomprelay.pipeline.schema import QUARANTINE
-from stomprelay.pipeline.settings import SECOND
 from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.store.volume import absolute, local
 
 MISSING: Final = "missing"
 """Which is in the reasons of all rows about what is not there any more, or not yet."""
 LATE: Final = "came late"
-_LONGEST: Final = 1e9
-"""No relay promises to speak again within more seconds."""
 _INCOMPLETE: Final = "messages, sessions and figures of that time may be incomplete"
-
-
-class MissingRow(NamedTuple):
-    """A row of `quarantine`; `segment` is the first one's path, with `*` for the unknown time in it."""
-
-    segment: str
-    position: int
-    length: int
-    reason: str
 
 
 def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
@@ -69,29 +57,6 @@ def _name(arrival: SegmentFile) -> str:
     return str(name_of(file, first if isinstance(first, Header) else None) or file.removesuffix(CLOSED))
 
 
-def segment_of(
-    batch: int,
-    name: str,
-    first_ns: int | None,
-    newest_ns: int | None,
-    ended: bool,
-    found_ns: int | None,
-    within: float | None,
-    rows: int = 0,
-    marks: Sequence[Sequence[int]] = (),
-    relay: str = "",
-    events: int = 0,
-    dropped: int = 0,
-    cut: int = 0,
-) -> Segment:
-    """Return what `writing.SUMS` say of a segment; what no relay writes counts as nothing."""
-    promised = within if within is not None and 0 < within <= _LONGEST else 0
-    found_ns = max(found_ns or 0, 0)
-    within_ns = round(promised * SECOND)
-    held = Segment(name, batch, first_ns, newest_ns, ended, found_ns, within_ns, rows, marks)
-    return held._replace(relay=relay, events=events, dropped=dropped, cut=cut)
-
-
 def advance(batch: Batch, runs: Runs) -> list[str]:
     """Write the rows of the runs whose gaps have changed. Return a sentence for each row that is new."""
     told: list[str] = []
@@ -109,15 +74,17 @@ def advance(batch: Batch, runs: Runs) -> list[str]:
     return told
 
 
-def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> Iterator[MissingRow]:
-    """Yield the rows about these gaps of a run. `patience` is in seconds."""
+def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> Iterator[Damage]:
+    """Yield the rows about these gaps of a run. Their `segment` is the path of the first segment that is missing, with
+    `*` for the unknown time in it. `patience` is in seconds.
+    """
     folder = local(absolute(journal)) or absolute(journal).rstrip("/")
     relay, _, digits = run.rpartition("-")
     for gap in gaps:
         for first, last in _lacking(gap):
             several = _several(first, last)
             words = f"{several} of run {digits} of {relay} {'is' if first == last else 'are'} {MISSING}"
-            yield MissingRow(
+            yield Damage(
                 f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, f"{words}: {_why(gap, last, patience)}"
             )
         for first, last in _ranges(gap.came):
@@ -125,7 +92,7 @@ def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> 
                 f"{_several(first, last)} of run {digits} of {relay} {LATE}, after what follows had been read"
             )
             why = f"{words}: what is in there is used, but what was final before may lack it"
-            yield MissingRow(f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, why)
+            yield Damage(f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, why)
 
 
 def _why(gap: Gap, last: int, patience: int) -> str:

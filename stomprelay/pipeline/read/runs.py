@@ -1,7 +1,6 @@
 """The runs of relays: which of their segments can be read on, which are missing, and up to when all have been read."""
 
 import json
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -71,7 +70,7 @@ def number_of(segment: str) -> int:
 
 class Gap(NamedTuple):
     """Segments `first` to `last` of a run were not there when a later one was. `waits`: what follows is kept until they
-    come, or for `patience`; else `came` are those that came after it was read.
+    come, or for `patience`; else `came` has, sorted, those that came after it was read.
     """
 
     first: int
@@ -79,18 +78,9 @@ class Gap(NamedTuple):
     came: tuple[int, ...] = ()
     waits: bool = False
 
-
-@dataclass
-class _Skipped:
-    """A `Gap` that is not waited for; `came` is sorted."""
-
-    first: int
-    last: int
-    came: list[int] = field(default_factory=list)
-
     def lacks(self, number: int) -> bool:
-        at = bisect_left(self.came, number)
-        return self.first <= number <= self.last and self.came[at : at + 1] != [number]
+        """Return whether this segment is still missing."""
+        return self.first <= number <= self.last and number not in self.came
 
 
 @dataclass
@@ -154,7 +144,7 @@ class _Run:
     heard_ns: int = 0
     gone: bool = False
     told: Told = field(default_factory=Told)
-    skipped: list[_Skipped] = field(default_factory=list)
+    skipped: list[Gap] = field(default_factory=list)
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
@@ -173,12 +163,12 @@ class _Run:
         """Move a segment from `waiting` to those that were read."""
         segment = self.waiting.pop(number)
         if number < self.due:
-            for gap in self.skipped:
+            for at, gap in enumerate(self.skipped):
                 if gap.lacks(number):
-                    insort(gap.came, number)
+                    self.skipped[at] = gap._replace(came=(*sorted((*gap.came, number)),))
         else:
             if number > self.due:
-                self.skipped.append(_Skipped(self.due, number - 1))
+                self.skipped.append(Gap(self.due, number - 1))
             self.due = number + 1
             self.ended = segment.ended
             self.within_ns = segment.within_ns or self.within_ns
@@ -204,8 +194,7 @@ class _Run:
     @property
     def gaps(self) -> list[Gap]:
         """Return all that is missing, in order."""
-        found = [Gap(gap.first, gap.last, tuple(gap.came)) for gap in self.skipped]
-        due = self.due
+        found, due = [*self.skipped], self.due
         for number in sorted(self.waiting):
             if number > due:
                 found.append(Gap(due, number - 1, waits=True))
@@ -374,7 +363,14 @@ class Runs:
 
     def dump(self) -> str:
         """Return its state as JSON; `load` reads it."""
-        runs = {name: {**asdict(run), "waiting": [*run.waiting.values()]} for name, run in self._runs.items()}
+        runs = {
+            name: {
+                **asdict(run),
+                "waiting": [*run.waiting.values()],
+                "skipped": [gap._asdict() for gap in run.skipped],
+            }
+            for name, run in self._runs.items()
+        }
         return json.dumps([self.until, runs])
 
     @classmethod
@@ -387,16 +383,11 @@ class Runs:
 
 
 def _loaded(values: Any) -> _Run:
-    if isinstance(values, list):
-        # As it was left before gaps were named.
-        due, newest_ns, ended, waiting = values
-        values = {"since": 0, "due": due, "newest_ns": newest_ns, "ended": ended, "waiting": waiting}
     segments = [Segment(*each) for each in values.pop("waiting")]
-    skipped = [_Skipped(**each) for each in values.pop("skipped", [])]
-    told = Told(**values.pop("told", {}))
-    return _Run(
-        **values, told=told, skipped=skipped, waiting={number_of(each.name): each for each in segments}
-    )
+    skipped = [Gap(**{**each, "came": tuple(each["came"])}) for each in values.pop("skipped")]
+    told = Told(**values.pop("told", {}))  # tables of release 0.2 do not have it
+    waiting = {number_of(each.name): each for each in segments}
+    return _Run(**values, told=told, skipped=skipped, waiting=waiting)
 
 
 def _progress(run: _Run) -> int:

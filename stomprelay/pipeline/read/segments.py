@@ -17,14 +17,18 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
 from stomprelay.journal.schema import Context, Header, JournalSide
 from stomprelay.journal.segment import CLOSED
-from stomprelay.pipeline.read import heads
-from stomprelay.pipeline.read.columns import FRAME_COLUMNS
+from stomprelay.pipeline.read.columns import FrameColumns, dialect
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import Dialect
 
-FURTHER: Final = (("hour", "string"), ("length", "bigint"), ("reason", "string"))
-"""Further columns: the partition `hour`; for a damage, whose `segment` is a path, `length` in bytes and `reason`."""
+FURTHER: Final = (
+    *(("hour", "string"), ("length", "bigint"), ("reason", "string")),
+    *(("sums", "string"), ("file", "string")),
+)
+"""Further columns: the partition `hour` of a frame or event; for a damage, whose `segment` is a path, `length` in bytes
+and `reason`; for what `writing` tells, `sums` or `file`.
+"""
 _NAMED: Final = (*((column.name, column.kind) for column in FRAMES.columns), *FURTHER)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
 """The columns of the rows, as a schema string for Spark."""
@@ -60,7 +64,7 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
 
 def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
     """Return the damages of a file as rows for `quarantine`."""
-    return _batch_of(
+    return batch_of(
         len(damages),
         {
             "segment": pa.array([path] * len(damages), pa.string()),
@@ -92,7 +96,7 @@ class _Reading:
         self._octets = 0
         # For each block: its rows, context, time, offset, first number.
         self._blocks: list[tuple[int, int, int, int, int]] = []
-        self._columns = FRAME_COLUMNS()
+        self._columns = FrameColumns()
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
 
     @property
@@ -121,15 +125,15 @@ class _Reading:
         except ValueError:
             return None
         self.known.append(context)
-        return len(self.known) - 1, heads.dialect(context.version)
+        return len(self.known) - 1, dialect(context.version)
 
     def reject(self, damage: Damage) -> None:
         """Add a damage."""
         self.damages.append(damage)
 
-    def _frames(self, block: Block, context: int, dialect: Dialect) -> None:
+    def _frames(self, block: Block, context: int, spoken: Dialect) -> None:
         count = len(block.sizes) // SIZES
-        self._columns.add(block.payload, block.sizes, dialect)
+        self._columns.add(block.payload, block.sizes, spoken)
         self._blocks.append((count, context, block.time, block.offset, block.number))
         self.count += count
         self._octets += len(block.payload)
@@ -152,7 +156,7 @@ class _Reading:
         made = self._of_blocks() | self._columns.arrays()
         if self._events:
             self._of_events(made)
-        flushed = _batch_of(self.count, made)
+        flushed = batch_of(self.count, made)
         self._clear()
         return flushed
 
@@ -207,7 +211,7 @@ def _taken(distinct: list[str | None], indices: pa.Array) -> pa.Array:
     return pc.take(pa.array(distinct, pa.string()), indices)
 
 
-def _batch_of(count: int, made: dict[str, Any]) -> pa.RecordBatch:
+def batch_of(count: int, made: dict[str, Any]) -> pa.RecordBatch:
     """Return the columns as an Arrow batch of `SCHEMA`; columns that are not in `made` are null."""
     arrays = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -1,16 +1,18 @@
-"""Rows of `frames` to Parquet files, by the tasks that parse them, and what these tell of each segment."""
+"""In the tasks that parse segments: what their rows say of each segment, and the rows to Parquet files."""
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
-from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.read.runs import Segment
+from stomprelay.pipeline.read.segments import FURTHER, SCHEMA, batch_of
+from stomprelay.pipeline.settings import SECOND
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.files import NewFile
 
@@ -29,37 +31,10 @@ UNLIKE: Final = frozenset(
 )
 """Columns whose values hardly repeat, see `NewFile`."""
 N = TypeVar("N", int, float)
-SUMS: Final = (
-    *("segment", "oldest", "newest", "ended", "found", "within", "frames", "marks"),
-    *("relay", "events", "dropped", "cut"),
-)
-"""Of each segment: its name; its oldest and newest record; whether the run ended with it, when its relay was found dead
-and how soon it promised to speak; rows; `marks` as in `runs.Segment`; relay, events, frames dropped, bytes cut off.
-"""
-READ: Final = ("segment", "ns", "event", "facts", "relay")
-"""Columns of `frames` of which these are made."""
-WRITTEN: Final = (
-    ("file", "string"),
-    ("segment", "string"),
-    ("frames", "bigint"),
-    ("oldest", "bigint"),
-    ("newest", "bigint"),
-    ("ended", "boolean"),
-    ("found", "bigint"),
-    ("within", "double"),
-    ("marks", "array<array<bigint>>"),
-    ("relay", "string"),
-    ("events", "bigint"),
-    ("dropped", "bigint"),
-    ("cut", "bigint"),
-    ("position", "bigint"),
-    ("length", "bigint"),
-    ("reason", "string"),
-)
-DDL: Final = ", ".join(f"{name} {kind}" for name, kind in WRITTEN)
-"""What a task returns, for Spark: each `file`; `SUMS` of each segment; or a damage, which alone has a `reason`."""
 OPEN: Final = 8
 """Files that a task writes to at a time, at most."""
+_LONGEST: Final = 1e9
+"""No relay promises to speak again within more seconds."""
 
 _SAYING: Final = pa.array(
     [
@@ -68,48 +43,42 @@ _SAYING: Final = pa.array(
     ],
     pa.string(),
 )
-_SUMMARY: Final = arrow.schema(WRITTEN)
 _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(FURTHER)])
-_DAMAGE: Final = ("segment", "position", "length", "reason")
-
-
-def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write rows of `segments.DDL` to files by hour below this folder. Yield rows of `DDL`. Raises `OSError`."""
-    files: dict[str, NewFile] = {}
-    read: dict[str, _Sums] = {}
-    told: list[dict[str, Any]] = []
-    for batch in batches:
-        if batch.column("reason").null_count < len(batch):  # damages have batches of their own
-            told += batch.select(_DAMAGE).to_pylist()
-            continue
-        for name, rows in _by_segment(batch):
-            sums = read.setdefault(name, _Sums())
-            sums.mark(rows.column("position")[0].as_py())
-            sums.add(rows)
-        hours = batch.column("hour")
-        for hour in hours.unique().to_pylist():
-            if hour not in files:
-                if len(files) == OPEN:
-                    told.append({"file": files.pop(next(iter(files))).close()})
-                files[hour] = NewFile(folder / layout.place(hour), _FRAMES, UNLIKE)
-            same = pc.equal(hours, hour)
-            files[hour].add(batch if pc.all(same).as_py() else batch.filter(same))
-    told += [{"file": each.close()} for each in files.values()]
-    yield _told(told, read)
 
 
 def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of `DDL` about the segments of rows that the table has already (the columns `READ`)."""
+    """Yield these rows of `segments.DDL`, then a row for each segment, with its hours and its `Segment` in `sums`."""
     read: dict[str, _Sums] = {}
     for batch in batches:
-        for name, rows in _by_segment(batch):
-            read.setdefault(name, _Sums()).add(rows)
-    yield _told([], read)
+        if batch.column("reason").null_count == len(batch):  # damages have batches of their own
+            for name, rows in _by_segment(batch):
+                read.setdefault(name, _Sums()).add(rows)
+        yield batch
+    if read:
+        told = [json.dumps([sorted(each.hours), each.segment(name)]) for name, each in read.items()]
+        yield batch_of(len(told), {"sums": pa.array(told)})
 
 
-def _told(told: list[dict[str, Any]], read: "dict[str, _Sums]") -> pa.RecordBatch:
-    told += [{"segment": name, **asdict(each)} for name, each in read.items()]
-    return pa.RecordBatch.from_pylist(told, schema=_SUMMARY)
+def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
+    """Write the frames and events that `summed` yields to files by hour below this folder. Yield its other rows, and a
+    row for each `file`. Raises `OSError`.
+    """
+    files: dict[str, NewFile] = {}
+    closed: list[str] = []
+    for batch in batches:
+        hours = batch.column("hour")
+        if hours.null_count:
+            yield batch
+            continue
+        for hour in hours.unique().to_pylist():
+            if hour not in files:
+                if len(files) == OPEN:
+                    closed.append(files.pop(next(iter(files))).close())
+                files[hour] = NewFile(folder / layout.place(hour), _FRAMES, UNLIKE)
+            same = pc.equal(hours, hour)
+            files[hour].add(batch if pc.all(same).as_py() else batch.filter(same))
+    closed += [each.close() for each in files.values()]
+    yield batch_of(len(closed), {"file": pa.array(closed, pa.string())})
 
 
 def _by_segment(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -121,7 +90,7 @@ def _by_segment(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 @dataclass
 class _Sums:
-    """`SUMS` of one segment, but its name."""
+    """What the rows of one segment say of it; `segment` returns that."""
 
     frames: int = 0
     oldest: int | None = None
@@ -134,14 +103,21 @@ class _Sums:
     events: int = 0
     dropped: int = 0
     cut: int = 0
+    hours: set[str] = field(default_factory=set)
 
-    def mark(self, offset: int) -> None:
-        """Remember that a block begins here, of which no rows have been added, but all before it."""
-        if self.newest is not None:
-            self.marks.append((self.frames, offset, self.newest))
+    def segment(self, name: str) -> Segment:
+        """Return the segment, without its batch. A promise or a time that no relay writes counts as none."""
+        promised = self.within if self.within is not None and 0 < self.within <= _LONGEST else 0
+        known = Segment(name, 0, self.oldest, self.newest, self.ended, marks=self.marks)
+        known = known._replace(found_ns=max(self.found or 0, 0), within_ns=round(promised * SECOND))
+        known = known._replace(rows=self.frames, relay=self.relay, events=self.events)
+        return known._replace(dropped=self.dropped, cut=self.cut)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows of the segment."""
+        """Add rows of the segment: they begin with a block, and all before it have been added."""
+        if self.newest is not None:
+            self.marks.append((self.frames, rows.column("position")[0].as_py(), self.newest))
+        self.hours.update(rows.column("hour").unique().to_pylist())
         span = pc.min_max(rows.column("ns")).as_py()
         self.frames += len(rows)
         self.oldest = span["min"] if self.oldest is None else min(self.oldest, span["min"])

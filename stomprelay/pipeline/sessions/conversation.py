@@ -339,7 +339,7 @@ class Conversations:
     ended: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of records and yield batches of `transfer.DDL`, as `mapInArrow` wants it."""
+        """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` wants it."""
         with arrow.uncollected():
             yield from self._followed(arrow.rows(batches))
 

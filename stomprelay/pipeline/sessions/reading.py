@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from hashlib import blake2b
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+from pyarrow import dataset, parquet
+from pyarrow.fs import LocalFileSystem
 
 from stomprelay.journal.capture import TRACE
 from stomprelay.pipeline.read.runs import Segment
@@ -234,14 +237,17 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
 
 
 def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[Share]]:
-    """Return the row groups that each task reads, `tasks` at most, about as many rows each. Raises `OSError`."""
+    """Return the row groups that each task reads, `tasks` at most, about as many rows each: those that may have rows of
+    these segments, as far as their statistics tell. Raises `OSError`.
+    """
+    wanted = reduce(or_, map(_rows_of, segments), pc.scalar(False))
     groups: list[tuple[Share, int]] = []
+    here = LocalFileSystem()
     for file in files:
-        facts = parquet.read_metadata(file)
-        for number in range(facts.num_row_groups):
-            group = facts.row_group(number)
-            if _may_have(group, segments):
-                groups.append((Share(file, number), group.num_rows))
+        fragment = dataset.ParquetFileFormat().make_fragment(str(file), here)
+        for part in fragment.split_by_row_group(wanted, fragment.physical_schema):
+            (group,) = part.row_groups
+            groups.append((Share(file, group.id), group.num_rows))
     found: list[list[Share]] = []
     enough = sum(rows for _, rows in groups) / max(tasks, 1)
     held = 0
@@ -253,21 +259,7 @@ def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> li
     return found
 
 
-def _may_have(group: Any, segments: Sequence[Segment]) -> bool:
-    """Return whether a row group may have rows of these segments, as far as its statistics tell."""
-    known = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema in ("segment", "position"):
-            if column.statistics is None or not column.statistics.has_min_max:
-                return True
-            known[column.path_in_schema] = column.statistics.min, column.statistics.max
-    (first, last), (begin, end) = known["segment"], known["position"]
-    return any(
-        first < each.name < last
-        or (
-            each.name in (first, last)
-            and (first != last or (begin < (each.end or end + 1) and end >= each.begin))
-        )
-        for each in segments
-    )
+def _rows_of(segment: Segment) -> Any:
+    """Return the condition that a row is of this segment, or part of one."""
+    found = (dataset.field("segment") == segment.name) & (dataset.field("position") >= segment.begin)
+    return found & (dataset.field("position") < segment.end) if segment.end else found

@@ -94,4 +94,3 @@ SAID: Final = -1
 ) = range(len(FIELDS))
 
 NAMES: Final = tuple(name for name, _ in FIELDS)
-DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)

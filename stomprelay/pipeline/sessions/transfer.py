@@ -94,7 +94,6 @@ REPEATING: Final = (
 )
 """Columns with few values."""
 
-DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
 
 (
     KEY,

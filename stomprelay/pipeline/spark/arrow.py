@@ -83,26 +83,22 @@ def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def text(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
+def text(values: Sequence[bytes | None]) -> pa.Array:
     """Return a column of texts from bytes in UTF-8; other bytes become `\\xNN`."""
     try:
-        return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(values, pa.string())
+        return pa.array(values, pa.string())
     except pa.ArrowInvalid:
-        if isinstance(values, pa.Array):
-            values = values.to_pylist()
         decoded = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
         return pa.array(decoded, pa.string())
 
 
 def mapping(
-    ends: Sequence[int] | pa.Array,
-    names: Sequence[bytes] | pa.Array,
-    values: Sequence[bytes] | pa.Array,
-    nulls: Any = None,
+    ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
 ) -> pa.Array:
     """Return a column of maps from names and values of all, 0 and where each ends, and which are null."""
-    offsets = ends if isinstance(ends, pa.Array) else pa.array(ends, pa.int32())
-    return pa.MapArray.from_arrays(offsets, text(names), text(values), type=MAP, mask=nulls)
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()), text(names), text(values), type=MAP, mask=nulls
+    )
 
 
 def times(nanoseconds: Any) -> pa.Array:

@@ -24,7 +24,7 @@ from pyarrow import parquet
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.merging import merge
+from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store
 from stomprelay.pipeline.store.volume import local
 
@@ -67,13 +67,11 @@ def unshown(_: int, __: int) -> None:
 
 def compact(store: Store, before: str, below: int | None = None, shown: Shown = unshown) -> list[Compacted]:
     """Join the small files of the hours before `before` (a name as `hour_name` returns it). Return the hours that were
-    changed.
+    changed; none where the tables are on another machine, or not Parquet.
 
-    Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None:
-    all of them. Only folders on this machine, and only Parquet, are compacted: for others the result is
-    empty. Raises `CompactionError` and `OSError`;
-    the hours that are not done then are as they were. The caller must hold the `Lock`: no other process may
-    write to these tables meanwhile.
+    Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None: all of
+    them. The caller must hold the `Lock`: no other process may write to these tables meanwhile. Raises
+    `CompactionError` and `OSError`; the hours that are not done then are as they were.
     """
     root = local(store.root)
     if root is None or store.format != "parquet":
@@ -83,7 +81,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
     hours = [hour for hour in _hours(root) if layout.hour_at(str(hour)) < before]
     for number, hour in enumerate(hours):
         shown(number, len(hours))
-        told = _join(root, hour, FEW, below)
+        told = _join(root, hour, below)
         if told is not None:
             done.append(told)
     shutil.rmtree(root / PLACE, ignore_errors=True)
@@ -109,8 +107,8 @@ def _hours(root: Path) -> Iterator[Path]:
             )
 
 
-def _join(root: Path, hour: Path, few: int, below: int | None) -> Compacted | None:
-    """Compact one hour. Return None when there is nothing to do. `few`: leave so many files as they are."""
+def _join(root: Path, hour: Path, below: int | None) -> Compacted | None:
+    """Compact one hour. Return None when there is nothing to do."""
     names = os.listdir(hour)
     if any(name.startswith(f"batch={OPEN}") for name in names) or (
         len(names) == 1 and "-" in names[0].removeprefix("batch=")
@@ -119,7 +117,7 @@ def _join(root: Path, hour: Path, few: int, below: int | None) -> Compacted | No
     folders = list(_folders(hour))
     small = [one for one in folders if one.size < SMALL and (below is None or one.last < below)]
     before = sum(len(one.files) for one in small)
-    if before <= max(few, -(-sum(one.size for one in small) // LARGE)):
+    if before <= max(FEW, -(-sum(one.size for one in small) // LARGE)):
         return None
     name = f"batch={min(one.first for one in small):09d}-{max(one.last for one in small):09d}"
     work = root / PLACE / hour.relative_to(root)

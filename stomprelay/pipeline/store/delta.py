@@ -17,20 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from stomprelay.pipeline.schema import TABLES, Column, Table
 from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
 from stomprelay.pipeline.store import layout
+from stomprelay.pipeline.store.compaction import FEW, LARGE, SMALL
 from stomprelay.pipeline.store.layout import LOG, NAME
 from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LARGE: Final = 128 << 20
-"""Bytes that a joined file has at most, about."""
-SMALL: Final = 32 << 20
-"""A file with fewer bytes than this is joined with others."""
-FEW: Final = 4
-"""An hour with at most so many small files is left as it is."""
 FEW_FILES: Final = 32
-"""The same for a table without hours."""
+"""A table without hours that has at most so many small files is left as it is."""
 
 _APP: Final = "stomprelay"
 _BATCH: Final = "batch "
@@ -143,15 +138,6 @@ class DeltaStore(Store):
     def hours(self, table: str) -> list[str]:
         """As in `Store`."""
         return sorted(self._counts(table))
-
-    def hours_of(self, table: str, batch: int | str) -> set[str]:
-        """As in `Store`."""
-        there = self.read(table, batch=batch).select("date", "hour").distinct().collect()
-        return {_name(str(row.date), row.hour) for row in there}
-
-    def wrote(self, table: str, batch: int) -> bool:
-        """As in `Store`: whether it, or a later one, did."""
-        return self._noted(table) >= batch
 
     # ------------------------------------------------------------------ before a run
 

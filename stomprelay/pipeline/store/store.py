@@ -222,14 +222,6 @@ class Store:
         """Return the names of the hours that a table has, sorted."""
         return sorted(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}")))
 
-    def hours_of(self, table: str, batch: int | str) -> set[str]:
-        """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
-        return set(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}/batch={_pattern(batch)}")))
-
-    def wrote(self, table: str, batch: int) -> bool:
-        """Return whether a batch wrote rows to a table without hours, without reading the table."""
-        return bool(self._find(f"{table}/batch={batch_name(batch)}"))
-
     def expire(self, table: str, before: str) -> list[str]:
         """Remove the hours before this one. Return the names of those removed."""
         old = [hour for hour in self.hours(table) if hour < before]
@@ -528,15 +520,13 @@ class Batch:
 
     def frame_hours(self) -> list[str]:
         """Return the hours of these rows."""
-        told = self.noted_frames()
-        return sorted(self.store.hours_of("frames", self.number)) if told is None else list(told["hours"])
+        return list(self.noted_frames()["hours"])
 
-    def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]] | None) -> None:
-        """Record the hours of these rows and, if known, their `Segment`s with numbers of rows."""
+    def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]]) -> None:
+        """Record the hours of these rows, and the `Segment`s that they are of."""
         told = {"hours": sorted(hours), "segments": segments}
         self.store.save_text(_FRAMES, self.number, json.dumps(told))
 
-    def noted_frames(self) -> dict[str, Any] | None:
-        """Return what was recorded, as a dict of these two; None if nothing was."""
-        told = self.store.noted(_FRAMES, self.number)
-        return None if told is None else dict(json.loads(told))
+    def noted_frames(self) -> dict[str, Any]:
+        """Return what `note_frames` recorded: `hours` and `segments`, as lists."""
+        return dict(json.loads(self.store.noted(_FRAMES, self.number) or '{"hours": [], "segments": []}'))

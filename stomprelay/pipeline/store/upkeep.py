@@ -1,13 +1,16 @@
-"""What keeps the tables small while batches go on: old hours removed, small files joined."""
+"""One run at a time; what keeps the tables small while batches go on: old hours removed, small files joined."""
 
+import fcntl
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.compaction import Shown, compact, recover, unshown
-from stomprelay.pipeline.store.store import DROPPED, OPEN, STAGING, Batch, Store, batch_name
+from stomprelay.pipeline.store.store import DROPPED, OPEN, STAGING, Batch, Store, StoreError, batch_name
 from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
@@ -16,6 +19,38 @@ AGE: Final = timedelta(hours=2)
 """An hour that ended so long before the newest is not expected to get more rows."""
 _HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
 """Folders of half-written files."""
+_LOCK: Final = "_lock"
+
+
+class Lock(AbstractContextManager["Lock"]):
+    """Keeps other runs away in its context; `folder` is None on another machine. Raises `StoreError` on entering."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> "Lock":
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = (self._folder / _LOCK).open("ab")
+            except OSError as error:
+                raise StoreError(
+                    f"the tables in {self._folder} cannot be written: {error.strerror}"
+                ) from None
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._file.close()
+                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
+            except OSError:
+                pass  # a file system without locks
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def hour_name(time: datetime) -> str:

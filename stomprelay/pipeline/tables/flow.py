@@ -7,7 +7,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import FLOW
-from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import Rollup, named
 
 SUMS: Final = (
@@ -97,10 +96,5 @@ def folded(sums: DataFrame) -> DataFrame:
 
 
 ROLLUP: Final = Rollup(FLOW, SUMS, carried, added, folded)
-
-
-def advance(batch: Batch) -> None:
-    """Add the messages that became final in this batch, and those that are open after it. Doing a batch again
-    changes nothing.
-    """
-    ROLLUP.advance_messages(batch)
+advance: Final = ROLLUP.advance_messages
+"""Add the messages that became final in a batch, and those that are open after it; safe to do again."""

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import LATENCY
-from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import Rollup, named
 
 MEASURES: Final = ("receipt", "delivery", "ack")
@@ -86,10 +85,5 @@ def folded(buckets: DataFrame) -> DataFrame:
 
 
 ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, added, folded)
-
-
-def advance(batch: Batch) -> None:
-    """Add the messages that became final in this batch, and those that are open after it. Doing a batch again
-    changes nothing.
-    """
-    ROLLUP.advance_messages(batch)
+advance: Final = ROLLUP.advance_messages
+"""Add the messages that became final in a batch, and those that are open after it; safe to do again."""

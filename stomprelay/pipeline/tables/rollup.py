@@ -33,11 +33,6 @@ def named(sums: DataFrame, time: str | Column) -> DataFrame:
     return sums.select(hour_of(F.col(time) if isinstance(time, str) else time).alias("hour"), *others)
 
 
-def hours_of(rows: DataFrame) -> set[str]:
-    """Return the names of the hours in the column `hour` of these rows."""
-    return {row.hour for row in rows.select("hour").distinct().collect()}
-
-
 @dataclass(frozen=True)
 class Rollup:
     """A table of sums. `kept`: the schema of the sums that it is folded from. `summed` returns sums for rows of the

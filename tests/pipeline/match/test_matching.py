@@ -3,15 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
-from tests.pipeline.script import MS, Script, named, rows
+from tests.pipeline.script import MS, Script, rows
 
 TERMS = TimeLimits(patience=600 * SECOND, linger=10 * SECOND, give_up=3600 * SECOND)
 
@@ -80,18 +78,6 @@ def test_a_redelivery(answer: str, named: bool) -> None:
     assert [each[-1] for each in row["deliveries"]] == ["nacked" if answer == "NACK" else "returned", "acked"]
 
 
-def test_a_redelivery_that_is_seen_before_the_return() -> None:
-    """A broker that knows earlier than the relay says so in a header."""
-    p, one, two = _three("client-individual", "client-individual")
-    p.sends()
-    p.sends()
-    _at(one, 200).gets("m1", trace=None)
-    _at(two, 300).gets("m2", trace=None, redelivered="true")
-    _at(one, 301).happens("vanished", end="client")
-    first, second = _seen(p, one, two)
-    assert (len(first["deliveries"]), len(second["deliveries"])) == (2, 0)
-
-
 def test_the_broker_s_message_id_tells_a_redelivery() -> None:
     """Where it stays the same."""
     p, one = _three("client-individual")
@@ -150,20 +136,6 @@ def test_copies() -> None:
     _at(one, 201).gets("x1", trace=None, copy="p-1", at="b")
     _at(one, 202).gets("m2", trace=None, copy="p-2")
     assert [len(each["deliveries"]) for each in _seen(p, one)] == [2, 1]
-
-
-def test_a_transaction_is_in_order_when_it_is_committed() -> None:
-    """Until then a broker has nothing of it."""
-    p, one = _three("auto")
-    p.says("BEGIN", transaction="x")
-    p.sends(transaction="x")
-    p.sends()
-    _at(one, 200).gets("m1", trace=None)
-    _at(p, 300).says("COMMIT", transaction="x")
-    _at(one, 400).gets("m2", trace=None)
-    first, second = _seen(p, one)
-    assert (first["deliveries"][0][6], second["deliveries"][0][6]) == ("m2", "m1")
-    assert first["transaction"] == "x"
 
 
 def test_nobody_sent_it() -> None:
@@ -251,93 +223,6 @@ def test_repeats() -> None:
 
 
 # From batch to batch
-
-
-def _long() -> list[s.Transfer]:
-    """Several sessions with much that looks alike, in a queue and in a topic."""
-    p, one, two = _three("client", "client-individual")
-    three = Script(name="three")
-    three.subscribes("auto", to="/topic/t")
-    one.subscribes("client", id="9", to="/topic/t")
-    for at in range(12):
-        _at(p, 200 + 10 * at)
-        p.sends(receipt=f"r{at}")
-        p.sends(destination="/topic/t")
-        p.hears("RECEIPT", receipt=f"r{at}")
-        consumer = (one, two)[at % 2]
-        _at(consumer, 300 + 900 * at).gets(f"m{at}", trace=None)
-        _at(three, 301 + 900 * at).gets(f"t{at}", trace=None, destination="/topic/t")
-        if at % 3:
-            _at(one, 305 + 900 * at).gets(f"o{at}", trace=None, destination="/topic/t", subscription="9")
-        if at % 4 == 1:
-            consumer.says("NACK", ack=f"m{at}")
-        elif at % 4 == 2:
-            consumer.says("ACK", ack=f"m{at}")
-    two.happens("vanished", end="client")
-    for at in range(12, 15):
-        _at(one, 900 * at).gets(f"m{at}", trace=None, redelivered="true")
-    return [each for script in (p, one, two, three) for each in script.transfers]
-
-
-SIGHTINGS = _long()
-
-
-@given(data=st.data(), linger=st.sampled_from([1, 3, 100]), give_up=st.sampled_from([2, 5, 1000]))
-def test_batches_may_end_anywhere(data: st.DataObject, linger: int, give_up: int) -> None:
-    """The same final rows come of it, in whatever continuations it is read."""
-    limits = TimeLimits(5 * SECOND, linger * SECOND, give_up * SECOND)
-    end = BEGUN + 5000 * SECOND
-    ends = sorted(data.draw(st.lists(st.integers(0, 14_000), max_size=6)))
-    want = _all(limits, [end])
-    assert _all(limits, [*(BEGUN + each * MS for each in ends), end]) == want
-    assert all(row["final"] for row in want)
-
-
-def _all(limits: TimeLimits, untils: list[int]) -> list[dict[str, Any]]:
-    found: list[Any] = []
-    kept: dict[str, list[str]] = {}
-    orders: list[tuple[str, str]] = []
-    since = 0
-    for until in untils:
-        transfers, orders = named(_told(SIGHTINGS, since, until), limits, until, orders)
-        since = until
-        keys = {*kept, *(each[s.KEY] for each in transfers)}
-        before, kept = kept, {}
-        for key in sorted(keys):
-            matching = Matching(key, limits)
-            for text in before.get(key, ()):
-                row: s.Transfer = [None] * len(s.FIELDS)
-                row[s.KEY], row[s.KIND], row[s.TEXT] = key, s.Kind.KEPT, text
-                matching.saw(row)
-            for each in transfers:
-                if each[s.KEY] == key:
-                    matching.saw([*each])
-            matching.go(until)
-            found += matching.finals
-            if matching.kept():
-                kept[key] = matching.kept()
-    return sorted((dict(zip(MESSAGES.names, row, strict=True)) for row in found), key=str)
-
-
-def _told(transfers: list[s.Transfer], since: int, until: int) -> list[s.Transfer]:
-    """What a batch that knows the time from `since` to `until` is told of them."""
-    told = []
-    for each in transfers:
-        row = [*each] if since < each[s.NS] <= until else s.continuation(each)
-        if row[s.KIND] >= s.LATER:
-            if each[s.NS] > until:
-                continue
-            row[s.KIND] -= s.LATER
-        for time, fields in (
-            (s.RECEIPT_NS, [s.RECEIPT_NS]),
-            (s.ENDED_NS, [s.ENDED_NS, s.ABORTED]),
-            (s.KNOWN_NS, [s.KNOWN_NS, s.SETTLED_NS, s.OUTCOME]),
-        ):
-            known = each[time] is not None and since < each[time] <= until
-            for field in fields:
-                row[field] = each[field] if known else None
-        told.append(row)
-    return told
 
 
 def test_what_is_ahead_of_others_is_a_foretaste() -> None:

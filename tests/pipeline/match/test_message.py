@@ -7,9 +7,6 @@ import pytest
 from stomprelay.pipeline.match.matching import Message
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
-from stomprelay.pipeline.settings import TimeLimits
-
-TERMS = TimeLimits(patience=600, linger=10, give_up=100)
 
 
 def _seen(kind: s.Kind, ns: int, **values: Any) -> s.Transfer:
@@ -23,26 +20,6 @@ def _delivered(ns: int, session: str = "c", **values: Any) -> s.Transfer:
         ns,
         **{"session": session, "client": session, "subscription": "1", "mode": "client", **values},
     )
-
-
-@pytest.mark.parametrize(
-    ("receipt", "given", "aborted", "outcome", "until"),
-    [
-        (None, False, False, "undelivered", 105),
-        ("r", False, False, "unconfirmed", 105),
-        ("r", True, False, "undelivered", 106),
-        ("r", False, True, "aborted", 16),
-        (None, False, True, "aborted", 16),
-    ],
-)
-def test_without_a_delivery(
-    receipt: str | None, given: bool, aborted: bool, outcome: str, until: int
-) -> None:
-    """Cell by cell: what it is called, and up to when a sign of it counts."""
-    message = Message(5, topic=False)
-    message.sent = _seen(s.Kind.SENT, 5, receipt=receipt, receipt_ns=6 if given else None)
-    message.aborted, message.last = aborted, 6 if given or aborted else 5
-    assert (message.outcome, message.until(TERMS)) == (outcome, until)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +48,6 @@ def test_two_deliveries(
                 message.was_settled(delivery, delivery[s.NS] + 1, delivery[s.NS] + 1, answer)
         assert (message.outcome, message.redelivered) == (outcome, again)
         assert message.settled == (None not in (first, second) and outcome != "returned")
-
-
-def test_an_answer_counts_once() -> None:
-    """What is told in two continuations is one thing."""
-    message = Message(1, topic=False)
-    delivery = _delivered(1)
-    message.was_delivered(delivery, 1)
-    message.was_settled(delivery, 2, 2, "acked")
-    message.was_settled(delivery, 3, 3, "returned")
-    assert (message.outcome, message.settled) == ("acked", True)
 
 
 def test_its_row() -> None:
@@ -117,22 +84,3 @@ def test_its_row() -> None:
         "position": 1000,
         "number": 0,
     }
-
-
-@pytest.mark.parametrize("answer", [None, "acked", "returned"])
-def test_it_goes_on_in_the_next_batch(answer: str | None) -> None:
-    """As it was."""
-    message = Message(1, topic=False)
-    message.sent = _seen(s.Kind.SENT, 1)
-    for ns in (2, 4):
-        delivery = _delivered(ns)
-        message.was_delivered(delivery, ns)
-        if answer is not None:
-            message.was_settled(delivery, ns + 1, ns + 1, answer)
-    again = Message.load("tt", message.dump())
-    assert again.dump() == message.dump()
-    assert (again.outcome, again.settled, again.until(TERMS)) == (
-        message.outcome,
-        message.settled,
-        message.until(TERMS),
-    )

@@ -23,7 +23,6 @@ from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.spark import bundles
 from stomprelay.pipeline.spark.tasks import PARTITIONS
 from stomprelay.pipeline.store.store import Batch, Store
-from tests.pipeline import journal_files as made
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.recorded_world import RecordedClient, RecordedWorld, told
 
@@ -32,37 +31,6 @@ if TYPE_CHECKING:
 
 PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
-
-
-def test_tasks_and_spark_tell_the_same_of_segments(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where tasks do not write the files themselves, what they would have told is summed up of the table."""
-    said: list[list[bytes]] = [
-        [made.event("journal begun", facts={"within": 30}), made.frames([b"CONNECT\n\n"], made.START + 7)],
-        [
-            made.event("journal alive", facts={"within": "soon"}),
-            made.event("journal ended", facts={"found": 9}),
-        ],
-        [
-            made.event("journal alive", facts={"within": 1.5}),
-            made.event("journal ended", facts={"found": "x"}),
-        ],
-        [made.frames([b"SEND\n\n"] * 3), made.event("lost", facts={"within": 1, "found": 1})],
-    ]
-    paths = [
-        made.put(tmp_path / "j", made.name(number), made.header(number), *blocks)
-        for number, blocks in enumerate(said, 1)
-    ]
-    paths.append(made.put(tmp_path / "j", made.name(5), b"nothing to read"))
-    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
-    batch = Batch(spark, Store(spark, settings.tables), 0, settings)
-    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
-    segments = messages.segments(batch)
-    assert sum(each.rows for each in segments) == 10
-    monkeypatch.setattr(Batch, "noted_frames", lambda _: None)
-    by_name = {each.name: each for each in messages.segments(batch)}
-    assert by_name == {each.name: each._replace(marks=by_name[each.name].marks) for each in segments}
 
 
 def _world(seed: int, breaths: int = 40) -> RecordedWorld:

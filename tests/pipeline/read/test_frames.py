@@ -7,6 +7,7 @@ import pytest
 
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
@@ -48,6 +49,13 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
         assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)
+        told = batch.noted_frames()
+        assert told["hours"] == ["2026-11-21-08"]
+        assert [Segment(*each)[:4] for each in told["segments"]] == [
+            (good.stem, 0, made.START, made.START),
+            (torn.stem, 0, made.START, made.START),
+            (gone.stem, 0, None, None),
+        ]
     rows = store.read("frames")
     assert rows.columns == [*FRAMES.names, "date", "hour", "batch"]
     assert sorted((row.segment, row.number, row.command) for row in rows.collect()) == [

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.frames import SegmentFile
-from stomprelay.pipeline.read.gaps import missing_rows, segment_of
+from stomprelay.pipeline.read.gaps import missing_rows
 from stomprelay.pipeline.read.runs import Gap, Runs, Segment
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
@@ -61,36 +59,6 @@ def test_what_is_told() -> None:
         f"segment 3 {what} {late}",
         f"segments 5 to 6 {what} {late}",
     ]
-
-
-@given(first=st.integers(1, 5), length=st.integers(1, 12), data=st.data())
-def test_each_segment_is_told_of_once(first: int, length: int, data: st.DataObject) -> None:
-    """As missing, or as having come."""
-    numbers = range(first, first + length)
-    came = tuple(sorted(data.draw(st.sets(st.sampled_from(numbers)))))
-    told: dict[str, list[int]] = {gaps.MISSING: [], gaps.LATE: []}
-    for reason in words(Gap(numbers[0], numbers[-1], came)):
-        said = reason.partition(" of run")[0].split()[1::2]
-        which = gaps.LATE if gaps.LATE in reason else gaps.MISSING
-        told[which] += range(int(said[0]), int(said[-1]) + 1)
-    assert told == {gaps.MISSING: [each for each in numbers if each not in came], gaps.LATE: [*came]}
-
-
-@pytest.mark.parametrize(
-    ("found", "within", "known"),
-    [
-        (None, None, (0, 0)),
-        (7, 1.5, (7, 1_500_000_000)),
-        (-7, -1.0, (0, 0)),
-        (0, float("nan"), (0, 0)),
-        (0, float("inf"), (0, 0)),
-    ],
-)
-def test_what_a_segment_says_of_its_run(
-    found: int | None, within: float | None, known: tuple[int, int]
-) -> None:
-    """What no relay writes counts as nothing."""
-    assert segment_of(3, "x", 1, 2, True, found, within) == Segment("x", 3, 1, 2, True, *known)
 
 
 @pytest.mark.spark

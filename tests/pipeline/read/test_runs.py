@@ -1,7 +1,5 @@
 """Segments in the order of their numbers, and how far all relays are."""
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,13 +17,6 @@ def _segment(number: int, begins: float, ends: float, run: str = "a", *, ended: 
 
 def _numbers(segments: list[Segment]) -> list[int]:
     return [number_of(each.name) for each in segments]
-
-
-def test_names() -> None:
-    """A relay's name may have dashes; what is no name has no number."""
-    assert run_of(_segment(12, 0, 0).name) == "my-relay-aaaaaaaa"
-    assert (number_of(_segment(12, 0, 0).name), number_of("x")) == (12, 0)
-    assert run_of("a-copy-of-1") == "a-copy-of-1"
 
 
 def test_a_missing_segment_is_not_waited_for_for_ever() -> None:
@@ -111,13 +102,6 @@ def test_a_relay_that_was_found_dead_long_after() -> None:
         runs = Runs.load(runs.dump(), TERMS)
         assert _numbers(runs.arrived([_segment(2, 30, 90, "b")])) == [2]
         assert runs.until == 10**6 * SECOND
-
-
-def test_a_segment_of_which_nothing_can_be_read() -> None:
-    """It is no gap."""
-    runs = Runs(TERMS)
-    bad = _segment(1, 0, 0)._replace(first_ns=None, newest_ns=None)
-    assert _numbers(runs.arrived([bad, _segment(2, 5, 6)])) == [1, 2]
 
 
 def test_a_run_that_is_forgotten() -> None:
@@ -288,14 +272,6 @@ def test_a_run_of_long_ago() -> None:
         assert (runs.gone, runs.gaps) == ({A: number * SECOND}, {})
     runs.arrived([_segment(2, 10 * day, 12 * day, "b")])
     assert A not in runs.dump()
-
-
-def test_the_state_of_an_older_version() -> None:
-    """It is read on; what it had skipped was not noted."""
-    kept = [5, {A: [3, 7, False, [[_segment(5, 8, 9).name, 4, 8, 9, False]]]}]
-    runs = Runs.load(json.dumps(kept), TERMS)
-    assert (runs.until, runs.newest, runs.had(_segment(5, 0, 0).name)) == (5, {A: 7}, True)
-    assert _numbers(runs.arrived([_segment(3, 1, 1), _segment(4, 1, 1)])) == [3, 4, 5]
 
 
 @given(order=st.permutations(range(1, 9)), data=st.data())

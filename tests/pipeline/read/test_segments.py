@@ -11,16 +11,9 @@ from bench import journals
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import Context
 from stomprelay.pipeline.read import segments
-from stomprelay.pipeline.read.columns import FRAME_COLUMNS, FrameColumns
 from tests.pipeline import journal_files as made
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
-
-
-@pytest.fixture(autouse=True, params={FrameColumns, FRAME_COLUMNS})
-def _make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each test over both makes."""
-    monkeypatch.setattr(segments, "FRAME_COLUMNS", request.param)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -130,38 +123,6 @@ def test_damage_in_the_middle_costs_what_is_damaged(tmp_path: Path) -> None:
         str(path), len(head) + len(first), len(second),
     )  # fmt: skip
     assert "checksum" in damage["reason"]
-
-
-def test_a_torn_tail_is_a_damage(tmp_path: Path) -> None:
-    """A closed segment should have none."""
-    last = made.frames([SEND % 2])
-    path = made.put(tmp_path, made.name(), made.header(), made.frames([SEND % 1]), last[:-5])
-    rows = read(path)
-    assert [row["receipt"] for row in sound(rows)] == ["r-1"]
-    (damage,) = damages(rows)
-    assert damage["length"] == len(last) - 5
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "empty"),
-        (b"garbage " * 100, "not a segment"),
-        (made.header(version=99) + made.frames([SEND % 1]), "version"),
-    ],
-)
-def test_a_file_that_is_no_segment_is_a_damage(tmp_path: Path, content: bytes, reason: str) -> None:
-    """One row for the whole file."""
-    (row,) = read(made.put(tmp_path, made.name(), content))
-    assert reason in row["reason"]
-    assert "ns" not in row
-
-
-def test_a_file_that_is_not_there_is_a_damage(tmp_path: Path) -> None:
-    """Retention may have taken it."""
-    (row,) = read(tmp_path / made.name())
-    assert row["segment"] == str(tmp_path / made.name())
-    assert "cannot be read" in row["reason"]
 
 
 @pytest.mark.parametrize("bad", [b"{}", b"[1, 2]", b"\xff", b"[[]]"])

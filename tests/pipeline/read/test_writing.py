@@ -1,5 +1,6 @@
 """Rows to the table's files, without Spark."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,23 @@ from pyarrow import parquet
 
 from bench import journals
 from stomprelay.pipeline.read import segments, writing
-from stomprelay.pipeline.read.writing import written
+from stomprelay.pipeline.read.runs import Segment
+from stomprelay.pipeline.read.writing import summed, written
 from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.settings import SECOND
 from tests.pipeline import journal_files as made
 
-HOUR = 3600 * 10**9
+HOUR = 3600 * SECOND
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
 
 
 def told(batches: Iterator[pa.RecordBatch], folder: Path) -> list[dict[str, Any]]:
-    """What a task tells of damages and files, without what is null in it; files as paths below the folder."""
-    rows = [row for batch in written(batches, folder) for row in batch.to_pylist()]
+    """What a task tells, without what is null in it: damages, segments, files as paths below the folder."""
+    rows = [row for batch in written(summed(batches), folder) for row in batch.to_pylist()]
     for row in rows:
         if row["file"] is not None:
             row["file"] = Path(row["file"]).relative_to(folder)
-    of = [row for row in rows if row["file"] is not None or row["reason"] is not None]
-    return [{k: v for k, v in row.items() if v is not None} for row in of]
+    return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
 def content(folder: Path) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ def test_what_a_task_reads_it_writes(tmp_path: Path) -> None:
         tmp_path / "j", journals.World(500, relays=1, runs=1, deaths=0, bodies=200, age=1e9)
     )
     (segment,) = (tmp_path / "j").iterdir()
-    (row,) = told(segments.rows(str(segment)), tmp_path / "t")
+    _, row = told(segments.rows(str(segment)), tmp_path / "t")
     assert row["file"].parent == Path("date=2026-11-21/hour=8")
     assert row.keys() == {"file"}
     rows = [row for batch in segments.rows(str(segment)) for row in batch.to_pylist()]
@@ -55,7 +57,7 @@ def test_damages_are_told_and_not_written(tmp_path: Path) -> None:
     torn = made.put(tmp_path, made.name(1), made.header(), made.frames([SEND % 1]), b"torn")
     gone = tmp_path / made.name(2)
     both = (batch for path in (torn, gone) for batch in segments.rows(str(path)))
-    first, second, file = told(both, tmp_path / "t")
+    first, second, _, file = told(both, tmp_path / "t")
     assert (first["segment"], first["length"]) == (str(torn), 4)
     assert second["segment"] == str(gone)
     assert file.keys() == {"file"}
@@ -76,11 +78,22 @@ def test_each_segment_is_told_of(tmp_path: Path) -> None:
     paths = [made.put(tmp_path, made.name(1), made.header(), *said)]
     paths.append(made.put(tmp_path, made.name(2), made.header(), made.frames([SEND % 3], made.START)))
     both = (batch for path in paths for batch in segments.rows(str(path)))
-    rows = [row for batch in written(both, tmp_path / "t") for row in batch.to_pylist()]
-    first, second = ([row[name] for name in writing.SUMS] for row in rows if row["newest"] is not None)
+    first, second, *_ = (json.loads(row["sums"]) for row in told(both, tmp_path / "t") if "sums" in row)
     start = made.START
-    assert first == [paths[0].stem, start, start + HOUR, True, 17, 30.0, 8, [], "r1", 6, 7, 5]
-    assert second == [paths[1].stem, start, start, False, None, None, 1, [], "r1", 0, 0, 0]
+    known = Segment(paths[0].stem, 0, start, start + HOUR, True, 17, 30 * SECOND, 8, relay="r1", events=6)
+    assert first == [["2026-11-21-08", "2026-11-21-09"], [*known._replace(marks=[], dropped=7, cut=5)]]
+    known = Segment(paths[1].stem, 0, start, start, False, rows=1, marks=[], relay="r1")
+    assert second == [["2026-11-21-08"], [*known]]
+
+
+@pytest.mark.parametrize("within", [-1.0, 0, "nan", "inf", "1e10"])
+def test_a_promise_that_no_relay_makes_is_none(tmp_path: Path, within: float | str) -> None:
+    """Nobody waits for it."""
+    path = made.put(
+        tmp_path, made.name(), made.header(), made.event("journal alive", facts={"within": within})
+    )
+    (row, _) = told(segments.rows(str(path)), tmp_path / "t")
+    assert Segment(*json.loads(row["sums"])[1]).within_ns == 0
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
@@ -97,4 +110,4 @@ def test_each_hour_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert sorted(row["number"] for row in content(folder)) == [
             n for n, each in enumerate(hours) if each == hour
         ]
-    assert len(rows) == 3 if most == 100 else len(rows) > 3
+    assert len(rows) == 4 if most == 100 else len(rows) > 4

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.pipeline.script import MS, Script
 
@@ -48,16 +46,6 @@ def test_headers_that_are_kept() -> None:
     assert [row["headers"] for row in script.rows()] == ['{"kind":"new"}', None]
 
 
-def test_in_mode_auto_a_delivery_is_settled_at_once() -> None:
-    """Nobody answers, and no duration is made up."""
-    script = Script()
-    script.subscribes("auto")
-    script.sends("t")
-    script.gets("t")
-    row = script.row()
-    assert (row["outcome"], row["ack_us"], row["deliveries"][0][7]) == ("acked", None, "auto")
-
-
 def test_cumulative_answers() -> None:
     """In mode client an ACK is about all that came before it on its subscription, and about no others."""
     script = Script()
@@ -71,16 +59,6 @@ def test_cumulative_answers() -> None:
     assert script.outcomes() == ["acked", "delivered", "acked", "delivered"]
     script.says("NACK", ack="t4")
     assert script.outcomes() == ["acked", "delivered", "acked", "nacked"]
-
-
-def test_individual_answers() -> None:
-    """In mode client-individual an ACK is about one delivery."""
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.gets("t2")
-    script.says("ACK", ack="t2")
-    assert script.outcomes() == ["delivered", "acked"]
 
 
 def test_answers_in_a_transaction_count_with_its_commit() -> None:
@@ -108,19 +86,6 @@ def test_answers_in_a_transaction_that_is_aborted() -> None:
     assert script.outcomes() == ["delivered"] * 3
     script.says("ACK", ack="t2")
     assert script.outcomes() == ["acked", "acked", "delivered"]
-
-
-def test_sends_in_transactions() -> None:
-    """What was aborted was not sent; what was committed was; the end of the session aborts the rest."""
-    script = Script()
-    for name in ("x", "y", "z"):
-        script.says("BEGIN", transaction=name)
-        script.sends(name, transaction=name)
-    script.says("COMMIT", transaction="x")
-    script.says("ABORT", transaction="y")
-    assert [row["outcome"] for row in script.rows()] == ["undelivered", "aborted", "undelivered"]
-    script.happens("disconnected", end="client")
-    assert [row["outcome"] for row in script.rows()] == ["undelivered", "aborted", "aborted"]
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -169,29 +134,6 @@ def test_of_several_brokers_the_first_receipt_counts() -> None:
     assert [row["receipt_us"] for row in script.rows()] == [2000, 2000]
 
 
-@pytest.mark.parametrize(("client", "broker"), [("1.2", "1.1"), ("1.2", "1.0")])
-def test_tokens_between_versions(client: str, broker: str) -> None:
-    """A 1.2 client knows deliveries of other versions by the relay's tokens, which number them."""
-    script = Script(client, broker)
-    script.subscribes("auto", id="auto")
-    script.subscribes()
-    script.gets("t1", subscription="auto")
-    script.gets("t2")
-    script.gets("t3")
-    script.says("ACK", ack="relay-ack-2")
-    assert script.outcomes() == ["acked", "delivered", "acked"]
-
-
-@pytest.mark.parametrize("client", ["1.0", "1.1"])
-def test_an_older_client_in_front_of_a_newer_broker(client: str) -> None:
-    """It says message-id, whatever `ack` the broker gave."""
-    script = Script(client, "1.2")
-    script.subscribes()
-    script.gets("t1", ack="other")
-    _answers(script, "t1")
-    assert script.outcomes() == ["acked"]
-
-
 def test_a_client_of_1_2_that_speaks_as_on_1_1() -> None:
     """Some do: without an `id`, message-id and subscription count."""
     script = Script()
@@ -199,17 +141,6 @@ def test_a_client_of_1_2_that_speaks_as_on_1_1() -> None:
     script.gets("t1", ack="other")
     script.says("ACK", message_id="t1", subscription="1")
     assert script.outcomes() == ["acked"]
-
-
-def test_subscriptions_without_a_name() -> None:
-    """A 1.0 client's are named by the relay toward newer brokers; what is shown is the destination."""
-    script = Script("1.0", "1.1")
-    script.subscribes(id=None)
-    script.subscribes(id=None, to="/queue/b")
-    script.gets("t1", subscription="relay-2", destination="/queue/b")
-    script.says("ACK", message_id="t1")
-    assert script.outcomes() == ["acked"]
-    assert script.row()["deliveries"][0][3] == "/queue/b"
 
 
 @pytest.mark.parametrize("name", [None, "Q_/queue/a"])
@@ -222,32 +153,6 @@ def test_brokers_of_1_0_name_no_subscription_or_one_of_their_own(name: str | Non
     assert script.row()["deliveries"][0][7] == "client"
     script.says("ACK", message_id="t1")
     assert script.outcomes() == ["acked"]
-
-
-def test_answers_after_unsubscribe() -> None:
-    """They still count."""
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.says("UNSUBSCRIBE", subscription="1")
-    script.gets("t2")
-    script.says("ACK", ack="t1")
-    script.says("ACK", ack="t2")
-    assert script.outcomes() == ["acked", "acked"]
-
-
-@pytest.mark.parametrize("event", ["disconnected", "vanished"])
-def test_the_end_of_a_session(event: str) -> None:
-    """What was not answered goes back, and what comes later is for nobody."""
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.gets("t2")
-    script.says("ACK", ack="t1")
-    script.happens(event, end="client")
-    script.gets("t3")
-    assert script.outcomes() == ["acked", "returned"]
-    assert script.conversation.over(script.ns)
 
 
 def test_a_client_that_is_gone_is_still_spoken_for() -> None:
@@ -291,36 +196,6 @@ def test_a_lost_broker() -> None:
     assert (outage["lost_ns"], outage["recovered_ns"]) == (lost, recovered)
     assert (outage["resent"], outage["stale_acks"], outage["given_up"]) == (3, 1, False)
     assert _outages(script) == []
-
-
-def test_answers_while_there_is_no_broker() -> None:
-    """The journal has them before it has the next broker. They are stale, and what they name is settled."""
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.loses("a")
-    script.says("ACK", ack="t1")
-    script.recovers("a", "b")
-    script.gets("t1", at="b")
-    script.says("ACK", ack="t1")
-    assert script.outcomes() == ["returned", "acked"]
-    assert [each["stale_acks"] for each in _outages(script)] == [1]
-
-
-def test_an_acknowledgement_of_a_lost_delivery_dooms_its_transaction() -> None:
-    """The relay will not commit it: what was sent in it was not, what was answered in it was not."""
-    script = Script()
-    script.subscribes()
-    script.gets("t1")
-    script.says("BEGIN", transaction="x")
-    script.says("ACK", ack="t1", transaction="x")
-    script.loses("a")
-    script.recovers("a", "b")
-    script.gets("t2", at="b")
-    script.says("ACK", ack="t2", transaction="x")
-    script.sends("t3", transaction="x")
-    script.says("COMMIT", transaction="x")
-    assert [row["outcome"] for row in script.rows()] == ["returned", "delivered", "aborted"]
 
 
 def test_a_planned_move() -> None:
@@ -428,51 +303,6 @@ def test_a_loss_is_told_when_it_changes() -> None:
     assert _outages(script) == []
     script.recovers("a", "b")
     assert [each["moved_to"] for each in _outages(script)] == ["b"]
-
-
-def _plays(script: Script) -> None:
-    script.subscribes("client")
-    script.subscribes("auto", id="2")
-    script.sends("t1", receipt="r")
-    script.says("BEGIN", transaction="x")
-    script.sends("t2", transaction="x", receipt="r")
-    script.gets("t1")
-    script.gets("t3")
-    script.gets("t4", subscription="2")
-    script.hears("RECEIPT", receipt="r")
-    script.says("ACK", ack="t1", transaction="x")
-    script.says("COMMIT", transaction="x")
-    script.says("UNSUBSCRIBE", subscription="2")
-    script.loses("a")
-    script.says("ACK", ack="t3")
-    script.recovers("a", "b")
-    script.gets("t3", at="b")
-    script.gets("t4", at="b")
-    script.hears("RECEIPT", at="b", receipt="r")
-    script.says("BEGIN", transaction="y")
-    script.says("ACK", ack="t4", transaction="y")
-    script.says("ABORT", transaction="y")
-    script.says("ACK", ack="t3")
-    script.finds("c")
-    script.sends("t5", receipt="r2")
-    script.hears("RECEIPT", at="c", receipt="r2")
-    script.happens("vanished", end="client")
-
-
-@given(cuts=st.sets(st.integers(1, 30)))
-def test_batches_may_end_anywhere(cuts: set[int]) -> None:
-    """What is seen is the same, however often the conversation is put into a text and taken up again."""
-    whole, cut = Script(), Script()
-    _plays(whole)
-    _plays(cut)
-    broken = Script(begun=False)
-    for at, each in enumerate(whole.records):
-        if at in cuts:
-            broken.breaks()
-        broken.conversation.take(each)
-    broken.ns = whole.ns
-    assert broken.rows() == whole.rows()
-    assert _outages(broken)[-1:] == _outages(whole)[-1:]
 
 
 def test_what_was_copied_goes_on_in_pieces() -> None:

@@ -2,23 +2,7 @@
 
 from typing import Any
 
-from stomprelay.pipeline.sessions.outages import Brokers, Outage, Outages
-
-
-def test_only_changes_are_told_and_old_losses_forgotten() -> None:
-    """Those that go on stay, and those that are wanted."""
-    brokers = Brokers()
-    first = brokers.left("a", {}, None, 5, planned=False)
-    assert len(list(brokers.told("relay", "s"))) == 1
-    assert list(brokers.told("relay", "s")) == []
-    brokers.forget(100, set())
-    assert brokers.losses == [first]
-    brokers.recovered("a", {"broker": "b"}, None, 9)
-    brokers.forget(9, set())
-    brokers.forget(10, {id(first)})
-    assert brokers.losses == [first]
-    brokers.forget(10, set())
-    assert brokers.losses == []
+from stomprelay.pipeline.sessions.outages import Outage, Outages
 
 
 def _row(

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.sessions import record
-from stomprelay.pipeline.sessions.reading import COLUMNS, Reading, Share, shared
+from stomprelay.pipeline.sessions.reading import COLUMNS, Reading, shared
 from tests.pipeline import journal_files as made
 
 OTHER = pa.array(["other"] * 6)
@@ -84,20 +84,6 @@ def test_a_part_of_a_segment_is_read(tmp_path: Path) -> None:
         of_part = [row for row in found if row["segment"] == name]
         assert [sum(row[kind] is not None for row in of_part) for kind in ("command", "event")] == kinds
         assert len(found) - len(of_part) == len(HEADS) + 1
-
-
-def test_row_groups_are_shared_among_tasks(tmp_path: Path) -> None:
-    """Each is read once, by tasks that have about as many rows."""
-    for name in ("a", "b"):
-        rows = pa.table({"segment": [name] * 60, "position": [*range(60)]})
-        parquet.write_table(rows, tmp_path / name, row_group_size=20)
-    files = [tmp_path / "a", tmp_path / "b"]
-    found = shared(files, 2, [_segment("a"), _segment("b")])
-    assert [len(each) for each in found] == [3, 3]
-    assert {share for each in found for share in each} == {
-        Share(file, at) for file in files for at in range(3)
-    }
-    assert shared([], 2, [_segment("a")]) == []
 
 
 def test_row_groups_without_what_is_wanted_are_not_read(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.script import MS, Script
 
@@ -74,51 +72,6 @@ def test_exactly_the_bound_is_in_time() -> None:
         script.ns -= MS
         script.says("NACK", ack="m")
         assert [row["outcome"] for row in _waits(script)] == ["nacked"] * found
-
-
-@pytest.mark.parametrize("end", ["disconnected", "lost"])
-def test_what_is_returned(end: str) -> None:
-    """A session or a broker goes: all that waited for too long ends then, in one row."""
-    script = _script()
-    script.gets("m1")
-    since = script.ns
-    script.gets("m2")
-    script.passes(100)
-    script.gets("m3")
-    if end == "lost":
-        script.loses("a")
-    else:
-        script.happens(end, end="client")
-    (row,) = _waits(script)
-    assert (row["since_ns"], row["until_ns"], row["deliveries"]) == (since, script.ns, 2)
-    assert (row["outcome"], row["final"]) == ("returned", True)
-
-
-def test_a_cumulative_ack() -> None:
-    """It ends the wait of all up to it; those behind it go on, from batch to batch, without being told twice."""
-    script = _script("client")
-    for name in ("m1", "m2", "m3"):
-        script.gets(name)
-    last = script.ns
-    script.passes(100)
-    script.says("ACK", ack="m2")
-    ended, going = _waits(script)
-    assert (ended["deliveries"], ended["outcome"], ended["final"]) == (2, "acked", True)
-    assert (going["deliveries"], going["since_ns"], going["going"], going["final"]) == (1, last, True, False)
-    script.breaks()
-    script.passes(100)
-    (going,) = _waits(script)
-    assert (going["since_ns"], going["until_ns"], going["upstream"]) == (last, script.ns, "main")
-
-
-def test_mode_auto_never_waits() -> None:
-    """Whatever time passes."""
-    script = _script("auto")
-    script.gets("m", ack=None)
-    script.passes(1000)
-    assert _waits(script) == []
-    script.happens("disconnected", end="client")
-    assert _waits(script) == []
 
 
 def test_an_answer_in_a_transaction() -> None:

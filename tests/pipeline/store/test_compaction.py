@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.store import compaction
 from stomprelay.pipeline.store.compaction import CompactionError, compact, exchange, recover, swap
-from stomprelay.pipeline.store.merging import merge
+from stomprelay.pipeline.store.files import merge
 from stomprelay.pipeline.store.store import Compacted, Store
-from tests.pipeline.rows import FRAME, MESSAGE, START, told
+from tests.pipeline.rows import FRAME, START
 from tests.pipeline.rows import write as put
 
 if TYPE_CHECKING:
@@ -138,20 +137,6 @@ def test_later_batches_join_later(store: Store) -> None:
     assert compact(store, "2026-11-21-09", below=9) == [Compacted(f"frames/{HOUR}", 6, 2)]
     assert files(store) == {f"{HOUR}/batch=000000000-000000008": 1, f"{HOUR}/batch=000000009": 1}
     assert store.read("frames").count() == 60
-
-
-@pytest.mark.spark
-def test_columns_that_came_later_are_kept(store: Store) -> None:
-    """Files of an older release lack some; joined, they have none there."""
-    older = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "key"))
-    for number in range(5):
-        put(store.root, older, MESSAGE, [{}], number, "seen_at")
-    put(store.root, MESSAGES, MESSAGE, [{"key": "k"}], 5, "seen_at")
-    assert compact(store, "2026-11-21-09") == [Compacted(f"messages/{HOUR}", 6, 1)]
-    assert told(store.read("messages"), ["key", "batch"]) == [
-        ("k", "000000000-000000005"),
-        *[(None, "000000000-000000005")] * 5,
-    ]
 
 
 # ---------------------------------------------------------------- kills and readers

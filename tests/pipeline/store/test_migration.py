@@ -21,9 +21,8 @@ from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import DeltaStore, opened
-from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Store, StoreError
-from stomprelay.pipeline.store.upkeep import migrate
+from stomprelay.pipeline.store.upkeep import Lock, migrate
 from stomprelay.pipeline.store.volume import Volume
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", e
     assert said(either.read("messages", []), "destination") == []
     assert said(either.read("messages", batch=0), "destination") == [("a",), ("b",)]
     assert said(either.read("messages", [HOUR, LATER], 1), "destination") == [("d",)]
-    assert (either.hours("messages"), either.hours_of("messages", 1)) == ([HOUR, NEXT], {HOUR})
+    assert either.hours("messages") == [HOUR, NEXT]
     either.append("quarantine", 3, quarantine(spark, "torn"))
     assert said(either.read("quarantine", batch=3), "reason", "batch") == [("torn", batch_name(3))]
 
@@ -128,7 +128,6 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", e
 def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", either: Store) -> None:
     """Slice by slice, whatever their hour, and without writing rows that stay once more."""
     either.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]), ["0"])
-    assert (either.hours_of("messages", 0), either.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
     files = {*either.read("messages", [HOUR], 0).where("final").inputFiles()}
     for _ in range(2):
         now = messages(spark, [(HOUR, "a")], [(NEXT, "c")], "1")
@@ -147,7 +146,6 @@ def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", eit
     assert files <= {*either.read("messages").inputFiles()}
     either.replace_open(2, messages(spark, []), [], {"1": [NEXT]})
     assert said(either.read("messages"), "destination") == [("a",), ("d",), ("final",)]
-    assert (either.hours_of("messages", OPEN), either.hours_of("messages", 2)) == ({HOUR}, set())
 
 
 def test_hours_are_written_anew_one_by_one(spark: "SparkSession", either: Store) -> None:

@@ -5,8 +5,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from stomprelay.pipeline.schema import FAILOVERS
 from stomprelay.pipeline.tables.failovers import KNOWN, SPACING, failovers, grouped, latest
@@ -18,15 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GIVE_UP = 3600
-
-
-LOSSES = st.lists(
-    st.tuples(
-        st.integers(0, 90), st.one_of(st.none(), st.integers(0, 40)), st.sampled_from("ab"), st.booleans()
-    ),
-    min_size=1,
-    max_size=40,
-)
 
 
 def lost(session: str, at: float, recovered: float | None = None, **further: Any) -> dict[str, Any]:
@@ -221,14 +210,6 @@ def test_grouping(spark: "SparkSession") -> None:
         for world in range(20)
         for _ in range(random.randrange(1, 41))
     ]
-    _check_groups(spark, many)
-
-
-@pytest.mark.deep
-@given(LOSSES)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-def test_grouping_of_whatever(spark: "SparkSession", many: list[tuple[int, int | None, str, bool]]) -> None:
-    """The same for whatever Hypothesis finds."""
     _check_groups(spark, many)
 
 

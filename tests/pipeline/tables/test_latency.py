@@ -8,8 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from stomprelay.pipeline.schema import LATENCY, MESSAGES
 from stomprelay.pipeline.tables.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
@@ -22,16 +20,6 @@ pytestmark = pytest.mark.spark
 
 Measured = tuple[int, str, int | None, int | None, int | None]
 """Minute, destination, and the three durations."""
-
-# Of all sizes alike: from parts of a millisecond to years, and clocks that were set back.
-DURATION = st.one_of(
-    st.none(),
-    st.integers(-60, 60),
-    st.integers(0, 50).flatmap(lambda size: st.integers(-(2**size), 2**size)),
-    st.integers(0, 2000).map(lambda step: round(WIDTH**step) if step < 1800 else step),
-)
-MEASURED = st.tuples(st.integers(58, 61), st.sampled_from("abc"), DURATION, DURATION, DURATION)
-
 
 CASES: dict[str, list[Measured]] = {
     "small": [(0, "small", us, None, 45 - us) for us in range(1, 21)],
@@ -130,14 +118,6 @@ def test_percentiles_of_many(spark: "SparkSession") -> None:
 def _any(random: Random) -> int:
     size = 1 << random.randrange(51)
     return random.choice((random.randrange(-size, size + 1), round(WIDTH ** random.randrange(1600))))
-
-
-@pytest.mark.deep
-@given(st.lists(MEASURED, max_size=120), st.integers(0, 120), st.integers(0, 120))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
-def test_percentiles(spark: "SparkSession", many: list[Measured], one: int, other: int) -> None:
-    """The same for whatever Hypothesis finds."""
-    _check(spark, many, *sorted((one, other)))
 
 
 def _check(spark: "SparkSession", many: Sequence[Measured], low: int, high: int) -> None:

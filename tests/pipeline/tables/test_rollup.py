@@ -14,7 +14,6 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, Store
 from stomprelay.pipeline.tables import failovers, flow, latency, traffic
-from stomprelay.pipeline.tables.rollup import hour_of, hours_of
 from tests.pipeline.rows import (
     FRAME,
     MESSAGE,
@@ -24,7 +23,6 @@ from tests.pipeline.rows import (
     START,
     START_NS,
     delivery,
-    rows,
     told,
     write,
 )
@@ -35,6 +33,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 Rows = Sequence[dict[str, Any]]
+
+
+def hours(many: Rows) -> list[str]:
+    """The names of the hours of these rows."""
+    return sorted({f"{each['seen_at']:%Y-%m-%d-%H}" for each in many})
 
 
 class Tables:
@@ -59,12 +62,12 @@ class Tables:
         write(self.root, MESSAGES, MESSAGE, still, f"{OPEN}-{number}", "seen_at")
         gone, self.slices = self.slices, {}
         if passing:
-            self.slices[str(number)] = sorted(self.store.hours_of("messages", OPEN))
+            self.slices[str(number)] = hours(still)
         watched = {
             "slices": {name: [1, 0, hours] for name, hours in self.slices.items()},
             "made": self.slices,
             "gone": gone,
-            "final": sorted(self.store.hours_of("messages", number)),
+            "final": hours(settled),
         }
         self.store.save_text("watch", number, json.dumps(watched))
         return self.batch(number)
@@ -72,6 +75,7 @@ class Tables:
     def frames(self, number: int, many: Rows) -> Batch:
         """As `frames` writes them."""
         write(self.root, FRAMES, FRAME, many, number, "seen_at")
+        self.batch(number).note_frames(hours([{**FRAME, **each} for each in many]), [])
         return self.batch(number)
 
     def outages(self, number: int, many: Rows) -> Batch:
@@ -102,29 +106,6 @@ def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[s
         "deliveries": [delivery(client, at + took)],
         **further,
     }
-
-
-def test_hours(spark: "SparkSession") -> None:
-    """As the folders are named, in UTC, each once."""
-    frames = rows(spark, FRAMES, FRAME, [{}, {}, {"seen_at": START + timedelta(hours=17)}])
-    assert hours_of(frames.withColumn("hour", hour_of(frames["seen_at"]))) == {
-        "2026-11-21-08",
-        "2026-11-22-01",
-    }
-
-
-@pytest.mark.deep
-def test_frames_add_up(tables_in: Callable[[str], Tables]) -> None:
-    """However the journal is cut into batches, `traffic` is the same; an empty batch changes nothing."""
-    many = [
-        {"seen_at": START + timedelta(minutes=n * 5), "size": n, "client": "ab"[n % 2]} for n in range(30)
-    ]
-    one, several = tables_in("one"), tables_in("several")
-    traffic.advance(one.frames(0, many))
-    for number, part in enumerate((many[::2], [], many[1::2])):
-        traffic.advance(several.frames(number, part))
-    assert several.table("traffic") == one.table("traffic")
-    assert sum(row[-6] for row in one.table("traffic")) == 30
 
 
 def test_a_batch_that_is_done_again_changes_nothing(
@@ -192,23 +173,6 @@ def lost(session: str, at: int, recovered: int | None = None, **further: Any) ->
     """A session's outage; times are seconds after the start."""
     ended = None if recovered is None else START_NS + recovered * SECOND
     return {"session": session, "lost_ns": START_NS + at * SECOND, "recovered_ns": ended, **further}
-
-
-@pytest.mark.deep
-def test_an_outage_grows(tables_in: Callable[[str], Tables]) -> None:
-    """One that is open comes again, and its sessions join it, in one row; repetitions add nothing."""
-    place = tables_in("one")
-    columns = ["began_at", "ended_at", "sessions", "recovered"]
-    steps: list[tuple[Rows, list[Any]]] = [
-        ([lost("s1", 0)], [("2026-11-21 08:00:00", None, 1, 0)]),
-        ([], [("2026-11-21 08:00:00", None, 1, 0)]),
-        ([lost("s1", 0), lost("s2", 40, 41)], [("2026-11-21 08:00:00", None, 2, 1)]),
-        ([lost("s1", 0, 60)], [("2026-11-21 08:00:00", "2026-11-21 08:01:00", 2, 2)]),
-    ]
-    for number, (many, wanted) in enumerate(steps):
-        for _ in range(2 if number == 2 else 1):
-            failovers.advance(place.outages(number, many))
-            assert told(place.store.read("failovers"), columns) == wanted
 
 
 def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], Tables]) -> None:

@@ -239,22 +239,3 @@ def test_the_same_however_waits_are_cut(spark: "SparkSession") -> None:
         wanted += _expected(_begun(waits, now), now)
     episodes = merged([*(one for news in ended for one in merged(news)), *passing])
     assert _measured(table(spark, episodes)) == sorted(wanted, key=repr)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("seed", range(3))
-def test_the_same_however_it_is_cut(spark: "SparkSession", tmp_path: Path, seed: int) -> None:
-    """The same on disk, with batches that are done twice."""
-    random = Random(seed)
-    waits = _random(random)
-    now = random.randrange(10_000, 20_000)
-    tables = []
-    for at, cuts in enumerate(([], sorted(random.sample(range(now), 3)))):
-        batches = Batches(spark, tmp_path / str(at))
-        for number, news in enumerate(_cut(waits, [*cuts, now])):
-            random.shuffle(news)
-            for _ in range(random.choice((1, 2))):
-                batches.batch(number, news)
-        tables.append(told(batches.store.read("stuck")))
-        assert _measured(batches.store.read("stuck")) == _expected(_begun(waits, now), now)
-    assert tables[0] == tables[1]

@@ -127,12 +127,3 @@ def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
         ("to_broker", 1, 0),
         ("to_client", 1, 0),
     ]
-
-
-def test_hours(spark: "SparkSession") -> None:
-    """The hour is that of the frame's own time, in UTC."""
-    frames = rows(spark, FRAMES, FRAME, [{"seen_at": START - timedelta(microseconds=1)}, {}])
-    assert told(counted(frames), ["hour", "minute"]) == [
-        ("2026-11-21-07", "2026-11-21 07:59:00"),
-        ("2026-11-21-08", "2026-11-21 08:00:00"),
-    ]

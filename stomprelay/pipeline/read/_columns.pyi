@@ -1,4 +1,0 @@
-from stomprelay.pipeline.read import columns
-
-class FrameColumns(columns.FrameColumns):
-    """The compiled `columns.FrameColumns`."""
