@@ -13,19 +13,37 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import cluster, journal, replaying, source, tables
+from chaos import cluster, source, tables
 from chaos.verdict import Verdict
+from tests.e2e import test_journal, test_replay
 
 Run = Callable[[Path, int, int], Verdict]
 """A folder, how many kills, a seed."""
 
 
+def journal(home: Path, rounds: int, seed: int) -> Verdict:
+    """A relay that keeps a journal is killed under load, as in `make test`, each time with another journal."""
+    chance = random.Random(seed)
+    for number in range(rounds):
+        directory = home / f"{number}"
+        directory.mkdir()
+        test_journal.killed(directory, chance)
+    return Verdict(f"journal: {rounds} kills of a relay under load", ())
+
+
+def replay(home: Path, rounds: int, seed: int) -> Verdict:
+    """`stomprelay-pipeline replay` is killed, as in `make test`, and the same command goes on."""
+    random.seed(seed)
+    test_replay.test_killed_again_and_again(home, rounds)
+    return Verdict(f"replay: {rounds} kills of Java and Python", ())
+
+
 RUNS: Final[Mapping[str, Run]] = {
-    "journal": journal.run,
+    "journal": journal,
     "pipeline": tables.run,
     "cluster": cluster.run,
     "source": source.run,
-    "replay": replaying.run,
+    "replay": replay,
 }
 
 

@@ -232,10 +232,14 @@ def numbers(journal: Journal, name: str) -> list[int]:
 )
 def test_a_relay_that_is_killed(tmp_path: Path, round_: int) -> None:
     """Frames flow, SIGKILL comes at any moment: nothing that was written before it is missing, nothing is damaged."""
-    chance = random.Random(f"{SEED} {round_}")
     print(f"seed {SEED}")
+    killed(tmp_path, random.Random(f"{SEED} {round_}"))
+
+
+def killed(directory: Path, chance: random.Random) -> None:
+    """Kill a relay under load, and look at its journal."""
     with (
-        running(tmp_path, "segment_size = 200000", "segment_age = 1") as relay,
+        running(directory, "segment_size = 200000", "segment_age = 1") as relay,
         contextlib.ExitStack() as end,
     ):
         floods = [Flood(relay.port, f"flood-{number}") for number in range(3)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.machine import family
 from stomprelay.pipeline.stomp.progress import JobProgress
 from tests.e2e import brokers
 from tests.e2e.child import PATIENCE, Child
@@ -47,16 +48,6 @@ def ended(child: Child) -> int:
     return child.stop()
 
 
-def descendants(pid: int) -> list[int]:
-    """A process's children, and theirs."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
-
-
 def running(pid: int) -> bool:
     """Whether a process is there and has not ended."""
     try:
@@ -67,7 +58,7 @@ def running(pid: int) -> bool:
 
 def kill(child: Child) -> None:
     """SIGKILL the replay and its Java, and wait until Spark's Python processes have noticed."""
-    below = descendants(child.pid)
+    below = [each for each in family(child.pid) if each != child.pid]
     child.send(signal.SIGKILL)
     for pid in below:
         with contextlib.suppress(OSError):  # it has ended
