@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.shutdown import Shutdown
+from stomprelay.relay.client.shutdown import Shutdown, Stage
 from stomprelay.relay.client.turns import InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
@@ -453,7 +453,7 @@ class ClientConnection:
     @property
     def over(self) -> bool:
         """Whether the client's leg is closed, and no link has a broker or looks for one."""
-        return self._client.closed and all(link.ended for link in self.flow.links)
+        return self._client.closed and not [link for link in self.flow.links if not link.ended]
 
     @property
     def deadline(self) -> float:
@@ -879,7 +879,7 @@ class ClientConnection:
             shutdown.fail(leg, failure, now)
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
-        elif shutdown.stopping and shutdown.drained:
+        elif shutdown.stage is Stage.STOPPING and shutdown.drained:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)

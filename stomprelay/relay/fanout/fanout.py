@@ -191,7 +191,7 @@ class Fanout:
             self._go_on(now)
         finally:
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            needed = self.crowded or member.resender.careful or self._merge.ends
+            needed = self.crowded or member.resender.line is not None or self._merge.ends
             if member.session.full and not leg.closed and not needed:
                 member.pause()
 

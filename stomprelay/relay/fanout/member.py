@@ -85,7 +85,7 @@ class Member:
     @property
     def writable(self) -> bool:
         """Whether its broker can be sent something now."""
-        held = self.blocked or self.resender.careful or (self.link.departing and self.session.quiet)
+        held = self.blocked or self.resender.line is not None or (self.link.departing and self.session.quiet)
         return self.up and not held
 
     @property
@@ -180,7 +180,7 @@ class Member:
     def flush(self, now: float) -> None:
         """Write what was put in; what waited comes first, if the broker can be written to. Raises as `send` does."""
         try:
-            if self.resender.careful and self.up:
+            if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
             while self._waiting and self.writable:
                 self._go_on()

@@ -153,7 +153,7 @@ class Handshake:
         if upstream.keep_alive and not accord.dialect.heart_beats:
             self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
         pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
-        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
+        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker.uri}")
 
     def _retry(self, frame: Frame, now: float) -> bool:
         """Read an ERROR that came instead of CONNECTED. Where it names other versions of the broker, close the leg, ask
@@ -466,15 +466,16 @@ class Link:
         if attempt is None:
             self._give_up(schedule.verdict(now))
             return
-        at = max(attempt.at, now + rest)
+        broker, at = attempt.broker, max(attempt.at, now + rest)
         if schedule.vain:
             self._outbox.put(vain(self.group, self.upstream, schedule.passes))
         if isinstance(self.state, Handshake):
             self.hang_up(How.ABORT)
-        self.state = Waiting(attempt.broker)
+        self.state = Waiting(broker)
         self.until = min(at, schedule.deadline)
-        if at <= now:
-            self._open(schedule, attempt.broker, now)
+        if broker is not None and at <= now and not self._rejected():
+            broker.health.trial(now)
+            self._ask(schedule, broker, now)
 
     def _give_up(self, reason: str, *, unwelcome: bool = False) -> None:
         self._search.ended()
@@ -487,7 +488,10 @@ class Link:
             return
         if broker is None or not schedule.stands(now):
             self._next(schedule, now)
-            return
+        else:
+            self._ask(schedule, broker, now)
+
+    def _ask(self, schedule: Schedule, broker: Broker, now: float) -> None:
         handshake = self.state = self._handshake(broker)
         handshake.ask(now)
         self.until = min(handshake.until, schedule.deadline)
@@ -644,7 +648,8 @@ class Link:
     @property
     def hasty(self) -> bool:
         """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
-        return self.resender is not None and self.resender.hasty and self.up
+        line = None if self.resender is None else self.resender.line
+        return line is not None and line.hasty and self.up
 
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time. The client's frames may be the cause."""
@@ -654,18 +659,16 @@ class Link:
 
     def lost(self, reason: str) -> None:
         """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
-        if not self.leaving and not self.done:
-            self._lost()
-            self._outbox.put(lost(self.broker, self.upstream, reason))
+        if type(self.state) is Connected and not self.state.done:
+            self._lost(self.state)
+            self._outbox.put(lost(self.state.broker, self.upstream, reason))
 
-    def _lost(self) -> None:
+    def _lost(self, connection: Connected) -> None:
         self.session.counters["brokers_lost"] += 1
         self.recovering = True
         self._goes_back()
-        broker = self.broker
-        if broker is not None:
-            careful = self.resender is not None and self.resender.cautious
-            broker.health.lost(suspect=careful or self.dropped_by is None)
+        careful = self.resender is not None and self.resender.cautious
+        connection.broker.health.lost(suspect=careful or connection.done or connection.silent)
 
     def queue_sent(self, count: int) -> None:
         """Count so many SENDs to queues at the broker that it has."""
@@ -689,7 +692,8 @@ class Link:
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
-        self._drop()
+        if self.following is not None:
+            self._drop()
         self.moving, self.stays, self._again = None, "", 0.0
         if isinstance(self.state, Connected):
             self.before = self.state.broker
@@ -699,7 +703,7 @@ class Link:
 
     def end(self) -> None:
         """Close the leg and end the search. The connection is still read from until the broker has closed it."""
-        reason = self.reason
+        reason = self.state.reason if isinstance(self.state, Ended) else ""
         self._goes_back()
         if isinstance(self.state, Handshake):
             self._undecided(self.state)
@@ -830,9 +834,9 @@ class Link:
 
     def broker_leaves(self) -> None:
         """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
-        if not self.leaving:
-            self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
-            self._lost()
+        if type(self.state) is Connected:
+            self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
+            self._lost(self.state)
         self.abandon()
 
     def proved(self) -> None:

@@ -95,7 +95,8 @@ class Schedule:
         """Begin a search: for a new client (`start`), or for one that lost or left its broker. A search whose broker
         was lost at once goes on. A session that was moved does not wait, and always has one pass.
         """
-        self.ended()
+        if self._target is not None:
+            self.ended()
         self._start = start
         sent = prefer is not None or (self.last is not None and self.last.health.paused)
         self._most = self._options.most(start=start) or int(sent)
@@ -111,7 +112,8 @@ class Schedule:
 
     def next(self, now: float) -> Attempt | None:
         """The next broker to try, at a time that is not over; None when the search is over without success."""
-        self.ended()
+        if self._target is not None:
+            self.ended()
         self.vain = False
         if self.kept():
             return Attempt(None, inf)
@@ -119,7 +121,11 @@ class Schedule:
             self._renew(now)
         if not self._most or now >= self.deadline:
             return None
-        left = self._open()
+        left = self._left
+        for each in left:
+            if each.health.paused:
+                left = self._open()
+                break
         if not left:
             if (
                 self._bound is None

@@ -124,15 +124,13 @@ class Health:
         """It serves one more session. Returns the number of that session, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
-        self._tell()
+        if self.others is not None:
+            self.others.tell(len(self._serving), self._gone)
         return self._joined
 
     def left(self, number: int) -> None:
         """It does not serve the session with this number any more."""
         del self._serving[number]
-        self._tell()
-
-    def _tell(self) -> None:
         if self.others is not None:
             self.others.tell(len(self._serving), self._gone)
 
@@ -145,7 +143,8 @@ class Health:
         gone = now >= self._down_since + GRACE
         if gone is not self._gone:
             self._gone = gone
-            self._tell()
+            if self.others is not None:
+                self.others.tell(len(self._serving), self._gone)
         return gone or (self.others is not None and self.others.gone())
 
     def expect(self, sessions: int) -> None:

@@ -192,7 +192,8 @@ class Caution:
 
 class Sender:
     """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
-    `compose` put frames in; `flush` writes them.
+    `compose` put frames in; `flush` writes them. `names_subscriptions`: the broker has to be told an id of each
+    subscription, also of those that the client gave none.
     """
 
     __slots__ = (
@@ -201,14 +202,15 @@ class Sender:
         "_confirm",
         "_joiner",
         "_last",
-        "_offline",
         "_outbox",
         "_owing",
         "_plain",
         "_sends",
-        "_session",
-        "_unconfirmed",
         "leg",
+        "names_subscriptions",
+        "offline",
+        "session",
+        "unconfirmed",
     )
 
     def __init__(
@@ -216,22 +218,18 @@ class Sender:
     ) -> None:
         self.leg = leg
         self._bridge = bridge
-        self._session = session
-        self._offline = offline
-        self._unconfirmed = offline.unconfirmed
+        self.session = session
+        self.offline = offline
+        self.unconfirmed = offline.unconfirmed
         self._outbox = outbox
         self._confirm = confirm
+        self.names_subscriptions = bridge.judges and bridge.target.named_subscriptions
         self._owing = True
         self._joiner = Joiner()
         self._plain: bytes | None = None
         self._batch: list[Frame | Run] = []
         self._sends = 0
         self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
-
-    @property
-    def names_subscriptions(self) -> bool:
-        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
-        return self._bridge.judges and self._bridge.target.named_subscriptions
 
     # Frames
 
@@ -240,7 +238,7 @@ class Sender:
         if frame.command is not SEND:
             self._send_other(frame)
             return
-        head = self._bridge.head(frame, self._session)
+        head = self._bridge.head(frame, self.session)
         memo = frame.memo
         if memo is None or memo is not self._plain:
             if _MARKED.search(frame.data, frame.head - 1, frame.body):
@@ -248,13 +246,13 @@ class Sender:
                 return
             self._plain = memo
         if not self._confirm:
-            self._unconfirmed.pass_unkept()
-        elif self._unconfirmed.cumulative:
+            self.unconfirmed.pass_unkept()
+        elif self.unconfirmed.cumulative:
             self._add(frame, head, extra)
             return
         else:
-            receipt = self._unconfirmed.ask()
-            self._unconfirmed.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
@@ -263,22 +261,22 @@ class Sender:
         if not self._confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
-        elif self._unconfirmed.cumulative:
+        elif self.unconfirmed.cumulative:
             self._add(run, None, b"", run.count)
         else:
-            receipts = self._unconfirmed.ask_each(run.count)
-            self._unconfirmed.keep_run(run, receipts)
+            receipts = self.unconfirmed.ask_each(run.count)
+            self.unconfirmed.keep_run(run, receipts)
             self._joiner.write(run.asking(receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """A SEND that asks for a receipt, or belongs to a transaction."""
-        receipt, name = self._offline.marks(frame)
+        receipt, name = self.offline.marks(frame)
         if receipt is not None and self._owing:
-            self._unconfirmed.owe(receipt)
-        transaction = None if name is None else self._session.transactions.get(name)
+            self.unconfirmed.owe(receipt)
+        transaction = None if name is None else self.session.transactions.get(name)
         if transaction is not None:
             self.close()
-            self._offline.keep(transaction, frame)
+            self.offline.keep(transaction, frame)
             extra += self._asking_inside(receipt, name)
         elif receipt is not None:
             self.close(batch=False)
@@ -287,18 +285,18 @@ class Sender:
             self._keep(receipt)
         elif self._confirm:
             self.close()
-            receipt = self._unconfirmed.ask()
-            self._unconfirmed.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
     def _send_other(self, frame: Frame) -> None:
         """Any frame but SEND."""
         self.close()
-        session, unconfirmed, command = self._session, self._unconfirmed, frame.command
+        session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
         if _MARKED.search(frame.data, frame.head - 1, frame.body):
-            receipt, name = self._offline.marks(frame)
+            receipt, name = self.offline.marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
@@ -319,12 +317,12 @@ class Sender:
         elif command is ABORT and name is not None:
             unconfirmed.committing.aborted(name)
         elif command is BEGIN and name is not None:
-            self._offline.keep(session.transactions[name], frame)
+            self.offline.keep(session.transactions[name], frame)
         self._joiner.add(frame, head, extra)
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
         """A SEND in a transaction passes. Returns the header line to put in front of it."""
-        ours = self._unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
         return b"" if ours is None else b"receipt:%b\n" % ours
 
     # Frames that are sent again
@@ -334,7 +332,7 @@ class Sender:
         count = 0
         self._owing = False
         try:
-            for frame in self._offline.read(kept.wire):
+            for frame in self.offline.read(kept.wire):
                 count += 1
                 self.send(frame, AGAIN if kept.sent else b"")
         finally:
@@ -343,13 +341,13 @@ class Sender:
 
     def repeat_inside(self, wire: bytes) -> None:
         """Put in again a frame of an open transaction. Raises as `send` does."""
-        for frame in self._offline.read(wire):
-            extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
-            self._joiner.add(frame, self._bridge.head(frame, self._session), extra)
+        for frame in self.offline.read(wire):
+            extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
+            self._joiner.add(frame, self._bridge.head(frame, self.session), extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame of the relay's own."""
-        self._joiner.write(self._bridge.compose(command, headers, self._session))
+        self._joiner.write(self._bridge.compose(command, headers, self.session))
 
     # Writing
 
@@ -362,7 +360,7 @@ class Sender:
 
     def spelled(self, wire: bytes) -> bytes:
         """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
-        return b"".join([self._bridge.carry(frame, self._session) for frame in self._offline.read(wire)])
+        return b"".join([self._bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
@@ -378,7 +376,7 @@ class Sender:
         frame, head, extra = self._last
         self._last = None
         if batch:
-            receipt = self._unconfirmed.ask()
+            receipt = self.unconfirmed.ask()
             self._keep(receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
@@ -386,7 +384,7 @@ class Sender:
     def _keep(self, receipt: bytes) -> None:
         """Keep the frames of the batch until this receipt confirms them; the next batch begins."""
         wire = b"".join([each.wire for each in self._batch])
-        self._unconfirmed.keep(wire, receipt, sends=self._sends)
+        self.unconfirmed.keep(wire, receipt, sends=self._sends)
         self._batch = []
         self._sends = 0
 
@@ -404,7 +402,6 @@ class Line:
         "_hurries",
         "_inside",
         "_leaving",
-        "_offline",
         "_refused",
         "_sender",
         "_session",
@@ -412,19 +409,9 @@ class Line:
         "_unconfirmed",
     )
 
-    def __init__(
-        self,
-        session: Session,
-        offline: Offline,
-        sender: Sender,
-        caution: Caution,
-        refused: list[Refused],
-        *,
-        hurries: bool,
-    ) -> None:
-        self._session = session
-        self._offline = offline
-        self._unconfirmed = offline.unconfirmed
+    def __init__(self, sender: Sender, caution: Caution, refused: list[Refused], *, hurries: bool) -> None:
+        self._session = sender.session
+        self._unconfirmed = sender.unconfirmed
         self._sender = sender
         self._caution = caution
         self._refused = refused
@@ -526,7 +513,7 @@ class Line:
         kept = unconfirmed.aside
         if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
             return  # a transaction stays whole
-        *others, last = self._offline.read(kept.wire)
+        *others, last = self._sender.offline.read(kept.wire)
         parts = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
         unconfirmed.take_aside()
         unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
@@ -540,7 +527,7 @@ class Line:
             self._subscribe(part)
         elif isinstance(part, Kept):
             unconfirmed.take_aside()
-            first = next(self._offline.read(part.wire))
+            first = next(self._sender.offline.read(part.wire))
             if first.header(TRANSACTION, self._session.dialect) is not None:
                 with self._session.without_transactions():
                     sender.repeat(part)
@@ -575,7 +562,7 @@ class Line:
                 transaction.doom("a frame in it cost brokers their connection")
                 while self._inside and self._inside[0][0] is transaction:
                     self._inside.popleft()
-            first = next(self._offline.read(wire))
+            first = next(self._sender.offline.read(wire))
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
@@ -609,7 +596,9 @@ class Line:
 
 
 class Resender:
-    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed.
+    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed. `line`:
+    what the broker has to be sent first; while there is any, call `go_on` after each receipt or (`Line.hasty`) turn,
+    and do not `send`.
 
     Call `connected` and `replay` for a broker, `send` and `flush` for frames (without a broker `send` keeps them), and
     `lost` when the broker is lost. After each, give the client the receipts of `Unconfirmed.take_given`.
@@ -619,13 +608,13 @@ class Resender:
         "_at",
         "_caution",
         "_confirm",
-        "_line",
         "_offline",
         "_outbox",
-        "_refused",
         "_sender",
         "_subscribes",
+        "line",
         "read",
+        "refused_frames",
         "session",
         "unconfirmed",
     )
@@ -638,10 +627,10 @@ class Resender:
         self.unconfirmed = self._offline.unconfirmed
         self.read = self._offline.read
         self._caution = Caution()
-        self._refused: list[Refused] = []
+        self.refused_frames: list[Refused] = []
         self._at: Broker | None = None
         self._sender: Sender | None = None
-        self._line: Line | None = None
+        self.line: Line | None = None
         self._subscribes = True
 
     @property
@@ -652,7 +641,7 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach the broker is uncertain to have done so."""
-        return self._line is None and self.unconfirmed.safe
+        return self.line is None and self.unconfirmed.safe
 
     # Receipts
 
@@ -663,7 +652,7 @@ class Resender:
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """Return whether RECEIPTs are the relay's own, and recorded; otherwise call `received` with each."""
-        if self._line is not None or not self.unconfirmed.received_all(receipts):
+        if self.line is not None or not self.unconfirmed.received_all(receipts):
             return False
         self._caution.answered(receipts[-1])
         return True
@@ -688,7 +677,7 @@ class Resender:
         """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
         Returns the receipts of COMMITs whose outcome is unknown, None where the client asked for none.
         """
-        self._sender = self._line = None
+        self._sender = self.line = None
         self._caution.lost(by, now)
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
@@ -710,15 +699,12 @@ class Resender:
     # What a new broker has to know
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Put in all that a new broker has to know, or begin to (`careful`); then `flush`. Raises as `send`."""
+        """Put in all that a new broker has to know, or begin to (`line`); then `flush`. Raises as `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
-        self._line = self._new_line(hurries=not self._caution.window)
-        self._line.begin(now, subscriptions=subscriptions)
+        self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)
+        self.line.begin(now, subscriptions=subscriptions)
         self.go_on(now)
-
-    def _new_line(self, *, hurries: bool) -> Line:
-        return Line(self.session, self._offline, self._there, self._caution, self._refused, hurries=hurries)
 
     @property
     def _there(self) -> Sender:
@@ -729,38 +715,28 @@ class Resender:
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
-        line = self._line
-        if line is not None and self._there.leg.state is not State.LEAVING:  # nothing may follow DISCONNECT
-            line.go_on(now)
+        line, sender = self.line, self._sender
+        if line is not None and sender is not None and sender.leg.state is not State.LEAVING:
+            line.go_on(now)  # nothing may follow DISCONNECT
             if line.done:
-                self._line = None
-
-    @property
-    def careful(self) -> bool:
-        """Whether a part of the line waits: call `go_on` after each receipt or (`hasty`) turn, and do not `send`."""
-        return self._line is not None
+                self.line = None
 
     @property
     def cautious(self) -> bool:
         """Whether it waits for answers, because lines before this one cost brokers their connection."""
         return self._sender is not None and self._caution.window > 0
 
-    @property
-    def hasty(self) -> bool:
-        """Whether the line is only too long for one turn."""
-        return self._line is not None and self._line.hasty
-
     def take_refused(self) -> Sequence[Refused]:
         """Return the frames that were taken out of the line since the last call, as errors for the client."""
-        refused = self._refused[:]
-        self._refused.clear()
+        refused = self.refused_frames[:]
+        self.refused_frames.clear()
         return refused
 
     def unsubscribe(self) -> None:
-        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `careful`."""
-        line = self._line or self._new_line(hurries=False)
+        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `line`."""
+        line = self.line or Line(self._there, self._caution, self.refused_frames, hurries=False)
         line.unsubscribe(subscribed=self._subscribes)
-        self._line = None if line.done else line
+        self.line = None if line.done else line
 
     # Frames
 

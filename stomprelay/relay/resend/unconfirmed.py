@@ -204,8 +204,8 @@ _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
 
 
 class Unconfirmed:
-    """The unconfirmed of one session in one group. `name` is the session's. With `most` bytes it is `full`: stop
-    reading from the client until it is not `crowded`.
+    """What one session's brokers in one group have not confirmed. `name` is the session's. With `most` bytes the client
+    is not read from until half of them are confirmed.
 
     `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
     receipts for `take_given`. New things stand in rows, the first of which waits for the next receipt; a receipt out of
@@ -220,7 +220,6 @@ class Unconfirmed:
         "_done",
         "_kept",
         "_latest",
-        "_most",
         "_name",
         "_number",
         "_owed",
@@ -230,6 +229,7 @@ class Unconfirmed:
         "committing",
         "cumulative",
         "given",
+        "most",
         "sends",
         "size",
         "unproved",
@@ -241,7 +241,7 @@ class Unconfirmed:
         self.sends = 0
         self.unproved = 0
         self._name = name + RECEIPTS
-        self._most = most
+        self.most = most
         self._asked = 0
         self._number = 0
         # Ordered: a plain dict goes through all that was deleted in front of its first.
@@ -266,16 +266,6 @@ class Unconfirmed:
         """The number of bytes that all of it costs, receipt ids included."""
         things = len(self._kept) + self._waiting + len(self._aside) + len(self._owed) + len(self.committing)
         return self.size + self._owed_size + THING * things
-
-    @property
-    def full(self) -> bool:
-        """Whether as much is kept as may be."""
-        return self.size >= self._most
-
-    @property
-    def crowded(self) -> bool:
-        """Whether more than half of what may be is kept."""
-        return self.size * 2 > self._most
 
     @property
     def quiet(self) -> bool:

@@ -153,18 +153,14 @@ class Watch:
             return False
         back = self._wanted and health.up is False and not health.out(now)
         doubted = health.doubted and now >= health.out_until
-        return (now >= self._again and (back or doubted or self._awaited())) or now >= self._at
+        wanted = back or doubted or (health.up is False and self._awaited())
+        return (now >= self._again and wanted) or now >= self._at
 
     def _awaited(self) -> bool:
         """Return whether sessions wait for any broker of the group, and all are down."""
-        if self._group.reconnect is None:
-            return False
-        waiting = 0
-        for each in self._group.brokers:
-            if each.health.up is not False:
-                return False
-            waiting += each.health.coming
-        return waiting > 0
+        healths = [each.health for each in self._group.brokers]
+        waiting = self._group.reconnect is not None and any(each.coming for each in healths)
+        return waiting and not any(each.up is not False for each in healths)
 
     def probe(self, now: float) -> Probe:
         """Return the next probe; call its `begin`."""
@@ -268,7 +264,7 @@ class PeriodicChecks(Service):
         self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
         self._down: set[Broker] = set()
-        self._allowances: list[tuple[Upstream, Allowance]] = []
+        self._balanced: list[tuple[Upstream, list[Group], Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
         loop = self._loop = LoopingCall(self.run)
@@ -283,8 +279,10 @@ class PeriodicChecks(Service):
             (upstream.name, Watch(upstream, group, broker, now, random.random))
             for upstream, group, broker in self._brokers
         ]
-        self._allowances = [
-            (upstream, Allowance(upstream.rebalance_rate)) for upstream in self._brokers.upstreams
+        self._balanced = [
+            (upstream, groups, Allowance(upstream.rebalance_rate))
+            for upstream in self._brokers.upstreams
+            if (groups := [each for each in upstream.groups if any(map(each.wants, each.brokers))])
         ]
         if self.running:
             self._begin()
@@ -360,8 +358,8 @@ class PeriodicChecks(Service):
 
     def _balance(self, now: float) -> None:
         self._asked = [each for each in self._asked if each.pending]
-        for upstream, allowance in self._allowances:
-            for group in upstream.groups:
+        for upstream, groups, allowance in self._balanced:
+            for group in groups:
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)

@@ -253,8 +253,6 @@ class Account(RuleBasedStateMachine):
         assert len(self.kept) == self.kept.sends == len(self.model)
         assert self.kept.safe is (not self.model)
         assert self.kept.size == sum(len(wire) for _, wire in self.model)
-        assert self.kept.full is (self.kept.size >= 50)
-        assert self.kept.crowded is (self.kept.size > 25)
         for name in (b"r", b"s"):
             assert self.kept.owes(name) is (name in self.owed)
 
