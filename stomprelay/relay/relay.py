@@ -23,10 +23,10 @@ from typing import Any, ClassVar, Final
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.shutdown import Shutdown, Stage
-from stomprelay.relay.client.turns import InputBuffer, Pace, Turns, pace_of
+from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.flow import LOST, DisconnectState, Flow
+from stomprelay.relay.flow import LOST, DisconnectState
 from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import Accepted, Handshake, Link, Waiting

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
 from typing import Final
 
-from stomprelay.relay.client.turns import InputBuffer
+from stomprelay.relay.client.turns import Flow, InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
+from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, broker_lost
 from stomprelay.relay.link.link import Connected, Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import (
@@ -54,8 +54,8 @@ class Stage(Enum):
     DELIVERING = "delivering"
     """The client is gone. Brokers still get what it sent."""
     ENDING = "ending"
-    """The relay ends the session. Brokers get what the client sent, and DISCONNECT. The client gets their RECEIPTs, then
-    the ERROR; it is not read from, and gets no MESSAGE.
+    """The relay ends the session. The client is not read from, and gets no MESSAGE. Brokers get what it sent, and
+    DISCONNECT; it gets their RECEIPTs, then the ERROR.
     """
     OVER = "over"
     """All legs are closed, and the end is noted."""
@@ -72,6 +72,7 @@ _NEXT: Final = {
 """The stages that may follow each stage. An input that leads to any other one changes nothing."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Shutdown:
     """The end of a session, as a `stage` of it. What leads from one to the next:
 
@@ -88,45 +89,21 @@ class Shutdown:
     `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: the reason of ENDING.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_client",
-        "_finish_by",
-        "_flow",
-        "_last",
-        "_listener",
-        "_outbox",
-        "_session",
-        "_tried",
-        "ending",
-        "expires",
-        "finish_at",
-        "lost",
-        "stage",
-        "until",
-    )
-
-    def __init__(
-        self,
-        client: Leg,
-        listener: Listener,
-        session: Session,
-        flow: Flow,
-        buffer: InputBuffer,
-        outbox: Outbox,
-    ) -> None:
-        self._client = client
-        self._listener = listener
-        self._session = session
-        self._flow = flow
-        self._buffer = buffer
-        self._outbox = outbox
-        self.until = self.finish_at = self._finish_by = self.expires = inf
-        self.lost = 0
-        self._last = inf
-        self.stage = Stage.OPEN
-        self.ending: Reason | None = None
-        self._tried = 0
+    _client: Leg
+    _listener: Listener
+    _session: Session
+    _flow: Flow
+    _buffer: InputBuffer
+    _outbox: Outbox
+    stage: Stage = Stage.OPEN
+    ending: Reason | None = None
+    lost: int = 0
+    until: float = inf
+    finish_at: float = inf
+    expires: float = inf
+    _finish_by: float = inf
+    _last: float = inf
+    _tried: int = 0
 
     @property
     def deadline(self) -> float:

@@ -2,22 +2,28 @@
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import Flow
+from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.notes import limited
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing, Run
+
+Flow = Single | Fanout
+"""What joins a client to its brokers. Its methods raise `StompError` when the session cannot go on."""
 
 NOW: Final = -inf
 """Nothing is waited for."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Pace:
     """Takes from `buckets` what the session is to carry next, and waits until it may.
 
@@ -25,29 +31,16 @@ class Pace:
     when to ask again; `NOW` while nothing was taken. `held_by`: the bucket that it waits for. `told`: that was noted.
     """
 
-    __slots__ = (
-        "_begun",
-        "_buckets",
-        "_early",
-        "_passing",
-        "_since",
-        "frames",
-        "held_by",
-        "size",
-        "told",
-        "until",
-    )
-
-    def __init__(self, buckets: Buckets) -> None:
-        self._buckets = buckets
-        self._begun = 0
-        self._early = 0
-        self._passing: tuple[Passing, Passing] | None = None
-        self._since = 0.0
-        self.frames = self.size = 0
-        self.until = NOW
-        self.held_by: TokenBucket | None = None
-        self.told = False
+    _buckets: Buckets
+    frames: int = 0
+    size: int = 0
+    until: float = NOW
+    held_by: TokenBucket | None = None
+    told: bool = False
+    _begun: int = 0
+    _early: int = 0
+    _passing: tuple[Passing, Passing] | None = None
+    _since: float = 0.0
 
     @property
     def waiting(self) -> bool:
@@ -144,6 +137,7 @@ _TAKEN: Final = 65536
 """How many bytes of small chunks are taken together."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
     """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
     `cost`: the kept bytes. `paused`: the client is not read from because of it.
@@ -151,19 +145,16 @@ class InputBuffer:
     Call `paced` after each change, `hold` to add bytes, `stop` to read from the client no more.
     """
 
-    __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_stopped", "cost", "pace", "paused")
-
-    def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
-        self._client = client
-        self._outbox = outbox
-        self._most = most
-        # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
-        self._chunks: deque[bytes] | None = None
-        self._at = 0
-        self.cost = 0
-        self.pace: Pace | None = None
-        self.paused = False
-        self._stopped = False
+    _client: Leg
+    _outbox: Outbox
+    _most: int
+    cost: int = 0
+    pace: Pace | None = None
+    paused: bool = False
+    _stopped: bool = False
+    # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
+    _chunks: deque[bytes] | None = None
+    _at: int = 0
 
     @property
     def unread(self) -> bool:
@@ -251,21 +242,19 @@ class InputBuffer:
 _NONE: Final = frozenset[Leg]()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Turns:
     """The legs with more than one turn carries, `deferred` until `had`, and the client's `buffer`. `allowed`: what may
     pass straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
-    __slots__ = ("_buffer", "_client", "_flow", "_outbox", "allowed", "deadline", "deferred")
-
-    def __init__(self, client: Leg, flow: Flow, buffer: InputBuffer, outbox: Outbox) -> None:
-        self._client = client
-        self._flow = flow
-        self._buffer = buffer
-        self._outbox = outbox
-        self.deferred = _NONE
-        self.allowed: tuple[Pass, ...] = ()
-        self.deadline = inf
+    _client: Leg
+    _flow: Flow
+    _buffer: InputBuffer
+    _outbox: Outbox
+    deferred: frozenset[Leg] = _NONE
+    allowed: tuple[Pass, ...] = ()
+    deadline: float = inf
 
     def had(self, leg: Leg) -> None:
         """The next turn of the leg has come, or it needs none any more."""

@@ -1,6 +1,5 @@
-"""One client and several brokers.
+"""The flow with several brokers at once.
 
-`fanout` the flow; `router` the upstreams of a session (`Target`) and where destinations lead (`Router`); `member` one
-group's link with what waits for it; `dispatch` which members a client's frame is for; `quorum` what enough of them
-confirmed, and groups that fail; `merge` brokers' frames as one stream; `disconnect` a DISCONNECT to all of them.
+`fanout` carries the client's frames to them and theirs to it; `dispatch` chooses which brokers a frame is for;
+`router` the upstreams and groups of a session; `member` one group's link; `quorum` what enough groups agree on.
 """

@@ -1,6 +1,7 @@
 """Which brokers a client's frame is for: by routes, by what it refers to, and by where its transaction is."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.relay.bridge.own import RECEIPTS
@@ -35,6 +36,7 @@ from stomprelay.wire.names import (
 )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Placement:
     """Where a client's open transaction is: on one target, which its first frame decides (then it is `used`).
 
@@ -42,15 +44,15 @@ class Placement:
     `short` are members that missed a part of it.
     """
 
-    __slots__ = ("bearing", "cost", "headers", "short", "target", "used")
+    target: Target
+    headers: Headers
+    cost: int = 0
+    used: bool = False
+    bearing: set[Member] = field(default_factory=set)
+    short: set[Member] = field(default_factory=set)
 
-    def __init__(self, target: Target, headers: Headers) -> None:
-        self.target = target
-        self.headers = headers
-        self.cost = cost(headers)
-        self.used = False
-        self.bearing: set[Member] = set()
-        self.short: set[Member] = set()
+    def __post_init__(self) -> None:
+        self.cost = cost(self.headers)
 
     def spoiled(self, name: bytes) -> list[Member]:
         """Return the members on which it cannot be committed; their `reason` is why."""
@@ -74,35 +76,20 @@ VOTES: Final = RECEIPTS + b"vote-"
 """In the middle of receipt ids of the relay's own that a quorum confirms, between the session's name and a number."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
     """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
 
-    __slots__ = (
-        "_asked",
-        "_confirmations",
-        "_copies",
-        "_memo",
-        "_opened",
-        "_outbox",
-        "_placed",
-        "_router",
-        "_session",
-        "_subscribed",
-    )
-
-    def __init__(
-        self, session: Session, outbox: Outbox, router: Router, confirmations: Confirmations[Member]
-    ) -> None:
-        self._session = session
-        self._outbox = outbox
-        self._router = router
-        self._confirmations = confirmations
-        self._copies = 0
-        self._asked = 0
-        self._memo: tuple[bytes, Member] | None = None
-        self._opened: list[Confirmation[Member]] = []
-        self._subscribed: dict[bytes, Target] = {}
-        self._placed: dict[bytes, Placement] = {}
+    _session: Session
+    _outbox: Outbox
+    _router: Router
+    _confirmations: Confirmations[Member]
+    _copies: int = 0
+    _asked: int = 0
+    _memo: tuple[bytes, Member] | None = None
+    _opened: list[Confirmation[Member]] = field(default_factory=list)
+    _subscribed: dict[bytes, Target] = field(default_factory=dict)
+    _placed: dict[bytes, Placement] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
         """Send a frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""

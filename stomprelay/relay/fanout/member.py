@@ -1,6 +1,7 @@
 """One group's link among several, and what waits for it while its broker cannot be written to."""
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stomprelay.relay.effects import Outbox
@@ -27,6 +28,7 @@ class CumulativeAck(NamedTuple):
     transaction: bytes | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Member:
     """A link with a resender, and what waits until its broker can be written to again, in the order in which it was
     sent. The resender keeps it when the broker is lost.
@@ -37,42 +39,26 @@ class Member:
     missed SENDs while it was `full`. `paused`: the broker is not read from, because the client owes too many ACKs.
     """
 
-    __slots__ = (
-        "_most",
-        "_outbox",
-        "_size",
-        "_there",
-        "_waiting",
-        "blocked",
-        "disconnecting",
-        "erred",
-        "faults",
-        "given_up",
-        "link",
-        "paused",
-        "reason",
-        "resender",
-        "session",
-        "short",
-    )
+    link: Link
+    resender: Resender
+    _outbox: Outbox
+    session: Session = field(init=False)
+    blocked: bool = False
+    disconnecting: bool = False
+    erred: bool = False
+    faults: int = 0
+    given_up: bool = False
+    paused: bool = False
+    reason: str = ""
+    short: bool = False
+    _there: bool = False
+    _waiting: deque[bytes | CumulativeAck] = field(default_factory=deque)
+    _size: int = 0
+    _most: int = 0
 
-    def __init__(self, link: Link, resender: Resender, outbox: Outbox) -> None:
-        self.link = link
-        self.resender = resender
-        self.session: Session = link.session
-        self.paused = False
-        self.disconnecting = False
-        self.erred = False
-        self.given_up = False
-        self.faults = 0
-        self.reason = ""
-        self.short = False
-        self._outbox = outbox
-        self.blocked = False
-        self._there = False
-        self._waiting: deque[bytes | CumulativeAck] = deque()
-        self._size = 0
-        self._most = link.session.kept.room(link.upstream.resend_buffer)
+    def __post_init__(self) -> None:
+        self.session = self.link.session
+        self._most = self.session.kept.room(self.link.upstream.resend_buffer)
 
     def __str__(self) -> str:
         return self.link.group.name

@@ -1,7 +1,7 @@
 """A session's link to one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import ClassVar, Final, NamedTuple
 
@@ -43,6 +43,7 @@ class Accepted(NamedTuple):
     text: str
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Handshake:
     """A session asks one broker for CONNECTED. `tracked`: the session keeps account of its deliveries whatever the
     versions.
@@ -52,50 +53,25 @@ class Handshake:
     asked. `accepted`: its answer.
     """
 
-    __slots__ = (
-        "_asked",
-        "_loss",
-        "_offer",
-        "_outbox",
-        "_retried",
-        "_session",
-        "_tracked",
-        "_tried",
-        "_upstream",
-        "accepted",
-        "broker",
-        "leg",
-        "sight",
-        "told",
-        "until",
-    )
+    _listener: Listener
+    _upstream: Upstream
+    broker: Broker
+    _offer: Offer
+    _session: Session
+    _outbox: Outbox
+    tracked: bool = False
+    leg: Leg = field(init=False)
+    until: float = inf
+    told: bool = False
+    sight: Sight | None = None
+    accepted: Accepted | None = None
+    _asked: frozenset[bytes] = frozenset()
+    _tried: frozenset[bytes] = frozenset()
+    _retried: bool = False
 
-    def __init__(
-        self,
-        listener: Listener,
-        upstream: Upstream,
-        broker: Broker,
-        offer: Offer,
-        session: Session,
-        outbox: Outbox,
-        *,
-        tracked: bool = False,
-    ) -> None:
-        self._tracked = tracked
-        self.broker = broker
-        self._upstream = upstream
-        self._loss = listener.loss
-        self._offer = offer
-        self._session = session
-        self._outbox = outbox
-        self._asked = asked(upstream, broker, session.dialect)
-        self._tried = self._asked
-        self._retried = False
-        self.leg = Leg(Side.UPSTREAM, upstream.limits)
-        self.until = inf
-        self.told = False
-        self.sight: Sight | None = None
-        self.accepted: Accepted | None = None
+    def __post_init__(self) -> None:
+        self._asked = self._tried = asked(self._upstream, self.broker, self._session.dialect)
+        self.leg = Leg(Side.UPSTREAM, self._upstream.limits)
 
     def ask(self, now: float) -> None:
         """Ask for the broker's connection."""
@@ -140,8 +116,8 @@ class Handshake:
             dialect.version,
             accord.dialect.version,
             product.name,
-            self._loss,
-            tracked=self._tracked,
+            self._listener.loss,
+            tracked=self.tracked,
             parting=product.parts_silently and self.broker.path is not None,
         )
         self.leg.enter(State.CONNECTED, bridges.broker)
@@ -276,6 +252,7 @@ class Move:
     again: float = 0.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Link:
     """One session in one group. `session` is what is sent to the brokers of this group.
 
@@ -286,65 +263,40 @@ class Link:
     that it was to leave.
     """
 
-    __slots__ = (
-        "_again",
-        "_chance",
-        "_listener",
-        "_offer",
-        "_outbox",
-        "_resent",
-        "_schedule",
-        "_suspicion",
-        "before",
-        "following",
-        "fresh",
-        "group",
-        "moving",
-        "recovering",
-        "resender",
-        "seeks_since",
-        "session",
-        "state",
-        "stays",
-        "until",
-        "upstream",
-    )
+    _listener: Listener
+    upstream: Upstream
+    group: Group
+    _offer: Offer | None
+    session: Session
+    _outbox: Outbox
+    _chance: Callable[[], float]
+    resends: InitVar[bool] = False
+    state: Waiting | Handshake | Connected | Ended = field(default_factory=Waiting)
+    resender: Resender | None = None
+    moving: Move | None = None
+    following: Handshake | None = None
+    stays: str = ""
+    before: Broker | None = None
+    recovering: bool = False
+    fresh: bool = True
+    seeks_since: float = 0.0
+    until: float = inf
+    _again: float = 0.0
+    _resent: int = 0
+    _schedule: Schedule | None = None
+    _suspicion: Suspicion | None = None
 
-    def __init__(
-        self,
-        listener: Listener,
-        upstream: Upstream,
-        group: Group,
-        offer: Offer,
-        session: Session,
-        outbox: Outbox,
-        chance: Callable[[], float],
-        *,
-        resends: bool = False,
-    ) -> None:
-        self.upstream = upstream
-        self.group = group
-        self.session = session
-        self.state: Waiting | Handshake | Connected | Ended = Waiting()
-        self.moving: Move | None = None
-        self.following: Handshake | None = None
-        self.stays, self._again = "", 0.0
-        self.before: Broker | None = None
-        self.recovering, self.fresh = False, True
-        self.seeks_since = 0.0
-        self._resent = 0
-        self.until = inf
-        self.resender: Resender | None = None
+    def __post_init__(self, resends: bool) -> None:
+        upstream = self.upstream
         if resends or upstream.movable:
             self.resender = Resender(
-                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+                self.session,
+                self._outbox,
+                self._listener.limits,
+                most=upstream.resend_buffer,
+                confirm=upstream.confirm,
             )
-        self._listener = listener
-        self._outbox = outbox
-        self._chance = chance
-        self._offer: Offer | None = offer
-        self._schedule: Schedule | None = Schedule(group, upstream.reconnect_rate, chance)
-        self._suspicion: Suspicion | None = None
+        self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance)
 
     # What there is
 

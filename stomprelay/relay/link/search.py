@@ -3,6 +3,7 @@ broker accepts it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ class Attempt(NamedTuple):
     at: float
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Schedule:
     """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
     every broker once, and pauses between passes grow. Brokers that failed come last; paused ones are not tried.
@@ -46,50 +48,29 @@ class Schedule:
     sessions a second that return.
     """
 
-    __slots__ = (
-        "_before",
-        "_bound",
-        "_chance",
-        "_delay",
-        "_found_at",
-        "_group",
-        "_held",
-        "_late",
-        "_left",
-        "_most",
-        "_options",
-        "_rate",
-        "_ready_at",
-        "_slot",
-        "_start",
-        "_target",
-        "deadline",
-        "last",
-        "passes",
-        "vain",
-    )
+    _group: Group
+    _rate: float
+    _chance: Callable[[], float]
+    last: Broker | None = None
+    passes: int = 0
+    vain: bool = False
+    deadline: float = inf
+    _options: Reconnect = _ONCE
+    _start: bool = True
+    _found_at: float = -inf
+    _left: list[Broker] = field(default_factory=list)
+    _late: bool = False
+    _held: bool = False
+    _ready_at: float = 0.0
+    _delay: float = 0.0
+    _most: int = 0
+    _before: Broker | None = None
+    _bound: Broker | None = None
+    _target: Broker | None = None
+    _slot: tuple[Broker | None, float] = (None, 0.0)
 
-    def __init__(self, group: Group, rate: float, chance: Callable[[], float]) -> None:
-        self._group = group
-        self._rate = rate
-        self._chance = chance
-        self._options = group.reconnect or _ONCE
-        self._start = True
-        self._found_at = -inf
-        self._left: list[Broker] = []
-        self._late = False
-        self._held = False
-        self._ready_at = 0.0
-        self._delay = 0.0
-        self.deadline = inf
-        self.vain = False
-        self._most = 0
-        self._before: Broker | None = None
-        self._bound: Broker | None = None
-        self._target: Broker | None = None
-        self._slot: tuple[Broker | None, float] = (None, 0.0)
-        self.last: Broker | None = None
-        self.passes = 0
+    def __post_init__(self) -> None:
+        self._options = self._group.reconnect or _ONCE
 
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
         """Begin a search: for a new client (`start`), or for one that lost or left its broker. A search whose broker
@@ -246,6 +227,7 @@ class Schedule:
         return self._slot[1] - now
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Suspicion:
     """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
     connection for some logins without a word, like a broker that dies.
@@ -258,12 +240,9 @@ class Suspicion:
     which has to wait `rest` seconds. `fault` describes the last one, for a client.
     """
 
-    __slots__ = ("_attempts", "_count", "fault")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._attempts: tuple[tuple[Broker, Sight], ...] = ()
-        self.fault = ""
+    fault: str = ""
+    _count: int = 0
+    _attempts: tuple[tuple[Broker, Sight], ...] = ()
 
     def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
         """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""

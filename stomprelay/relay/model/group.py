@@ -3,7 +3,7 @@ each, and which sessions move from one to another.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from math import inf
 from operator import add
@@ -62,6 +62,7 @@ class Sight(NamedTuple):
     well: bool
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Health:
     """One broker's health. `chance` returns numbers from 0 up to 1.
 
@@ -70,46 +71,24 @@ class Health:
     what other processes know of it.
     """
 
-    __slots__ = (
-        "_answers",
-        "_down_since",
-        "_gone",
-        "_joined",
-        "_oldest",
-        "_pause",
-        "_serving",
-        "_slot",
-        "_trial_until",
-        "_troubled",
-        "_troubles",
-        "coming",
-        "doubted",
-        "failures",
-        "others",
-        "out_until",
-        "paused",
-        "up",
-    )
-
-    def __init__(self) -> None:
-        self.up: bool | None = None
-        self.paused = False
-        self.coming = 0
-        self.failures = 0
-        self.out_until = 0.0
-        self.doubted = False
-        self.others: Others | None = None
-        self._down_since = inf
-        self._gone = False
-        self._joined = 0
-        self._serving: dict[int, None] = {}
-        self._oldest = 1
-        self._answers = 0
-        self._troubles = 0
-        self._troubled = False
-        self._pause = 0.0
-        self._trial_until = 0.0
-        self._slot = 0.0
+    up: bool | None = None
+    paused: bool = False
+    coming: int = 0
+    failures: int = 0
+    out_until: float = 0.0
+    doubted: bool = False
+    others: Others | None = None
+    _down_since: float = inf
+    _gone: bool = False
+    _joined: int = 0
+    _serving: dict[int, None] = field(default_factory=dict)
+    _oldest: int = 1
+    _answers: int = 0
+    _troubles: int = 0
+    _troubled: bool = False
+    _pause: float = 0.0
+    _trial_until: float = 0.0
+    _slot: float = 0.0
 
     def share(self, others: Others) -> None:
         """Share what is known of the broker with other processes of the relay from now on."""
@@ -327,6 +306,7 @@ class BrokerTally(NamedTuple):
         return BrokerTally._make(map(add, self, other))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Broker:
     """One address, and what was learnt of it.
 
@@ -335,28 +315,17 @@ class Broker:
     ended.
     """
 
-    __slots__ = ("endpoint", "health", "host", "path", "profile", "tally", "tls", "uri", "versions", "weight")
-
-    def __init__(
-        self,
-        uri: str,
-        endpoint: str,
-        host: str = "",
-        *,
-        tls: bool = False,
-        path: str | None = None,
-        weight: int = 1,
-    ) -> None:
-        self.uri = uri
-        self.endpoint = endpoint
-        self.host = host
-        self.tls = tls
-        self.path = path
-        self.weight = weight
-        self.health = Health()
-        self.tally = BrokerTally()
-        self.versions: frozenset[bytes] | None = None
-        self.profile: Profile | None = None
+    uri: str
+    endpoint: str
+    host: str = ""
+    _: KW_ONLY
+    tls: bool = False
+    path: str | None = None
+    weight: int = 1
+    health: Health = field(default_factory=Health)
+    tally: BrokerTally = field(default_factory=BrokerTally)
+    versions: frozenset[bytes] | None = None
+    profile: Profile | None = None
 
     def __str__(self) -> str:
         return self.uri

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -11,7 +12,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.forward import TURN, Joiner
 from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.relay.resend.offline import Offline
-from stomprelay.relay.resend.unconfirmed import Kept
+from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
@@ -76,6 +77,7 @@ class Strike:
         return self.counts or not self._health.disproved(self._sight)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Caution:
     """The pace of a session's lines, and which of their frames are to blame for lost connections: `window` parts may
     await their answers at a time; 0: any number.
@@ -89,30 +91,16 @@ class Caution:
     `lost` with the broker. The key of a part is the same for each broker; bytes for one that is sent only once.
     """
 
-    __slots__ = (
-        "_answered",
-        "_broker",
-        "_flight",
-        "_progress",
-        "_resent",
-        "_sent_at",
-        "_sight",
-        "_strikes",
-        "_suspect",
-        "window",
-    )
-
-    def __init__(self) -> None:
-        self.window = 0
-        self._broker: Broker | None = None
-        self._flight: dict[bytes, object] = {}
-        self._answered = False
-        self._progress = False
-        self._resent = 0
-        self._sent_at = 0.0
-        self._sight: Sight | None = None
-        self._suspect: object = None
-        self._strikes: list[Strike] = []
+    window: int = 0
+    _broker: Broker | None = None
+    _flight: dict[bytes, object] = field(default_factory=dict)
+    _answered: bool = False
+    _progress: bool = False
+    _resent: int = 0
+    _sent_at: float = 0.0
+    _sight: Sight | None = None
+    _suspect: object = None
+    _strikes: list[Strike] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -190,46 +178,31 @@ class Caution:
         return sum(strike.counts for strike in self._strikes) >= ENOUGH
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sender:
     """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
     `compose` put frames in; `flush` writes them. `names_subscriptions`: the broker has to be told an id of each
     subscription, also of those that the client gave none.
     """
 
-    __slots__ = (
-        "_batch",
-        "_bridge",
-        "_confirm",
-        "_joiner",
-        "_last",
-        "_outbox",
-        "_owing",
-        "_plain",
-        "_sends",
-        "leg",
-        "names_subscriptions",
-        "offline",
-        "session",
-        "unconfirmed",
-    )
+    leg: Leg
+    _bridge: Bridge
+    session: Session
+    offline: Offline
+    _outbox: Outbox
+    confirm: bool
+    unconfirmed: Unconfirmed = field(init=False)
+    names_subscriptions: bool = False
+    _owing: bool = True
+    _joiner: Joiner = field(default_factory=Joiner)
+    _plain: bytes | None = None
+    _batch: list[Frame | Run] = field(default_factory=list)
+    _sends: int = 0
+    _last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
-    def __init__(
-        self, leg: Leg, bridge: Bridge, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool
-    ) -> None:
-        self.leg = leg
-        self._bridge = bridge
-        self.session = session
-        self.offline = offline
-        self.unconfirmed = offline.unconfirmed
-        self._outbox = outbox
-        self._confirm = confirm
-        self.names_subscriptions = bridge.judges and bridge.target.named_subscriptions
-        self._owing = True
-        self._joiner = Joiner()
-        self._plain: bytes | None = None
-        self._batch: list[Frame | Run] = []
-        self._sends = 0
-        self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
+    def __post_init__(self) -> None:
+        self.unconfirmed = self.offline.unconfirmed
+        self.names_subscriptions = self._bridge.judges and self._bridge.target.named_subscriptions
 
     # Frames
 
@@ -245,7 +218,7 @@ class Sender:
                 self._send_marked(frame, head, extra)
                 return
             self._plain = memo
-        if not self._confirm:
+        if not self.confirm:
             self.unconfirmed.pass_unkept()
         elif self.unconfirmed.cumulative:
             self._add(frame, head, extra)
@@ -258,7 +231,7 @@ class Sender:
 
     def send_run(self, run: Run) -> None:
         """Put in a run whose frames are accounted for; its SENDs are kept. For single receipts it needs `parts`."""
-        if not self._confirm or run.command is not SEND:
+        if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
         elif self.unconfirmed.cumulative:
@@ -283,7 +256,7 @@ class Sender:
             self._batch.append(frame)
             self._sends += 1
             self._keep(receipt)
-        elif self._confirm:
+        elif self.confirm:
             self.close()
             receipt = self.unconfirmed.ask()
             self.unconfirmed.keep(frame.wire, receipt)
@@ -322,7 +295,7 @@ class Sender:
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
         """A SEND in a transaction passes. Returns the header line to put in front of it."""
-        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self.confirm)
         return b"" if ours is None else b"receipt:%b\n" % ours
 
     # Frames that are sent again
@@ -389,6 +362,7 @@ class Sender:
         self._sends = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Line:
     """What a new broker has to be sent before the client's next frame, in order: subscriptions, what was not confirmed,
     open transactions; a `sender` writes it. It goes out by turns, or some parts at a time: see `Caution`.
@@ -397,38 +371,30 @@ class Line:
     `hurries`: it waits for no answers.
     """
 
-    __slots__ = (
-        "_caution",
-        "_hurries",
-        "_inside",
-        "_leaving",
-        "_refused",
-        "_sender",
-        "_session",
-        "_subscriptions",
-        "_unconfirmed",
-    )
+    _sender: Sender
+    _caution: Caution
+    _refused: list[Refused]
+    _: KW_ONLY
+    hurries: bool
+    _leaving: deque[Subscription] = field(default_factory=deque)
+    _subscriptions: deque[Subscription] = field(default_factory=deque)
+    _inside: deque[tuple[Transaction, bytes]] = field(default_factory=deque)
+    _session: Session = field(init=False)
+    _unconfirmed: Unconfirmed = field(init=False)
 
-    def __init__(self, sender: Sender, caution: Caution, refused: list[Refused], *, hurries: bool) -> None:
-        self._session = sender.session
-        self._unconfirmed = sender.unconfirmed
-        self._sender = sender
-        self._caution = caution
-        self._refused = refused
-        self._hurries = hurries
-        self._leaving: deque[Subscription] = deque()
-        self._subscriptions: deque[Subscription] = deque()
-        self._inside: deque[tuple[Transaction, bytes]] = deque()
+    def __post_init__(self) -> None:
+        self._session = self._sender.session
+        self._unconfirmed = self._sender.unconfirmed
 
     @property
     def done(self) -> bool:
         """Whether the broker has all of it, so that the client's next frame may follow."""
-        return not (self._hurries or self._leaving or self._caution.window)
+        return not (self.hurries or self._leaving or self._caution.window)
 
     @property
     def hasty(self) -> bool:
         """Whether it is only too long for one turn."""
-        return self._hurries or bool(self._leaving)
+        return self.hurries or bool(self._leaving)
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
         """Put all of it into the line, with or without the subscriptions."""
@@ -464,7 +430,7 @@ class Line:
     def _hurry(self, now: float) -> None:
         """Put in as much as one turn has, which waits for no answers."""
         count = self._leave()
-        if not self._hurries:
+        if not self.hurries:
             return
         sender, unconfirmed = self._sender, self._unconfirmed
         while self._subscriptions and count < TURN:
@@ -481,7 +447,7 @@ class Line:
             sender.repeat_inside(self._inside.popleft()[1])
             count += 1
         self._caution.resent(count, now)
-        self._hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
+        self.hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
 
     def _watch(self, now: float) -> None:
         """Put in as many parts as may await their answers together; leave out those that are to blame."""

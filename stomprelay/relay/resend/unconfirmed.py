@@ -4,6 +4,7 @@ sent it again; and which receipts the client is owed.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple
 
 from stomprelay.relay.bridge.own import RECEIPTS
@@ -19,19 +20,17 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
     )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Pending:
     """One transaction. `awaited`: its SENDs' outstanding receipts, with their numbers; `own`: the relay's among them.
     `receipt`: that of its COMMIT, None before. `errors`: their number when it began.
     """
 
-    __slots__ = ("awaited", "errors", "ours", "own", "receipt")
-
-    def __init__(self, errors: int) -> None:
-        self.errors = errors
-        self.awaited: dict[bytes, int] = {}
-        self.own: bytes | None = None
-        self.receipt: bytes | None = None
-        self.ours = False
+    errors: int
+    awaited: dict[bytes, int] = field(default_factory=dict)
+    own: bytes | None = None
+    receipt: bytes | None = None
+    ours: bool = False
 
     @property
     def client_receipts(self) -> Iterator[bytes]:
@@ -41,21 +40,19 @@ class _Pending:
         yield from (receipt for receipt in self.awaited if receipt != self.own)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Committing:
     """The transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
     (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. Its length is
     how much it keeps; `late` is for `take_late`.
     """
 
-    __slots__ = ("_committed", "_errors", "_held", "_open", "_parts", "late")
-
-    def __init__(self) -> None:
-        self._errors = 0
-        self._open: dict[bytes, _Pending] = {}
-        self._committed: dict[bytes, _Pending] = {}
-        self._held: dict[_Pending, None] = {}
-        self._parts: dict[bytes, _Pending] = {}
-        self.late: list[bytes] = []
+    late: list[bytes] = field(default_factory=list)
+    _errors: int = 0
+    _open: dict[bytes, _Pending] = field(default_factory=dict)
+    _committed: dict[bytes, _Pending] = field(default_factory=dict)
+    _held: dict[_Pending, None] = field(default_factory=dict)
+    _parts: dict[bytes, _Pending] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._open) + len(self._committed) + len(self._held) + len(self._parts)
@@ -203,6 +200,7 @@ _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
 """An empty deque has three quarters of a kilobyte; many sessions never keep anything."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Unconfirmed:
     """What one session's brokers in one group have not confirmed. `name` is the session's. With `most` bytes the client
     is not read from until half of them are confirmed.
@@ -212,51 +210,32 @@ class Unconfirmed:
     order takes the rows apart.
     """
 
-    __slots__ = (
-        "_aside",
-        "_asked",
-        "_by_receipt",
-        "_commits_early",
-        "_done",
-        "_kept",
-        "_latest",
-        "_name",
-        "_number",
-        "_owed",
-        "_owed_size",
-        "_rows",
-        "_waiting",
-        "committing",
-        "cumulative",
-        "given",
-        "most",
-        "sends",
-        "size",
-        "unproved",
-    )
+    name: InitVar[bytes]
+    most: int
+    cumulative: bool = False
+    size: int = 0
+    sends: int = 0
+    unproved: int = 0
+    committing: Committing = field(default_factory=Committing)
+    given: list[bytes] = field(default_factory=list)
+    _name: bytes = b""
+    _asked: int = 0
+    _number: int = 0
+    # Ordered: a plain dict goes through all that was deleted in front of its first.
+    _kept: OrderedDict[int, Kept] = field(default_factory=OrderedDict)
+    _rows: deque[_Row] = field(init=False)  # all of them behind what is in `_kept`
+    _done: int = 0  # of the first row
+    _waiting: int = 0  # in all rows
+    _aside: deque[Kept] = field(init=False)
+    _latest: bytes | None = None
+    _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
+    _owed: dict[bytes, int] = field(default_factory=dict)
+    _owed_size: int = 0
+    _commits_early: bool = False
 
-    def __init__(self, name: bytes, most: int) -> None:
-        self.cumulative = False
-        self.size = 0
-        self.sends = 0
-        self.unproved = 0
+    def __post_init__(self, name: bytes) -> None:
         self._name = name + RECEIPTS
-        self.most = most
-        self._asked = 0
-        self._number = 0
-        # Ordered: a plain dict goes through all that was deleted in front of its first.
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
-        self._rows = _NO_ROWS  # all of them behind what is in `_kept`
-        self._done = 0  # of the first row
-        self._waiting = 0  # in all rows
-        self._aside = _NONE_ASIDE
-        self._latest: bytes | None = None
-        self._by_receipt: dict[bytes, int | deque[int]] = {}
-        self._owed: dict[bytes, int] = {}
-        self._owed_size = 0
-        self._commits_early = False
-        self.committing = Committing()
-        self.given: list[bytes] = []
+        self._rows, self._aside = _NO_ROWS, _NONE_ASIDE
 
     def __len__(self) -> int:
         return len(self._kept) + self._waiting + len(self._aside)

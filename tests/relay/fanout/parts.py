@@ -23,7 +23,7 @@ def member_of(play: Playbook, at: int) -> Member:
     """Return the member of a relay's flow whose link is at this place."""
     connection = play.relay._connection
     assert connection is not None
-    member: Member = connection.flow._places[play.relay.links[at]][1]  # type: ignore[attr-defined]
+    member: Member = connection.flow._places[play.relay.links[at]][1]  # type: ignore[union-attr]
     return member
 
 
