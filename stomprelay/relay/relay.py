@@ -797,7 +797,7 @@ class ClientConnection:
         self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
         if self._buffer.pace is not None:
-            self._buffer.pace.came_early(client.decoder.buffered)
+            self._buffer.pace.early = client.decoder.buffered
         client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
@@ -956,7 +956,7 @@ class ClientConnection:
         """Leave brokers at a quiet moment, perhaps now. Returns whether one is left, which has its time to answer."""
         moves = False
         for link in self.flow.links:
-            if link.departing and link.leaves(now):
+            if link.moving is not None and link.departing and link.leaves(now):
                 link.disconnect(now)
                 moves = True
         return moves

@@ -49,7 +49,7 @@ def test_a_client_that_goes_while_its_only_broker_is_paused() -> None:
     play = started(brokers=1, confirm=True)
     play.client_says(send(b"x"))
     play.broker_reads()
-    play.opened[0].health.pause()
+    play.opened[0].health.paused = True
     play.broker_goes()
     _ends(play)
 
@@ -114,7 +114,7 @@ def test_a_broker_that_is_paused_while_the_session_disconnects() -> None:
     play.client_says(send(b"x", b"/queue/there.1") + tell(b"DISCONNECT", receipt="bye"))
     play.broker_accepts(at="b")
     play.broker_reads(at="b")
-    play.opened[-1].health.pause()
+    play.opened[-1].health.paused = True
     play.broker_says(SAY_WELCOME[b"1.2"], at="b")
     assert [note for note in play.notes if note.event is Event.ERROR] == []
     for at in "ab":

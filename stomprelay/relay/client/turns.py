@@ -29,6 +29,7 @@ class Pace:
 
     Ask `ready`, then carry at most `frames` frames and feed at most `size` bytes, between `begin` and `done`. `until`:
     when to ask again; `NOW` while nothing was taken. `held_by`: the bucket that it waits for. `told`: that was noted.
+    `early`: bytes that were fed before the pace began; they are taken out of the buckets with the next ones.
     """
 
     _buckets: Buckets
@@ -37,8 +38,8 @@ class Pace:
     until: float = NOW
     held_by: TokenBucket | None = None
     told: bool = False
+    early: int = 0
     _begun: int = 0
-    _early: int = 0
     _passing: tuple[Passing, Passing] | None = None
     _since: float = 0.0
 
@@ -57,7 +58,7 @@ class Pace:
                 (each, run.count if each.limit is Limit.FRAMES else run.after - run.start)
                 for each in self._buckets
             ]
-            if self.waiting or self._begun or self._early or not all(each.has(some) for each, some in wanted):
+            if self.waiting or self._begun or self.early or not all(each.has(some) for each, some in wanted):
                 return False
             if not passing.takes(run):
                 return False
@@ -67,10 +68,6 @@ class Pace:
 
         self._passing = passing, Passing(passing.rules, takes)
         return self._passing[1]
-
-    def came_early(self, size: int) -> None:
-        """So many bytes were fed before the pace began: they are taken out of the buckets with the next ones."""
-        self._early = size
 
     def ready(self, size: int, now: float) -> bool:
         """Whether more may be carried (`size` bytes wait); else ask at `until`. Raises `StompError` for a refusal."""
@@ -91,7 +88,7 @@ class Pace:
                 size = min(size, each.slice)
         self.frames, self.size, self.until, self._since = frames, size, now, now
         refused = self.held_by = None
-        early, self._early = self._early, 0
+        early, self.early = self.early, 0
         begun, self._begun = self._begun, 0
         for each in self._buckets:
             at = each.take(frames - begun if each.limit is Limit.FRAMES else size + early, now)

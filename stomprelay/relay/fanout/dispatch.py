@@ -149,7 +149,7 @@ class Dispatch:
             if not target.fans and receipt is None and name is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)
             return
-        members = target.takers()
+        members = target.receivers()
         if len(members) < len(target.live):
             self._overflow(target, members, placement)
         self._copies += 1
@@ -212,7 +212,7 @@ class Dispatch:
         if member.given_up:
             self._session.lose("acks_stale")
             if receipt is not None:
-                member.resender.unconfirmed.give(receipt)
+                member.resender.unconfirmed.given.append(receipt)
         else:
             member.send(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:

@@ -1,8 +1,9 @@
 """Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import Final
+from typing import ClassVar, Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.own import Tracer
@@ -40,67 +41,48 @@ _SHOWN: Final = 200
 """How many bytes are quoted of an ERROR's message."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Fanout:
-    """A `Flow` with several links, which `links` makes. `guard` judges the client's frames, `counter` counts them.
+    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts them.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
     the last frame that the client was sent was an ERROR.
     """
 
-    __slots__ = (
-        "_asked",
-        "_awaited",
-        "_client",
-        "_counter",
-        "_dispatch",
-        "_ends",
-        "_frame",
-        "_joiner",
-        "_outbox",
-        "_places",
-        "_quorum",
-        "_router",
-        "_session",
-        "_started",
-        "_tracer",
-        "disconnect",
-        "disconnect_receipt",
-        "erred",
-        "guard",
-        "links",
-    )
-
-    coupled = False
+    coupled: ClassVar = False
     """What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`."""
 
-    def __init__(
-        self,
-        client: Leg,
-        listener: Listener,
-        session: Session,
-        outbox: Outbox,
-        links: Callable[[Upstream], list[Link]],
-        guard: Guard,
-        counter: DestinationCounter | None = None,
-    ) -> None:
-        self._client = client
-        self._session = session
-        self.guard = guard
-        self._counter = counter
+    _client: Leg
+    listener: InitVar[Listener]
+    _session: Session
+    _outbox: Outbox
+    open_links: InitVar[Callable[[Upstream], list[Link]]]
+    guard: Guard
+    _counter: DestinationCounter | None = None
+    links: list[Link] = field(init=False)
+    erred: bool = False
+    disconnect: DisconnectState = DisconnectState.NONE
+    disconnect_receipt: bytes | None = None
+    _router: Router = field(init=False)
+    _places: dict[Link, tuple[Target, Member]] = field(init=False)
+    _quorum: Quorum = field(init=False)
+    _dispatch: Dispatch = field(init=False)
+    _tracer: Tracer | None = None
+    _joiner: Joiner = field(default_factory=Joiner)
+    _started: bool = False
+    _ends: bool = False
+    _frame: bytes = b""  # the client's DISCONNECT
+    _asked: bytes | None = None  # the receipt that DISCONNECT asks for
+    _awaited: int = 0  # how many targets have to confirm it
+
+    def __post_init__(self, listener: Listener, open_links: Callable[[Upstream], list[Link]]) -> None:
+        session, outbox = self._session, self._outbox
         self._tracer = Tracer(session.name) if listener.trace else None
-        self._router = Router(listener, outbox, links)
+        self._router = Router(listener, outbox, open_links)
         self._places = self._router.places
         self.links = self.opened()
-        self._quorum = Quorum(client, session, outbox, self._router)
+        self._quorum = Quorum(self._client, session, outbox, self._router)
         self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
-        self._outbox = outbox
-        self._joiner = Joiner()
-        self._started = self._ends = self.erred = False
-        self._frame = b""  # the client's DISCONNECT
-        self._asked: bytes | None = None  # the receipt that DISCONNECT asks for
-        self._awaited = 0  # how many targets have to confirm it
-        self.disconnect = DisconnectState.NONE
-        self.disconnect_receipt: bytes | None = None
         session.kept.watch(self)
 
     @property

@@ -128,7 +128,7 @@ class Member:
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame that the relay sends in the client's name. Raises as `send` does."""
-        for frame in self.resender.read(compose(command, headers, self.session.dialect)):
+        for frame in self.resender.offline.read(compose(command, headers, self.session.dialect)):
             self.send(frame)
 
     def acknowledge(self, ack: CumulativeAck) -> bool:
@@ -181,7 +181,7 @@ class Member:
                 self.acknowledge(first)
             else:
                 self._size -= len(first)
-                for frame in self.resender.read(first):
+                for frame in self.resender.offline.read(first):
                     self._put(frame)
         finally:
             self._waiting = rest
@@ -234,7 +234,7 @@ class Member:
         self._there = self.blocked = self.paused = self.disconnecting = False
         for each in waiting:
             if isinstance(each, bytes):
-                for frame in self.resender.read(each):
+                for frame in self.resender.offline.read(each):
                     try:
                         self.resender.send(frame)
                     except StompError as error:

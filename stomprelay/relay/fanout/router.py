@@ -84,7 +84,7 @@ class Target:
         roomy = [member for member in live if not member.full]
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
-    def takers(self) -> list[Member]:
+    def receivers(self) -> list[Member]:
         """Return the members for a SEND: all that have room, and more only where the quorum needs them."""
         live = self.live
         roomy = [member for member in live if not member.full]

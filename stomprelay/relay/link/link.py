@@ -110,7 +110,7 @@ class Handshake:
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord, self._offer)
         if self._retried:
-            self.broker.speaks(self._asked)
+            self.broker.versions = self._asked
         dialect = self._session.dialect
         bridges = bridges_between(
             dialect.version,
@@ -175,8 +175,8 @@ class Connected:
     """Frames flow between the client and this broker.
 
     `done`: the broker is to be left at once. `silent`: it did not answer. `place`: the session's number there.
-    `sent_frames` and `received_frames` count the client's and the broker's frames; `tally` has them, and those of
-    queues.
+    `sent_frames` and `received_frames` count the client's and the broker's frames, `queue_sends` and
+    `queue_messages` those of queues; `tally` has them all.
     """
 
     leg: Leg
@@ -188,22 +188,14 @@ class Connected:
     place: int = 0
     sent_frames: int = 0
     received_frames: int = 0
-    _queue_sends: int = 0
-    _queue_messages: int = 0
-
-    def queue_sent(self, count: int) -> None:
-        """Count so many SENDs to queues, fewer where that is negative."""
-        self._queue_sends += count
-
-    def queue_gave(self, count: int) -> None:
-        """Count so many MESSAGEs from queues."""
-        self._queue_messages += count
+    queue_sends: int = 0
+    queue_messages: int = 0
 
     def took_back(self, messages: int, sends: int) -> int:
         """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
-        again = min(sends, self._queue_sends)
-        self._queue_sends -= again
-        self._queue_messages -= min(messages, self._queue_messages)
+        again = min(sends, self.queue_sends)
+        self.queue_sends -= again
+        self.queue_messages -= min(messages, self.queue_messages)
         return again
 
     @property
@@ -212,8 +204,8 @@ class Connected:
         return BrokerTally(
             sent_frames=self.sent_frames,
             received_frames=self.received_frames,
-            queue_sends=self._queue_sends,
-            queue_messages=self._queue_messages,
+            queue_sends=self.queue_sends,
+            queue_messages=self.queue_messages,
         )
 
 
@@ -425,7 +417,7 @@ class Link:
             self.hang_up(How.ABORT)
         self.state = Waiting(broker)
         self.until = min(at, schedule.deadline)
-        if broker is not None and at <= now and not self._rejected():
+        if broker is not None and at <= now and (self._suspicion is None or not self._rejected()):
             broker.health.trial(now)
             self._ask(schedule, broker, now)
 
@@ -500,8 +492,8 @@ class Link:
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
         leg, broker, bridges, product = handshake.leg, handshake.broker, accepted.bridges, accepted.product
         broker.health.answered()
-        self.state = Connected(leg, broker, bridges, product, place=broker.health.joined())
-        self.state.queue_sent(self._resent)
+        place = broker.health.joined()
+        self.state = Connected(leg, broker, bridges, product, place=place, queue_sends=self._resent)
         self._resent = 0
         self.until = inf
         self.fresh = False
@@ -542,7 +534,7 @@ class Link:
             health.doubt(asked.sight)
 
     def _fail(self, broker: Broker, now: float) -> None:
-        broker.speaks(None)  # when it comes back it may be another one
+        broker.versions = None  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
@@ -625,12 +617,12 @@ class Link:
     def queue_sent(self, count: int) -> None:
         """Count so many SENDs to queues at the broker that it has."""
         if isinstance(self.state, Connected):
-            self.state.queue_sent(count)
+            self.state.queue_sends += count
 
     def queue_gave(self, count: int) -> None:
         """Count so many MESSAGEs from queues of the broker that it has."""
         if isinstance(self.state, Connected):
-            self.state.queue_gave(count)
+            self.state.queue_messages += count
 
     def _goes_back(self) -> None:
         """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
@@ -780,21 +772,17 @@ class Link:
             self.moving, self.stays, self._again = None, move.refusal, move.again
             self.until = inf
 
-    def abandon(self) -> None:
-        """The broker went wrong: it is to be left at once."""
-        self.connection.done = True
-
     def broker_leaves(self) -> None:
         """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
         if type(self.state) is Connected:
             self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
             self._lost(self.state)
-        self.abandon()
+        self.connection.done = True
 
     def proved(self) -> None:
         """The broker confirmed that it has read all that it was sent."""
         if self.resender is not None:
-            self.resender.unconfirmed.proved()
+            self.resender.unconfirmed.unproved = 0
 
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
@@ -831,7 +819,7 @@ class Link:
         self.hang_up(how)
         if following is not None and following.accepted is not None and not following.broker.health.paused:
             self.seeks_since = now
-            self._search.moved(following.broker)
+            self._search.last = following.broker
             self._accepted(following, following.accepted, now)
             return following.accepted
         if following is not None:

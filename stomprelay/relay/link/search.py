@@ -43,9 +43,9 @@ class Schedule:
     does not `stand`, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when one
     accepted, `ended` when the session is over.
 
-    `last`: the broker of the last attempt. `passes`: passes without success. `vain`: a note must be logged now that no
-    broker was found in so many passes. `deadline`: when the session is given up, but see `kept`. `rate` bounds the
-    sessions a second that return.
+    `last`: the broker of the last attempt, or the one that the session moved to. `passes`: passes without success.
+    `vain`: a note must be logged now that no broker was found in so many passes. `deadline`: when the session is given
+    up, but see `kept`. `_rate` bounds the sessions a second that return.
     """
 
     _group: Group
@@ -128,7 +128,7 @@ class Schedule:
         self._left.remove(broker)
         self._before, self.last = self.last, broker
         self._target = broker
-        broker.health.expect(1)
+        broker.health.coming += 1
         return Attempt(broker, at + self._turn(broker, now) if self._late else at)
 
     def stands(self, now: float) -> bool:
@@ -158,10 +158,6 @@ class Schedule:
         self._late = True
         self._left = self._pass(now)
 
-    def moved(self, broker: Broker) -> None:
-        """The session is on this broker now, which was asked without a search."""
-        self.last = broker
-
     def found(self, now: float) -> None:
         """A broker accepted, and counts the session among its own."""
         self.ended()
@@ -170,7 +166,7 @@ class Schedule:
     def ended(self) -> None:
         """The attempt is over, well or not: this session is not on its way to a broker any more."""
         if self._target is not None:
-            self._target.health.expect(-1)
+            self._target.health.coming -= 1
             self._target = None
 
     def verdict(self, now: float) -> str:

@@ -54,7 +54,9 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """A broker at a time: the number of its newest session, its answers and troubles, and whether it was well."""
+    """How a broker was at one moment: the number of its newest session, how many answers and troubles were counted
+    until then, and whether it was well.
+    """
 
     joined: int
     answers: int
@@ -64,11 +66,17 @@ class Sight(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Health:
-    """One broker's health. `chance` returns numbers from 0 up to 1.
+    """What all sessions together know of one broker's health. `chance` returns numbers from 0 up to 1.
 
-    `up`: what was seen last; None: nothing. `paused`: by an operator. `coming`: sessions on their way (schedules keep
-    this). `failures`: in a row. `out_until`: the end of the pause; 0: none. `doubted`: a probe is needed. `others`:
-    what other processes know of it.
+    A broker is up once it answered CONNECT in time. A broker that failed is left out for a pause, which is longer after
+    each failure; then one session or probe tries it, and the others wait for the result. A broker that closes a
+    connection after a client's CONNECT, or during a session, may have done so because of that client: it is only
+    doubted until its next answer. Take a `Sight` when something suspect is sent; `well_since` tells later whether the
+    broker was well meanwhile.
+
+    `up`: the last result; None: there is none. `paused`: by an operator. `coming`: how many sessions are on their way
+    to it. `failures`: in a row. `out_until`: when the pause ends; 0: there is none. `doubted`: a probe is needed.
+    `others`: what other processes of the relay know of it.
     """
 
     up: bool | None = None
@@ -89,10 +97,6 @@ class Health:
     _pause: float = 0.0
     _trial_until: float = 0.0
     _slot: float = 0.0
-
-    def share(self, others: Others) -> None:
-        """Share what is known of the broker with other processes of the relay from now on."""
-        self.others = others
 
     @property
     def sessions(self) -> int:
@@ -125,18 +129,6 @@ class Health:
             if self.others is not None:
                 self.others.tell(len(self._serving), self._gone)
         return gone or (self.others is not None and self.others.gone())
-
-    def expect(self, sessions: int) -> None:
-        """So many more sessions are on their way to it; -1 is one less."""
-        self.coming += sessions
-
-    def pause(self) -> None:
-        """An operator takes it out of service."""
-        self.paused = True
-
-    def resume(self) -> None:
-        """An operator takes it into service again."""
-        self.paused = False
 
     def answered(self) -> None:
         """It answered CONNECTED in time."""
@@ -179,10 +171,6 @@ class Health:
         """
         if self._answers == since.answers:
             self.doubted = True
-
-    def probed(self) -> None:
-        """A probe begins, which will show how it is."""
-        self.doubted = False
 
     def sight(self) -> Sight:
         """Return how it is now; give it to the questions below later."""
@@ -333,14 +321,6 @@ class Broker:
     def count(self, more: BrokerTally) -> None:
         """Count this too."""
         self.tally = self.tally.plus(more)
-
-    def speaks(self, versions: frozenset[bytes] | None) -> None:
-        """Record that the broker accepts these versions only; None: forget what is known of it."""
-        self.versions = versions
-
-    def learnt(self, profile: Profile) -> None:
-        """Record the product that the broker was found to be."""
-        self.profile = profile
 
 
 class Shift(NamedTuple):

@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -35,8 +35,8 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 WINDOW: Final = 64
-FEW: Final = 8
-"""So many parts may go one by one at once."""
+SHORT_LINE: Final = 8
+"""A line of so many parts, or fewer, goes one by one at once."""
 SOON: Final = 5.0
 """Seconds in which a broker closes the connection for what it was sent."""
 ENOUGH: Final = 2
@@ -60,8 +60,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended with one thing alone on its way. `sight`: when it was sent. `counts`: the broker was
-    well.
+    """A connection that ended while one part alone was on its way. `sight`: how the broker was when it was sent that.
+    `counts`: the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -79,16 +79,17 @@ class Strike:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Caution:
-    """The pace of a session's lines, and which of their frames are to blame for lost connections: `window` parts may
-    await their answers at a time; 0: any number.
+    """How fast a session's lines are sent, and which of their parts are to blame for lost connections. `window`: how
+    many parts may be unanswered at a time; 0: any number.
 
-    A line is sent in one piece until a connection is lost soon after, without an answer. The next line has `WINDOW`
-    parts at a time on their way, and after one more loss a single one. A broker that had just answered, and closed the
-    connection within `SOON` seconds with one part alone on its way, is a strike against that part, if the broker is
-    found to be well later (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
+    The first line is sent in one piece. If the connection is lost soon after, without an answer, the next line is sent
+    with at most `WINDOW` parts unanswered; after one more such loss, part by part. A broker that had just answered, and
+    closes the connection within `SOON` seconds after it was sent one part alone, gives that part a strike, if the
+    broker is found later to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
 
     Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at its end,
-    `lost` with the broker. The key of a part is the same for each broker; bytes for one that is sent only once.
+    `lost` with the broker. The key of a part is the same for each broker. It is of type bytes if the part is sent only
+    until it is confirmed, so that its answer is progress.
     """
 
     window: int = 0
@@ -166,7 +167,7 @@ class Caution:
                 self._strikes.append(Strike(broker.health, self._sight))
         elif not self.window:
             if not self._answered:
-                self.window = 1 if self._resent <= FEW else WINDOW
+                self.window = 1 if self._resent <= SHORT_LINE else WINDOW
         elif not self._progress:
             self.window = 1
 
@@ -277,7 +278,7 @@ class Sender:
         extra = b""
         if head == b"":
             if receipt is not None:
-                unconfirmed.give(receipt)
+                unconfirmed.given.append(receipt)
             return
         if receipt is not None and self._owing:
             unconfirmed.owe(receipt)
@@ -422,14 +423,14 @@ class Line:
 
     def go_on(self, now: float) -> None:
         """Put in as much more of it as may be sent now. Raises `StompError` for what cannot be sent."""
-        if self.hasty:
+        if self.hurries or self._leaving:
             self._hurry(now)
         else:
             self._watch(now)
 
     def _hurry(self, now: float) -> None:
         """Put in as much as one turn has, which waits for no answers."""
-        count = self._leave()
+        count = self._leave() if self._leaving else 0
         if not self.hurries:
             return
         sender, unconfirmed = self._sender, self._unconfirmed
@@ -533,7 +534,7 @@ class Line:
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
         if receipt is not None:
-            self._unconfirmed.renounce(receipt)
+            self._unconfirmed.settle(receipt)
         self._session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
         self._refused.append(poison(command, name, receipt))
@@ -561,6 +562,7 @@ class Line:
         return count
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Resender:
     """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed. `line`:
     what the broker has to be sent first; while there is any, call `go_on` after each receipt or (`Line.hasty`) turn,
@@ -570,34 +572,24 @@ class Resender:
     `lost` when the broker is lost. After each, give the client the receipts of `Unconfirmed.take_given`.
     """
 
-    __slots__ = (
-        "_at",
-        "_caution",
-        "_confirm",
-        "_offline",
-        "_outbox",
-        "_sender",
-        "_subscribes",
-        "line",
-        "read",
-        "refused_frames",
-        "session",
-        "unconfirmed",
-    )
+    session: Session
+    _outbox: Outbox
+    limits: InitVar[Limits]
+    _: KW_ONLY
+    most: InitVar[int]
+    confirm: bool
+    unconfirmed: Unconfirmed = field(init=False)
+    refused_frames: list[Refused] = field(default_factory=list)
+    line: Line | None = None
+    offline: Offline = field(init=False)
+    _caution: Caution = field(default_factory=Caution)
+    _at: Broker | None = None
+    _sender: Sender | None = None
+    _subscribes: bool = True
 
-    def __init__(self, session: Session, outbox: Outbox, limits: Limits, *, most: int, confirm: bool) -> None:
-        self.session = session
-        self._outbox = outbox
-        self._confirm = confirm
-        self._offline = Offline(session, limits, session.kept.room(most))
-        self.unconfirmed = self._offline.unconfirmed
-        self.read = self._offline.read
-        self._caution = Caution()
-        self.refused_frames: list[Refused] = []
-        self._at: Broker | None = None
-        self._sender: Sender | None = None
-        self.line: Line | None = None
-        self._subscribes = True
+    def __post_init__(self, limits: Limits, most: int) -> None:
+        self.offline = Offline(self.session, limits, self.session.kept.room(most))
+        self.unconfirmed = self.offline.unconfirmed
 
     @property
     def quiet(self) -> bool:
@@ -635,9 +627,10 @@ class Resender:
     ) -> None:
         """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
         self._at = broker
-        self.unconfirmed.connected(cumulative=cumulative, commits_early=commits_early)
+        self.unconfirmed.cumulative = cumulative
+        self.unconfirmed.commits_early = commits_early
         self.session.forget_head()
-        self._sender = Sender(leg, bridge, self.session, self._offline, self._outbox, confirm=self._confirm)
+        self._sender = Sender(leg, bridge, self.session, self.offline, self._outbox, confirm=self.confirm)
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
@@ -650,14 +643,14 @@ class Resender:
         session.lost_broker()
         for receipt in unconfirmed.lost(self._asked_again(subscriptions=subscriptions)):
             session.received(receipt)
-        return unconfirmed.take_doubts()
+        return unconfirmed.committing.take_doubts()
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
         """Yield the receipts that the next broker is asked for with subscriptions and open transactions."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
-            for frame in self.read(b"".join(transaction.frames)):
+            for frame in self.offline.read(b"".join(transaction.frames)):
                 receipt = frame.header(RECEIPT_HEADER, self.session.dialect)
                 if receipt is not None:
                     yield receipt
@@ -711,7 +704,7 @@ class Resender:
         if type(frame) is Run:
             self._there.send_run(frame)
         elif self._sender is None:
-            self._offline.send(frame)
+            self.offline.send(frame)
         else:
             self._sender.send(frame)
 

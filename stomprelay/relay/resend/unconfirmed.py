@@ -213,6 +213,7 @@ class Unconfirmed:
     name: InitVar[bytes]
     most: int
     cumulative: bool = False
+    commits_early: bool = False
     size: int = 0
     sends: int = 0
     unproved: int = 0
@@ -231,7 +232,6 @@ class Unconfirmed:
     _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
     _owed: dict[bytes, int] = field(default_factory=dict)
     _owed_size: int = 0
-    _commits_early: bool = False
 
     def __post_init__(self, name: bytes) -> None:
         self._name = name + RECEIPTS
@@ -258,11 +258,6 @@ class Unconfirmed:
 
     # What is sent
 
-    def connected(self, *, cumulative: bool, commits_early: bool = False) -> None:
-        """There is a broker. `cumulative` and `commits_early` are its profile's."""
-        self.cumulative = cumulative
-        self._commits_early = commits_early
-
     def ask(self) -> bytes:
         """Return a receipt id of the relay's own that was never given before."""
         self._asked += 1
@@ -288,10 +283,6 @@ class Unconfirmed:
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
         return receipt in self._owed
-
-    def proved(self) -> None:
-        """The broker has received all that it was sent."""
-        self.unproved = 0
 
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt, so that they are not kept."""
@@ -331,9 +322,9 @@ class Unconfirmed:
 
     def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
         """A SEND passes in the transaction `name`, with this receipt. Returns the relay's own that it must ask for."""
-        if self._commits_early and receipt is not None:
+        if self.commits_early and receipt is not None:
             self.committing.asked(name, receipt)
-        elif self._commits_early and confirm:
+        elif self.commits_early and confirm:
             return self.committing.ask(name, self.ask)
         return None
 
@@ -360,7 +351,7 @@ class Unconfirmed:
             self._forget(number)
         if self.committing.received(receipt):
             return False
-        return self._settle(receipt)
+        return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """Return whether RECEIPTs are the relay's next, and recorded; otherwise call `received` with each."""
@@ -390,17 +381,14 @@ class Unconfirmed:
         elif (number := self._first(receipt)) is not None:
             self._forget(number)
         self.committing.refused(receipt)
-        self._settle(receipt)
+        self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
         """Return the receipts that came and were held back until now, since the last call; give them to the client."""
-        return [receipt for receipt in self.committing.take_late() if self._settle(receipt)]
+        return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
-    def renounce(self, receipt: bytes) -> None:
-        """No broker will be sent what asks for this receipt, and the client is sent an ERROR in its place."""
-        self._settle(receipt)
-
-    def _settle(self, receipt: bytes) -> bool:
+    def settle(self, receipt: bytes) -> bool:
+        """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
         owed = self._owed.get(receipt)
         if owed is None:
             return False
@@ -455,10 +443,6 @@ class Unconfirmed:
 
     # Receipts that the relay gives
 
-    def give(self, receipt: bytes) -> None:
-        """No broker will be sent what asks for this receipt: the relay gives it in a broker's place."""
-        self.given.append(receipt)
-
     def take_given(self) -> list[bytes]:
         """Return the receipts that the relay has to give since the last call, in order; give them to the client."""
         given, self.given = self.given, []
@@ -476,23 +460,21 @@ class Unconfirmed:
             self.sends -= kept.sends
             self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
         self._aside = _NONE_ASIDE
-        self._unfold()
+        if self._rows:
+            self._unfold()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
         asked.update(self.committing.lost())
         given = list((Counter(self._owed) - asked).elements())
         for receipt in given:
-            self._settle(receipt)
-            self.give(receipt)
+            self.settle(receipt)
+            self.given.append(receipt)
         return given
-
-    def take_doubts(self) -> list[bytes | None]:
-        """Return once the receipts of unanswered COMMITs (None: without), each with those asked for in it."""
-        return self.committing.take_doubts()
 
     def take(self) -> list[Kept]:
         """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
-        self._unfold()
+        if self._rows:
+            self._unfold()
         taken = list(self._kept.values())
         self._kept.clear()
         self._by_receipt.clear()

@@ -4,7 +4,7 @@ samples of a few sessions.
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from itertools import islice
 from math import ceil, floor, inf
 from typing import Any, ClassVar, Final, NamedTuple
@@ -124,6 +124,7 @@ class ProbeDriver(Driver):
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Watch:
     """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
     sessions that wait for it or for its group.
@@ -131,27 +132,27 @@ class Watch:
     Call `due` once a second; when it is True, begin the probe that `probe` returns.
     """
 
-    __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")
+    _upstream: Upstream
+    _group: Group
+    _broker: Broker
+    now: InitVar[float]
+    _chance: Callable[[], float]
+    _again: float = 0.0
+    _at: float = inf
+    _probe: Probe | None = None
 
-    def __init__(
-        self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
-    ) -> None:
-        self._upstream = upstream
-        self._group = group
-        self._broker = broker
-        self._chance = chance
-        self._wanted = group.wants(broker)
-        every = upstream.checks.probe
-        self._at = now + every * chance() if every else inf  # brokers of one list are not all asked at once
+    def __post_init__(self, now: float) -> None:
         self._again = now
-        self._probe: Probe | None = None
+        every = self._upstream.checks.probe
+        if every:
+            self._at = now + every * self._chance()  # brokers of one list are not all asked at once
 
     def due(self, now: float) -> bool:
         """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
-        back = self._wanted and health.up is False and not health.out(now)
+        back = health.up is False and self._group.wants(self._broker) and not health.out(now)
         doubted = health.doubted and now >= health.out_until
         wanted = back or doubted or (health.up is False and self._awaited())
         return (now >= self._again and wanted) or now >= self._at
@@ -172,16 +173,17 @@ class Watch:
         return self._probe
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Allowance:
     """How many sessions may move by now, at `rate` a second (0: none). Unused moves are kept for one second."""
 
-    __slots__ = ("_at", "_most", "_rate", "_saved")
+    _rate: float
+    _most: float = 0.0
+    _saved: float = 0.0
+    _at: float = -inf
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._most = float(ceil(rate))
-        self._saved = self._most
-        self._at = -inf
+    def __post_init__(self) -> None:
+        self._most = self._saved = float(ceil(self._rate))
 
     def left(self, now: float) -> int:
         """So many may move now."""

@@ -85,15 +85,6 @@ class _Trouble:
         self.failed += not lost
         self.reason = reason
 
-    def replaced(self, *, same: bool) -> None:
-        """Count a session that lost the broker and continued, at the same one or at another."""
-        self.waited += same
-        self.elsewhere += not same
-
-    def reached(self, now: float) -> None:
-        """The broker answered."""
-        self.answered = now
-
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return what the log is to say, "" for nothing, and whether the trouble is over."""
         down = any(broker.health.up is False for broker in brokers)
@@ -197,10 +188,11 @@ class Outages(Timed):
             return
         before = self._troubles.get((place[0], lost))
         if before is not None:
-            before.replaced(same=place[1] == lost)
+            before.waited += place[1] == lost
+            before.elsewhere += place[1] != lost
         here = self._troubles.get(place)
         if here is not None:
-            here.reached(self._seconds())
+            here.answered = self._seconds()
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""

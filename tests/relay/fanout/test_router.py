@@ -83,19 +83,19 @@ def test_room() -> None:
             assert each.crowded is (fillings.count(0) < quorum)
 
 
-def test_takers() -> None:
+def test_receivers() -> None:
     """All that have room, never fewer than a quorum, and of the full ones the emptiest; in their order or not."""
     for count, quorum in SIZES:
         for fillings in product((0, MOST, 2 * MOST), repeat=count):
             each = target(count, quorum)
             for member, size in zip(each.members, fillings, strict=True):
                 fill(member, size)
-            takers = each.takers()
+            receivers = each.receivers()
             roomy = [member for member, size in zip(each.members, fillings, strict=True) if not size]
-            assert set(roomy) <= set(takers)
-            assert len(takers) == max(len(roomy), quorum)
-            least = sorted(fillings)[: len(takers)]
-            assert sorted(member.size for member in takers) == least
+            assert set(roomy) <= set(receivers)
+            assert len(receivers) == max(len(roomy), quorum)
+            least = sorted(fillings)[: len(receivers)]
+            assert sorted(member.size for member in receivers) == least
 
 
 def test_destinations_that_are_copied() -> None:
@@ -154,8 +154,8 @@ def test_a_gap_that_was_closed() -> None:
     each = target(2, 1)
     each.members[0].short = True
     fill(each.members[1], 1)
-    each.takers()
+    each.receivers()
     assert [member.short for member in each.members] == [True, False]
     each.members[1].resender.unconfirmed.received(b"r")
-    each.takers()
+    each.receivers()
     assert [member.short for member in each.members] == [False, False]

@@ -48,7 +48,7 @@ def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
     play.now = 110.0
     play.seeks()
     play.accepts()
-    only.health.probed()
+    only.health.doubted = False
     play.link.end()
     assert only.health.out(play.now)
     assert only.health.doubted

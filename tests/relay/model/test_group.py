@@ -90,11 +90,11 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
 def test_round_robin_gives_no_turn_to_who_is_out_of_service() -> None:
     """Its turns are shared by all others, not by its neighbour alone; back in service it takes its turns again."""
     several, (_, b, c, _) = group(1, 1, 1, 1, policy=Policy.ROUND_ROBIN)
-    b.health.pause()
+    b.health.paused = True
     out(c)
     found = Counter(several.order(NOW, middle)[0].host for _ in range(100))
     assert found == {"a": 50, "d": 50}
-    b.health.resume()
+    b.health.paused = False
     back = NOW + 2  # the pause of c is over
     found = Counter(several.order(back, middle)[0].host for _ in range(100))
     assert all(abs(count - 25) <= 1 for count in found.values())
