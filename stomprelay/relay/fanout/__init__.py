@@ -1,5 +1,6 @@
-"""The flow with several brokers at once.
+"""One client and several brokers.
 
-`fanout` carries the client's frames to them and theirs to it; `dispatch` chooses which brokers a frame is for;
-`router` the upstreams and groups of a session; `member` one group's link; `quorum` what enough groups agree on.
+`fanout` the flow; `router` the upstreams of a session (`Target`), each group's link with what waits for it (`Member`),
+and where destinations lead (`Router`); `dispatch` which members a client's frame is for; `quorum` what enough of them
+confirmed, and groups that fail.
 """

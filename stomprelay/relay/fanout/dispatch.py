@@ -7,9 +7,8 @@ from typing import Final
 from stomprelay.relay.bridge.own import RECEIPTS
 from stomprelay.relay.bridge.steps import named, said
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
 from stomprelay.relay.notes import missed
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.kept import cost

@@ -10,9 +10,8 @@ from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.dispatch import Dispatch
-from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.guard import Guard

@@ -7,8 +7,7 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.forward import give_receipts
 from stomprelay.relay.notes import given_up, left, outvoted
 from stomprelay.session.effects import How
@@ -54,6 +53,7 @@ class Confirmation(Generic[Party]):
     def __post_init__(self, parties: Collection[Party], without: Collection[Party]) -> None:
         self.awaited = set(parties)
         self.refused = list(without)
+        self._required = frozenset(self._required)
         self.count()
 
     def count(self) -> None:

@@ -415,9 +415,10 @@ class Link:
             self._outbox.put(vain(self.group, self.upstream, schedule.passes))
         if isinstance(self.state, Handshake):
             self.hang_up(How.ABORT)
-        self.state = Waiting(broker)
-        self.until = min(at, schedule.deadline)
-        if broker is not None and at <= now and (self._suspicion is None or not self._rejected()):
+        if broker is None or at > now:
+            self.state = Waiting(broker)
+            self.until = min(at, schedule.deadline)
+        elif self._suspicion is None or not self._rejected():
             broker.health.trial(now)
             self._ask(schedule, broker, now)
 

@@ -3,8 +3,7 @@
 from typing import Final
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Target
+from stomprelay.relay.fanout.router import Member, Target
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener

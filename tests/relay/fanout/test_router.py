@@ -3,8 +3,7 @@
 from itertools import product
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Router
+from stomprelay.relay.fanout.router import Member, Router
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from tests.relay.fanout.parts import MOST, links_of, target
