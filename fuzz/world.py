@@ -168,11 +168,11 @@ class World:
             brokers_known = [broker for each in upstreams for broker in each.brokers]
             broker = brokers_known[int(random() * len(brokers_known))]
             if random() < 0.5:
-                broker.health.pause()
+                broker.health.paused = True
                 for each in self._callers:
                     each.input(inputs.Leave(broker, (0.0, 0.5, 5.0)[int(random() * 3)]))
             else:
-                broker.health.resume()
+                broker.health.paused = False
                 for each in self._callers:
                     each.input(inputs.Reconsidered())
         else:

@@ -38,6 +38,7 @@ SHORT: dict[str, str] = {
     "pipeline/commands/migrate.py": "each command is a module",
     "pipeline/tables/runs.py": "each table is a module",
     "relay/model/access.py": "what the service finds out, and the core goes by",
+    "relay/flow.py": "what both kinds of flow share",
     "relay/model/counters.py": "the list of all counters",
     "service/connection/pipes.py": "what two drivers make, out of what both protocols and the compiled code have",
     "service/workers/plan.py": "what a worker's two ends both know",

@@ -62,7 +62,7 @@ ERRED: Final = Reason("", "", "the broker sent ERROR", end=End.BROKER)
 
 
 def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[str, Fact]:
-    facts: dict[str, Fact] = {} if broker is None else {"broker": str(broker)}
+    facts: dict[str, Fact] = {} if broker is None else {"broker": broker.uri}
     facts["upstream"] = upstream.name
     if reason:
         facts["reason"] = reason

@@ -22,11 +22,11 @@ from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.shutdown import Shutdown
-from stomprelay.relay.client.turns import InputBuffer, Pace, Turns, pace_of
+from stomprelay.relay.client.shutdown import Shutdown, Stage
+from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.flow import LOST, DisconnectState, Flow
+from stomprelay.relay.flow import LOST, DisconnectState
 from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import Accepted, Handshake, Link, Waiting
@@ -453,7 +453,7 @@ class ClientConnection:
     @property
     def over(self) -> bool:
         """Whether the client's leg is closed, and no link has a broker or looks for one."""
-        return self._client.closed and all(link.ended for link in self.flow.links)
+        return self._client.closed and not [link for link in self.flow.links if not link.ended]
 
     @property
     def deadline(self) -> float:
@@ -797,7 +797,7 @@ class ClientConnection:
         self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
         if self._buffer.pace is not None:
-            self._buffer.pace.came_early(client.decoder.buffered)
+            self._buffer.pace.early = client.decoder.buffered
         client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
@@ -879,7 +879,7 @@ class ClientConnection:
             shutdown.fail(leg, failure, now)
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
-        elif shutdown.stopping and shutdown.drained:
+        elif shutdown.stage is Stage.STOPPING and shutdown.drained:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
@@ -956,7 +956,7 @@ class ClientConnection:
         """Leave brokers at a quiet moment, perhaps now. Returns whether one is left, which has its time to answer."""
         moves = False
         for link in self.flow.links:
-            if link.departing and link.leaves(now):
+            if link.moving is not None and link.departing and link.leaves(now):
                 link.disconnect(now)
                 moves = True
         return moves

@@ -112,24 +112,26 @@ class Single:
     def flowing(self) -> bool:
         """Whether there is a broker that knows all it has to know, and that the session does not leave."""
         state, resender = self._link.state, self._resender
-        if type(state) is not Connected or (resender is not None and resender.careful):
+        if type(state) is not Connected or (resender is not None and resender.line is not None):
             return False
         return self._link.moving is None or not (self._link.departing and self._session.quiet)
 
     @property
     def _careful(self) -> bool:
         """Whether the broker has to answer before it is sent more of what it has to know."""
-        return self._resender is not None and self._resender.careful
+        return self._resender is not None and self._resender.line is not None
 
     @property
     def full(self) -> bool:
         """Whether too much is unconfirmed to read from the client."""
-        return self._resender is not None and self._resender.unconfirmed.full
+        resender = self._resender
+        return resender is not None and resender.unconfirmed.size >= resender.unconfirmed.most
 
     @property
     def crowded(self) -> bool:
         """Whether too much is unconfirmed to read on after `full`."""
-        return self._resender is not None and self._resender.unconfirmed.crowded
+        resender = self._resender
+        return resender is not None and 2 * resender.unconfirmed.size > resender.unconfirmed.most
 
     @property
     def safe(self) -> bool:
@@ -357,7 +359,7 @@ class Single:
             frames = self._counted(self._counter, frames, broker)
         try:
             joiner.carry(frames, self._downward)
-            if self._resender is not None and self._resender.careful:
+            if self._resender is not None and self._resender.line is not None:
                 self._resender.go_on(now)
                 self._resender.flush(now)
         finally:
@@ -445,7 +447,8 @@ class Single:
 
     def take_refused(self) -> Sequence[StompError]:
         """Return those of its resender."""
-        return () if self._resender is None else self._resender.take_refused()
+        resender = self._resender
+        return resender.take_refused() if resender is not None and resender.refused_frames else ()
 
     def over(self, link: Link) -> bool:
         """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""

@@ -76,15 +76,12 @@ def _without_body(frame: Frame) -> Headers:
 
 def versions(value: bytes) -> frozenset[bytes]:
     """Return the versions in the value of an `accept-version` or `version` header, without the blanks around them."""
-    spelled = frozenset(part.strip(b" ") for part in value.split(b","))
+    parts = value.split(b",")
+    spelled = frozenset([part.strip(b" ") for part in parts] if b" " in value else parts)
     return _SPELLED.get(spelled, spelled)
 
 
 _NEGOTIATING: Final = frozenset(version for version, dialect in DIALECTS.items() if dialect.negotiates)
-
-
-def _negotiate(asked: frozenset[bytes]) -> bool:
-    return not asked.isdisjoint(_NEGOTIATING)
 
 
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
@@ -122,12 +119,12 @@ class Offer:
     def read(cls, frame: Frame) -> "Offer":
         """Return what a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed `heart-beat` header."""
         headers = [(_NAMES.get(name, name), value) for name, value in _without_body(frame)]
-        accept = _first(headers, ACCEPT_VERSION)
-        beat = _first(headers, HEART_BEAT)
+        first = dict(reversed(headers))  # of several headers of one name
+        accept, beat = first.get(ACCEPT_VERSION), first.get(HEART_BEAT)
         try:
             terms = Terms.parse(beat) if beat is not None else None
         except StompError as error:
-            raise error.asked_for(_first(headers, RECEIPT_HEADER)) from None
+            raise error.asked_for(first.get(RECEIPT_HEADER)) from None
         return cls(headers, versions(accept) if accept is not None else frozenset({V1_0.version}), terms)
 
     def first(self, name: bytes) -> bytes | None:
@@ -166,14 +163,14 @@ class Offer:
         left out.
         """
         values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
-        above = _negotiate(asked)
-        if above or _first(self.headers, ACCEPT_VERSION) is not None:
+        above, names = not asked.isdisjoint(_NEGOTIATING), dict(self.headers)
+        if above or ACCEPT_VERSION in names:
             values[ACCEPT_VERSION] = spell_versions(asked)
         ours: set[bytes] = set()
         if host is not None:
             values[HOST] = host
             ours.add(HOST)
-        elif above and _first(self.headers, HOST) is None:
+        elif above and HOST not in names:
             values[HOST] = DEFAULT_HOST
         if self.beats(asked):
             values[HEART_BEAT] = bytes(terms)
@@ -191,11 +188,11 @@ class Offer:
 
     def holds(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""
-        return any(value == each for _, each in self.headers)
+        return value in [each for _, each in self.headers]
 
     def beats(self, asked: frozenset[bytes]) -> bool:
         """Whether `connect` sends a `heart-beat` header: not for 1.0 alone, unless the client sent one."""
-        return _negotiate(asked) or self.terms is not None
+        return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
         """Return the terms offered to the broker. Without a `heart-beat` header none of its beats are expected."""
@@ -242,15 +239,16 @@ class Accord:
         version.
         """
         headers = _without_body(frame)
-        version = (_first(headers, VERSION) or V1_0.version).strip(b" ")
+        first = dict(reversed(headers))  # of several headers of one name
+        version = (first.get(VERSION) or V1_0.version).strip(b" ")
         dialect = DIALECTS.get(version)
         if dialect is None:
             raise ProtocolError("the broker settled on an unknown STOMP version", repr(version[:16]))
         try:
-            terms = Terms.parse(_first(headers, HEART_BEAT) or b"0,0")
+            terms = Terms.parse(first.get(HEART_BEAT) or b"0,0")
         except ProtocolError:
             terms = NO_BEATS
-        return cls(headers, dialect, terms, _first(headers, SERVER) or b"", _first(headers, SESSION) or b"")
+        return cls(headers, dialect, terms, first.get(SERVER, b""), first.get(SESSION, b""))
 
     def connected(self, dialect: Dialect, terms: Terms | None, session: bytes) -> bytes:
         """Return the CONNECTED frame for the client: the broker's headers, with the version of `dialect` and our

@@ -15,12 +15,15 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 
 class Rule(NamedTuple):
-    """Which frames of a command may pass without a look, by header names as on the wire.
+    """Which frames of one `command` may pass without a look at each, by the names of their headers as they are written.
 
-    `unless`: frames with one of these (or, with a colon, with a value that begins so) need a look. `wants`: headers
-    whose values are needed; a frame without one needs a look unless `needs` is False. `plain`: other heads need a look.
-    `parts`: the run tells where its frames' parts are. `stays`: the frames go no further. `sure`: a frame needs a look
-    where another header may be read as one of these names.
+    unless  names of headers: a frame that has one of them needs a look. `name:value` means a value that begins so.
+    wants   names of headers whose values the run gives; without one of them a frame needs a look
+    needs   False: a frame without one of `wants` passes, too
+    plain   a frame needs a look unless each header line is `name:value`, with nothing in it to decode
+    parts   the run tells where the parts of each frame are
+    stays   the frames pass to nobody
+    sure    a frame needs a look if a broker may read another of its headers as one of these names
     """
 
     command: bytes

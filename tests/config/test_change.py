@@ -91,7 +91,7 @@ def test_a_list_of_brokers_goes_on() -> None:
     before = config()
     (group,) = before.upstreams[0].groups
     a, b = group.brokers
-    b.health.pause()
+    b.health.paused = True
     found = change("", before, config(FILE.replace("tcp://a:1,tcp://b:1", "tcp://b:1,tcp://c:1")))
     (listener,) = found.config.listeners
     assert listener.upstream.groups == (group,)

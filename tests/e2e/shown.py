@@ -151,13 +151,13 @@ class Made:
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> None:
         """Take these brokers out of service."""
         for each in found:
-            each.broker.health.pause()
+            each.broker.health.paused = True
             print("paused", each.broker, within, flush=True)
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> None:
         """Take these brokers into service again."""
         for each in found:
-            each.broker.health.resume()
+            each.broker.health.paused = False
             print("resumed", each.broker, flush=True)
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:

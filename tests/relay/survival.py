@@ -382,7 +382,7 @@ class Caller:
         """Whether a broker is told at once what it says now."""
         held = self.paused or self.unread or self.breathing
         resenders = [link.resender for link in self.relay.links if link.up]
-        return not held and any(each is not None and not each.careful for each in resenders)
+        return not held and any(each is not None and each.line is None for each in resenders)
 
     def read(self) -> bool:
         """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""

@@ -10,7 +10,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client.turns import InputBuffer
+from stomprelay.relay.client.turns import Flow, InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Event, How, Pause

@@ -34,7 +34,7 @@ def test_a_client_that_goes_while_its_only_broker_is_paused() -> None:
     play = started(brokers=1, confirm=True)
     play.client_says(send(b"x"))
     play.broker_reads()
-    play.opened[0].health.pause()
+    play.opened[0].health.paused = True
     play.broker_goes()
     _ends(play)
 

@@ -12,7 +12,7 @@ from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import InputBuffer
 from stomprelay.relay.effects import Outbox, Report
 from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.router import Member
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.relay import ClientConnection
 from stomprelay.relay.resend.resender import Resender

@@ -70,7 +70,7 @@ def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
         play.relay_begins_to_stop()
         play.time_passes(10)
         assert not over(play)
-        play.relay.listener.upstream.brokers[0].health.resume()
+        play.relay.listener.upstream.brokers[0].health.paused = False
         play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
         found(play, product="activemq")
         assert play.broker_reads().count(b"SEND\n") == 50

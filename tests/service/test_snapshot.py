@@ -84,8 +84,8 @@ def test_the_worst_is_said_of_a_broker() -> None:
     assert said(one, other) == [("up", True), ("unknown", None)]
     theirs[0].up = False
     assert said(one, other) == [("down", False), ("unknown", None)]
-    mine[0].pause()
-    theirs[1].pause()
+    mine[0].paused = True
+    theirs[1].paused = True
     assert said(one, other) == [("paused", False), ("paused", None)]
     theirs[0].failures, mine[0].failures = 2, 3
     assert summed(taken(one), [taken(other)]).brokers[0].failures == 3

@@ -60,7 +60,7 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
     """Return the broker's profile: the configured one, or by CONNECTED, unless its `session` is the client's."""
     session = b"" if offer.holds(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO else upstream.profile
-    broker.learnt(found)
+    broker.profile = found
     return found
 
 

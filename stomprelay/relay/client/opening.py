@@ -3,15 +3,16 @@ ERROR after the same time, a multiple of `REFUSAL` seconds.
 """
 
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from math import ceil, inf
 from typing import Any, ClassVar, Final, NamedTuple
 
 from stomprelay.relay import inputs
 from stomprelay.relay.bridge.own import Tracer
+from stomprelay.relay.client.turns import Flow
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.flow import Flow
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity, Refusal
@@ -61,6 +62,7 @@ class Let(NamedTuple):
     identity: Identity
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Opening:
     """A client's connection from `opened` until it is let in, or closed. `until`: when CONNECT must have come.
     `deadline`: when `Woke` is due.
@@ -69,32 +71,21 @@ class Opening:
     more. `paused`: it is not read from, because it sent more than CONNECT.
     """
 
-    __slots__ = (
-        "_asked_at",
-        "_client",
-        "_counters",
-        "_listener",
-        "_offered",
-        "_outbox",
-        "_refuse_at",
-        "half_closed",
-        "left",
-        "paused",
-        "until",
-    )
+    _client: Leg
+    _listener: Listener
+    _counters: Counters
+    _outbox: Outbox
+    now: InitVar[float]
+    until: float = inf
+    left: str | None = None
+    half_closed: bool = False
+    paused: bool = False
+    _offered: tuple[Offer, Dialect] | None = None
+    _asked_at: float = inf
+    _refuse_at: float = inf
 
-    def __init__(
-        self, client: Leg, listener: Listener, counters: Counters, outbox: Outbox, now: float
-    ) -> None:
-        self._client = client
-        self._listener = listener
-        self._counters = counters
-        self._outbox = outbox
-        self._offered: tuple[Offer, Dialect] | None = None
-        self._asked_at = self._refuse_at = inf
-        self.until = now + listener.connect_timeout
-        self.left: str | None = None
-        self.half_closed = self.paused = False
+    def __post_init__(self, now: float) -> None:
+        self.until = now + self._listener.connect_timeout
 
     @property
     def deadline(self) -> float:

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from math import inf
 from typing import Final
 
-from stomprelay.relay.client.turns import InputBuffer
+from stomprelay.relay.client.turns import Flow, InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, Flow, broker_lost
-from stomprelay.relay.link.link import Link
+from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, broker_lost
+from stomprelay.relay.link.link import Connected, Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import (
     End,
@@ -41,71 +42,91 @@ def _because(error: StompError, end: End) -> Reason:
     return Reason(error.message, error.detail, text, error.quoted, error.receipt, end)
 
 
-class Shutdown:
-    """The end of a session, from the first sign of it on.
+class Stage(Enum):
+    """How far the end of a session has come."""
 
-    Where the relay ends it (`end`), the client is read from no more and gets no MESSAGE. What it sent is delivered,
-    brokers are sent a DISCONNECT with a receipt, and the client gets their RECEIPTs, then the ERROR. A client that
-    half-closed its connection gets the same without the ERROR. All that has one `disconnect_timeout`.
+    OPEN = "open"
+    """Its end has not begun, or the client itself sent DISCONNECT (`Flow.disconnect`)."""
+    STOPPING = "stopping"
+    """The relay stops. The client is not read from, and the session ends when all its SENDs are confirmed."""
+    ANSWERING = "answering"
+    """The client half-closed its connection. Brokers were sent DISCONNECT in its name, and it gets their answers."""
+    DELIVERING = "delivering"
+    """The client is gone. Brokers still get what it sent."""
+    ENDING = "ending"
+    """The relay ends the session. The client is not read from, and gets no MESSAGE. Brokers get what it sent, and
+    DISCONNECT; it gets their RECEIPTs, then the ERROR.
+    """
+    OVER = "over"
+    """All legs are closed, and the end is noted."""
+
+
+_NEXT: Final = {
+    Stage.OPEN: {Stage.STOPPING, Stage.ANSWERING, Stage.DELIVERING, Stage.ENDING, Stage.OVER},
+    Stage.STOPPING: {Stage.ANSWERING, Stage.DELIVERING, Stage.ENDING, Stage.OVER},
+    Stage.ANSWERING: {Stage.DELIVERING, Stage.ENDING, Stage.OVER},
+    Stage.DELIVERING: {Stage.ENDING, Stage.OVER},
+    Stage.ENDING: {Stage.OVER},
+    Stage.OVER: set[Stage](),
+}
+"""The stages that may follow each stage. An input that leads to any other one changes nothing."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Shutdown:
+    """The end of a session, as a `stage` of it. What leads from one to the next:
+
+    STOPPING    the relay begins to stop (`stop_began`)
+    ANSWERING   the time of a client that half-closed its connection has come (`half_closed`, `finish`)
+    DELIVERING  the client's connection ended (`vanished`), and brokers have not confirmed all that it sent
+    ENDING      the relay gives a reason (`end`), an ERROR (`fail`), or both at once (`cut`); or it was drained
+    OVER        everything is delivered (`conclude`), the time is over (`overdue`), the broker closed (`ended_with`) or
+                refused the client (`refuse`), or nothing was to be delivered (`close`)
+
+    From the first of DELIVERING and ENDING on, everything has one `disconnect_timeout`.
 
     `lost`: SENDs that may be lost. `until`: when the present step must be done; then call `unanswered` and `overdue`.
-    `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: why the relay ends the session; None:
-    it does not. `stopping`: the relay stops, see `drained`.
+    `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: the reason of ENDING.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_client",
-        "_finish_by",
-        "_flow",
-        "_last",
-        "_listener",
-        "_outbox",
-        "_session",
-        "_spoken_for",
-        "_tries",
-        "ending",
-        "expires",
-        "finish_at",
-        "lost",
-        "stopping",
-        "until",
-    )
-
-    def __init__(
-        self,
-        client: Leg,
-        listener: Listener,
-        session: Session,
-        flow: Flow,
-        buffer: InputBuffer,
-        outbox: Outbox,
-    ) -> None:
-        self._client = client
-        self._listener = listener
-        self._session = session
-        self._flow = flow
-        self._buffer = buffer
-        self._outbox = outbox
-        self.until = self.finish_at = self._finish_by = self.expires = inf
-        self.lost = 0
-        self._spoken_for = False
-        self._last = inf
-        self.stopping = False
-        self.ending: Reason | None = None
-        self._tries = len(listener.upstream.brokers)
+    _client: Leg
+    _listener: Listener
+    _session: Session
+    _flow: Flow
+    _buffer: InputBuffer
+    _outbox: Outbox
+    stage: Stage = Stage.OPEN
+    ending: Reason | None = None
+    lost: int = 0
+    until: float = inf
+    finish_at: float = inf
+    expires: float = inf
+    _finish_by: float = inf
+    _last: float = inf
+    _tried: int = 0
 
     @property
     def deadline(self) -> float:
         """When it must be looked at next, or at the client's beats, in seconds; infinity for never."""
-        due = min(self.until, self.finish_at, self.expires)
-        beating = self.listening and self._client.beating
-        return min(due, self._client.heartbeat.deadline) if beating else due
+        due, client = min(self.until, self.finish_at, self.expires), self._client
+        if client.gone or self._flow.disconnect is DisconnectState.CONFIRMED or not client.beating:
+            return due
+        return min(due, client.heartbeat.deadline)
 
     @property
     def begun(self) -> bool:
         """Whether the session's end has begun in any way."""
-        return self.stopping or self.ending is not None or self.until < inf
+        return self.stage is not Stage.OPEN or self.until < inf
+
+    def _enter(self, stage: Stage) -> None:
+        """Go on to this stage, where it may follow the present one."""
+        if stage in _NEXT[self.stage]:
+            self.stage = stage
+
+    @property
+    def _tries(self) -> int:
+        """How many more brokers may be taken for lost because they did not answer."""
+        return len(self._listener.upstream.brokers) - self._tried
 
     @property
     def _limited(self) -> bool:
@@ -117,7 +138,7 @@ class Shutdown:
     def disconnecting(self, now: float) -> None:
         """DISCONNECT came a step further; each step has its time. A confirmed one of the relay's ends the session."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
-        if confirmed and (self.ending or self._spoken_for):
+        if confirmed and self.stage in (Stage.ENDING, Stage.ANSWERING):
             self.conclude()
             return
         self._client.heartbeat.paused()  # it has sent all that it will send
@@ -202,7 +223,7 @@ class Shutdown:
         over. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
-            self._spoken_for = self.ending is None
+            self._enter(Stage.ANSWERING)
             self._flow.finish(now)
         elif now >= self._finish_by:
             self.vanished(CLOSED, now)
@@ -215,9 +236,9 @@ class Shutdown:
         if self.ending:
             client.lost()
             return
-        leaving = flow.disconnect is not DisconnectState.NONE and not self._spoken_for
+        leaving = flow.disconnect is not DisconnectState.NONE and self.stage is not Stage.ANSWERING
         self.finish_at = self._finish_by = inf
-        self._spoken_for = False
+        self._enter(Stage.DELIVERING)
         if not leaving:
             self._session.counters["clients_vanished"] += 1
         early = client.state is State.CONNECTING and client.decoder.buffered
@@ -294,6 +315,7 @@ class Shutdown:
             return
         if not self.ending:
             self.ending = why
+            self._enter(Stage.ENDING)
             client.heartbeat.paused()
             if not client.gone:
                 self._limit(now)
@@ -327,7 +349,7 @@ class Shutdown:
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
-        self.stopping = True
+        self._enter(Stage.STOPPING)
         self._buffer.stop()
         for link in flow.links:
             link.stay()
@@ -338,7 +360,7 @@ class Shutdown:
     @property
     def drained(self) -> bool:
         """Whether the relay stops and all SENDs are confirmed, as far as receipts were asked for: then call `end`."""
-        if not self.stopping or self.ending or self._flow.disconnect is not DisconnectState.NONE:
+        if self.stage is not Stage.STOPPING or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
         return finished or self._client.state is State.CONNECTING
@@ -353,6 +375,7 @@ class Shutdown:
         self.lose(flow.links)
         if self.ending is None:
             self.ending = why._replace(receipt=flow.disconnect_receipt)
+            self._enter(Stage.ENDING)
             self._outbox.put(replace(self._noted(why), quiet=True))
         self.conclude()
 
@@ -384,7 +407,7 @@ class Shutdown:
         impatient = (self._listener.upstream.confirm and not flow.erred) or self._limited or sent
         if flow.settled or self._tries <= 0 or not impatient:
             return []
-        self._tries -= 1
+        self._tried += 1
         return flow.unanswered()
 
     def answered_by_closing(self, link: Link) -> bool:
@@ -395,7 +418,7 @@ class Shutdown:
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
         if link not in waiting or self._client.gone or flow.over(link):
             return False
-        self._tries -= 1
+        self._tried += 1
         return self._tries < 0 and len(waiting) == 1
 
     def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
@@ -424,6 +447,7 @@ class Shutdown:
             error = broker_lost(upstream, flow.disconnect_receipt)
             self._outbox.put(failed(self._client.side.value, error, detail=True))
             self.ending = _because(error, End.BROKER)
+            self._enter(Stage.ENDING)
         self.conclude()
 
     def _unsent(self) -> int:
@@ -463,17 +487,17 @@ class Shutdown:
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
-            if self._spoken_for and note.facts.get("end") == End.CLIENT.value:
+            if self.stage is Stage.ANSWERING and note.facts.get("end") == End.CLIENT.value:
                 self._session.counters["clients_vanished"] += 1
                 note = vanished("client left, and has its answers")
             if self.lost:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(State.CLOSED)
-            self._outbox.put(note)
-            self._outbox.put(Close(self._client, how))
+            self._outbox.put(note, Close(self._client, how))
+        self._enter(Stage.OVER)
         for link in self._flow.links:
-            if link.up:
-                leg = link.connection.leg
+            if type(link.state) is Connected:
+                leg = link.state.leg
                 if leg.state is State.CONNECTED and not leg.gone:
                     self._outbox.put(Send(leg, DISCONNECTING))
             link.end()

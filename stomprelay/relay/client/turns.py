@@ -2,52 +2,46 @@
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import Flow
+from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.notes import limited
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.run import Passing, Run
+
+Flow = Single | Fanout
+"""What joins a client to its brokers. Its methods raise `StompError` when the session cannot go on."""
 
 NOW: Final = -inf
 """Nothing is waited for."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Pace:
     """Takes from `buckets` what the session is to carry next, and waits until it may.
 
     Ask `ready`, then carry at most `frames` frames and feed at most `size` bytes, between `begin` and `done`. `until`:
     when to ask again; `NOW` while nothing was taken. `held_by`: the bucket that it waits for. `told`: that was noted.
+    `early`: bytes that were fed before the pace began; they are taken out of the buckets with the next ones.
     """
 
-    __slots__ = (
-        "_begun",
-        "_buckets",
-        "_early",
-        "_passing",
-        "_since",
-        "frames",
-        "held_by",
-        "size",
-        "told",
-        "until",
-    )
-
-    def __init__(self, buckets: Buckets) -> None:
-        self._buckets = buckets
-        self._begun = 0
-        self._early = 0
-        self._passing: tuple[Passing, Passing] | None = None
-        self._since = 0.0
-        self.frames = self.size = 0
-        self.until = NOW
-        self.held_by: TokenBucket | None = None
-        self.told = False
+    _buckets: Buckets
+    frames: int = 0
+    size: int = 0
+    until: float = NOW
+    held_by: TokenBucket | None = None
+    told: bool = False
+    early: int = 0
+    _begun: int = 0
+    _passing: tuple[Passing, Passing] | None = None
+    _since: float = 0.0
 
     @property
     def waiting(self) -> bool:
@@ -64,7 +58,7 @@ class Pace:
                 (each, run.count if each.limit is Limit.FRAMES else run.after - run.start)
                 for each in self._buckets
             ]
-            if self.waiting or self._begun or self._early or not all(each.has(some) for each, some in wanted):
+            if self.waiting or self._begun or self.early or not all(each.has(some) for each, some in wanted):
                 return False
             if not passing.takes(run):
                 return False
@@ -74,10 +68,6 @@ class Pace:
 
         self._passing = passing, Passing(passing.rules, takes)
         return self._passing[1]
-
-    def came_early(self, size: int) -> None:
-        """So many bytes were fed before the pace began: they are taken out of the buckets with the next ones."""
-        self._early = size
 
     def ready(self, size: int, now: float) -> bool:
         """Whether more may be carried (`size` bytes wait); else ask at `until`. Raises `StompError` for a refusal."""
@@ -98,7 +88,7 @@ class Pace:
                 size = min(size, each.slice)
         self.frames, self.size, self.until, self._since = frames, size, now, now
         refused = self.held_by = None
-        early, self._early = self._early, 0
+        early, self.early = self.early, 0
         begun, self._begun = self._begun, 0
         for each in self._buckets:
             at = each.take(frames - begun if each.limit is Limit.FRAMES else size + early, now)
@@ -144,6 +134,7 @@ _TAKEN: Final = 65536
 """How many bytes of small chunks are taken together."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
     """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
     `cost`: the kept bytes. `paused`: the client is not read from because of it.
@@ -151,19 +142,16 @@ class InputBuffer:
     Call `paced` after each change, `hold` to add bytes, `stop` to read from the client no more.
     """
 
-    __slots__ = ("_at", "_chunks", "_client", "_most", "_outbox", "_stopped", "cost", "pace", "paused")
-
-    def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
-        self._client = client
-        self._outbox = outbox
-        self._most = most
-        # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
-        self._chunks: deque[bytes] | None = None
-        self._at = 0
-        self.cost = 0
-        self.pace: Pace | None = None
-        self.paused = False
-        self._stopped = False
+    _client: Leg
+    _outbox: Outbox
+    _most: int
+    cost: int = 0
+    pace: Pace | None = None
+    paused: bool = False
+    _stopped: bool = False
+    # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
+    _chunks: deque[bytes] | None = None
+    _at: int = 0
 
     @property
     def unread(self) -> bool:
@@ -251,21 +239,19 @@ class InputBuffer:
 _NONE: Final = frozenset[Leg]()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Turns:
     """The legs with more than one turn carries, `deferred` until `had`, and the client's `buffer`. `allowed`: what may
     pass straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
-    __slots__ = ("_buffer", "_client", "_flow", "_outbox", "allowed", "deadline", "deferred")
-
-    def __init__(self, client: Leg, flow: Flow, buffer: InputBuffer, outbox: Outbox) -> None:
-        self._client = client
-        self._flow = flow
-        self._buffer = buffer
-        self._outbox = outbox
-        self.deferred = _NONE
-        self.allowed: tuple[Pass, ...] = ()
-        self.deadline = inf
+    _client: Leg
+    _flow: Flow
+    _buffer: InputBuffer
+    _outbox: Outbox
+    deferred: frozenset[Leg] = _NONE
+    allowed: tuple[Pass, ...] = ()
+    deadline: float = inf
 
     def had(self, leg: Leg) -> None:
         """The next turn of the leg has come, or it needs none any more."""

@@ -1,14 +1,14 @@
 """Which brokers a client's frame is for: by routes, by what it refers to, and by where its transaction is."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.relay.bridge.own import RECEIPTS
 from stomprelay.relay.bridge.steps import named, said
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
-from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
 from stomprelay.relay.notes import missed
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.kept import cost
@@ -35,6 +35,7 @@ from stomprelay.wire.names import (
 )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Placement:
     """Where a client's open transaction is: on one target, which its first frame decides (then it is `used`).
 
@@ -42,15 +43,15 @@ class Placement:
     `short` are members that missed a part of it.
     """
 
-    __slots__ = ("bearing", "cost", "headers", "short", "target", "used")
+    target: Target
+    headers: Headers
+    cost: int = 0
+    used: bool = False
+    bearing: set[Member] = field(default_factory=set)
+    short: set[Member] = field(default_factory=set)
 
-    def __init__(self, target: Target, headers: Headers) -> None:
-        self.target = target
-        self.headers = headers
-        self.cost = cost(headers)
-        self.used = False
-        self.bearing: set[Member] = set()
-        self.short: set[Member] = set()
+    def __post_init__(self) -> None:
+        self.cost = cost(self.headers)
 
     def spoiled(self, name: bytes) -> list[Member]:
         """Return the members on which it cannot be committed; their `reason` is why."""
@@ -74,35 +75,20 @@ VOTES: Final = RECEIPTS + b"vote-"
 """In the middle of receipt ids of the relay's own that a quorum confirms, between the session's name and a number."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
     """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
 
-    __slots__ = (
-        "_asked",
-        "_confirmations",
-        "_copies",
-        "_memo",
-        "_opened",
-        "_outbox",
-        "_placed",
-        "_router",
-        "_session",
-        "_subscribed",
-    )
-
-    def __init__(
-        self, session: Session, outbox: Outbox, router: Router, confirmations: Confirmations[Member]
-    ) -> None:
-        self._session = session
-        self._outbox = outbox
-        self._router = router
-        self._confirmations = confirmations
-        self._copies = 0
-        self._asked = 0
-        self._memo: tuple[bytes, Member] | None = None
-        self._opened: list[Confirmation[Member]] = []
-        self._subscribed: dict[bytes, Target] = {}
-        self._placed: dict[bytes, Placement] = {}
+    _session: Session
+    _outbox: Outbox
+    _router: Router
+    _confirmations: Confirmations[Member]
+    _copies: int = 0
+    _asked: int = 0
+    _memo: tuple[bytes, Member] | None = None
+    _opened: list[Confirmation[Member]] = field(default_factory=list)
+    _subscribed: dict[bytes, Target] = field(default_factory=dict)
+    _placed: dict[bytes, Placement] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
         """Send a frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
@@ -162,7 +148,7 @@ class Dispatch:
             if not target.fans and receipt is None and name is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)
             return
-        members = target.takers()
+        members = target.receivers()
         if len(members) < len(target.live):
             self._overflow(target, members, placement)
         self._copies += 1
@@ -225,7 +211,7 @@ class Dispatch:
         if member.given_up:
             self._session.lose("acks_stale")
             if receipt is not None:
-                member.resender.unconfirmed.give(receipt)
+                member.resender.unconfirmed.given.append(receipt)
         else:
             member.send(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:

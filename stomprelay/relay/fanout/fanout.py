@@ -1,76 +1,87 @@
 """Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from itertools import islice
+from typing import ClassVar, Final
 
+from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.dispatch import Dispatch
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.merge import Merge
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
-from stomprelay.relay.fanout.router import Router
-from stomprelay.relay.flow import DisconnectState, broker_lost, not_to_be_had
-from stomprelay.relay.forward import TURN
+from stomprelay.relay.fanout.router import Member, Router, Target
+from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
+from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.notes import outvoted
 from stomprelay.session.kept import THING
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.names import DISCONNECT
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    DISCONNECT,
+    ERROR,
+    MESSAGE,
+    MESSAGE_HEADER,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+)
+from stomprelay.wire.run import Run
+
+_SHOWN: Final = 200
+"""How many bytes are quoted of an ERROR's message."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Fanout:
-    """A `Flow` with several links, which `links` makes. `guard` judges the client's frames, `counter` counts them."""
+    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts them.
 
-    __slots__ = (
-        "_client",
-        "_counter",
-        "_disconnect",
-        "_dispatch",
-        "_merge",
-        "_places",
-        "_quorum",
-        "_router",
-        "_session",
-        "_started",
-        "_tracer",
-        "guard",
-        "links",
-    )
+    The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
+    the last frame that the client was sent was an ERROR.
+    """
 
-    coupled = False
+    coupled: ClassVar = False
     """What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`."""
 
-    def __init__(
-        self,
-        client: Leg,
-        listener: Listener,
-        session: Session,
-        outbox: Outbox,
-        links: Callable[[Upstream], list[Link]],
-        guard: Guard,
-        counter: DestinationCounter | None = None,
-    ) -> None:
-        self._client = client
-        self._session = session
-        self.guard = guard
-        self._counter = counter
+    _client: Leg
+    listener: InitVar[Listener]
+    _session: Session
+    _outbox: Outbox
+    open_links: InitVar[Callable[[Upstream], list[Link]]]
+    guard: Guard
+    _counter: DestinationCounter | None = None
+    links: list[Link] = field(init=False)
+    erred: bool = False
+    disconnect: DisconnectState = DisconnectState.NONE
+    disconnect_receipt: bytes | None = None
+    _router: Router = field(init=False)
+    _places: dict[Link, tuple[Target, Member]] = field(init=False)
+    _quorum: Quorum = field(init=False)
+    _dispatch: Dispatch = field(init=False)
+    _tracer: Tracer | None = None
+    _joiner: Joiner = field(default_factory=Joiner)
+    _started: bool = False
+    _ends: bool = False
+    _frame: bytes = b""  # the client's DISCONNECT
+    _asked: bytes | None = None  # the receipt that DISCONNECT asks for
+    _awaited: int = 0  # how many targets have to confirm it
+
+    def __post_init__(self, listener: Listener, open_links: Callable[[Upstream], list[Link]]) -> None:
+        session, outbox = self._session, self._outbox
         self._tracer = Tracer(session.name) if listener.trace else None
-        self._router = Router(listener, outbox, links)
+        self._router = Router(listener, outbox, open_links)
         self._places = self._router.places
         self.links = self.opened()
-        self._quorum = Quorum(client, session, outbox, self._router)
+        self._quorum = Quorum(self._client, session, outbox, self._router)
         self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
-        self._disconnect = Disconnect(session, self._router, self._quorum)
-        self._merge = Merge(client, session, outbox, self._quorum, self._disconnect, counter)
-        self._started = False
         session.kept.watch(self)
 
     @property
@@ -80,21 +91,6 @@ class Fanout:
         return waits + THING * self._quorum.confirmations.asked
 
     # What is asked of it
-
-    @property
-    def disconnect(self) -> DisconnectState:
-        """The state of the client's DISCONNECT."""
-        return self._disconnect.state
-
-    @property
-    def disconnect_receipt(self) -> bytes | None:
-        """The receipt that the client's DISCONNECT asked for; None where there is none."""
-        return self._disconnect.receipt
-
-    @property
-    def erred(self) -> bool:
-        """Whether the last frame that the client was sent was an ERROR."""
-        return self._merge.erred
 
     @property
     def survives(self) -> bool:
@@ -124,12 +120,16 @@ class Fanout:
     @property
     def safe(self) -> bool:
         """Whether nothing that must not be lost is undecided, and a quorum has all other frames."""
-        return self._disconnect.safe
+        pending = self._quorum.confirmations.pending
+        return not pending and all(target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and is owed nothing."""
-        return self._disconnect.settled
+        if self.disconnect is DisconnectState.SENT:
+            told = [member for _, member in self._places.values() if member.disconnecting]
+            return self.disconnect_receipt is None and all(member.safe for member in told)
+        return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
         """Return none: each frame is looked at."""
@@ -155,7 +155,9 @@ class Fanout:
                     self._counter.passed(frame, self._session, self._client.dialect, 1)
                 count += 1
                 if frame.command is DISCONNECT:
-                    self._disconnect.received(frame, self._client)
+                    self.disconnect_receipt = frame.header(RECEIPT_HEADER, self._client.dialect)
+                    self._frame = frame.wire
+                    self._begin_disconnect(self.disconnect_receipt)
                     break
                 self._dispatch.send(frame)
         finally:
@@ -183,7 +185,7 @@ class Fanout:
         leg = link.connection.leg
         try:
             try:
-                self._merge.forward(target, member, now)
+                self._forward(target, member, now)
             except StompError as error:
                 if not target.fans or isinstance(error, Refused):
                     raise
@@ -191,16 +193,114 @@ class Fanout:
             self._go_on(now)
         finally:
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            needed = self.crowded or member.resender.careful or self._merge.ends
+            needed = self.crowded or member.resender.line is not None or self._ends
             if member.session.full and not leg.closed and not needed:
                 member.pause()
+
+    def _forward(self, target: Target, member: Member, now: float) -> None:
+        """Carry a turn's worth of a broker's frames as one `Send`. Raises `StompError` for what cannot be passed on."""
+        connection, session, joiner = member.link.connection, member.session, self._joiner
+        bridge, leg = connection.bridges.to_client, connection.leg
+        # Before CONNECTED nothing was asked for, and only an ERROR may come.
+        early = self._client.state is State.CONNECTING
+
+        def new_head(frame: Frame) -> bytes | None:
+            if early and frame.command is not ERROR:
+                return NOTHING
+            if frame.command is MESSAGE:
+                if self._ends:
+                    return NOTHING
+                if member.erred:
+                    self.erred = False  # it goes on
+                    member.erred = False
+                return bridge.head(frame, session)
+            if frame.command is RECEIPT:
+                if self._receipt_passes(target, member, frame, leg):
+                    return bridge.head(frame, session)
+                return NO_MORE if member.link.ended else NOTHING
+            passes = self._error_passes(target, member, frame, leg, now)
+            if member.link.done or member.given_up:
+                return NO_MORE
+            return self._error_head(member, frame, leg, bridge) if passes else NOTHING
+
+        try:
+            frames: Iterator[Frame | Run] = islice(leg.decoder.frames(), TURN)
+            if self._counter is not None:
+                frames = self._counter.counting(frames, self._session, leg.dialect)
+            joiner.carry(frames, new_head)
+        finally:
+            self._session.broker_sent(joiner.frames)
+            connection.received_frames += joiner.frames
+            data = joiner.take(trails=leg.decoder.trails)
+            if data:
+                self._outbox.send(self._client, data, now)
+            self._quorum.confirmed_late(member, now)
+
+    def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
+        receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
+        member.session.received(receipt)
+        if receipt is None:
+            return not target.fans
+        member.confirmed()
+        member.link.received_receipt(receipt)
+        if member.disconnecting and receipt == self._asked:
+            confirmed = self._disconnected(member, receipt)
+            return confirmed and not (self._ends or self._is_ours(receipt))
+        if not member.resender.received(receipt):
+            return False
+        confirmation = self._quorum.confirmations.confirm(member, receipt)
+        return confirmation is not None and not confirmation.hidden
+
+    def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
+        """Returns whether an ERROR passes. Raises `StompError` where the session cannot go on with it."""
+        counters = self._session.counters
+        receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
+        member.session.received(receipt)
+        asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
+        if target.upstream.movable and member.link.connection.product.leaves(frame):
+            counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
+            if receipt is not None:
+                member.link.broker_leaves()
+            return False
+        if receipt is not None:
+            member.resender.refused(receipt)
+        else:
+            member.resender.unconfirmed.committing.erred()
+        if not target.fans:
+            self.erred = True
+            member.erred = True
+            counters["errors_passed"] += 1
+            return True
+        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
+        reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
+        if receipt is not None and asked:
+            member.reason = reason
+            counters["fanout_errors"] += 1
+            self._outbox.put(outvoted(member.link.group, target.upstream, reason))
+            self._quorum.refused(member, receipt, now)
+            return False
+        member.erred = True
+        if all(each.erred for each in target.live):
+            self.erred = True
+            counters["errors_passed"] += 1
+            return True
+        counters["fanout_errors"] += 1
+        self._quorum.fault(target, member, reason, now)
+        return False
+
+    def _error_head(self, member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
+        """Return the head of an ERROR for the client, without a receipt-id that it never gave."""
+        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
+            return bridge.without(frame, RECEIPT_ID, member.session)
+        return bridge.head(frame, member.session)
 
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker the subscriptions, transactions and unconfirmed frames that it needs."""
         target, member = self._places[link]
         member.connected()
         self._started = self._started or self.ready
-        receives = self.disconnect is DisconnectState.NONE and not (self._client.gone or self._merge.ends)
+        receives = self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)
         try:
             member.resender.replay(subscriptions=receives, now=now)
         except StompError as error:
@@ -256,7 +356,7 @@ class Fanout:
             for target, member in self._places.values()
             if target.upstream.movable and (member.up or member.link.leaving)
         ]
-        return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
+        return [member.link for member in members if not member.safe or self._awaits(member)]
 
     def write_off(self, link: Link) -> int:
         """Return how many SENDs a group has not confirmed, or was not sent yet, and await nothing of it any more."""
@@ -266,18 +366,65 @@ class Fanout:
 
     def finish(self, now: float) -> None:
         """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
-        self._disconnect.finish(self._client)
+        self._begin_disconnect(self._session.name + GOODBYE)
         self._go_on(now)
+
+    def _begin_disconnect(self, receipt: bytes | None) -> None:
+        self._asked = receipt
+        self._client.enter(State.LEAVING)
+        self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:
         """Pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT; read from brokers whatever it owes."""
-        self._merge.ends = True
+        self._ends = True
         for _, member in self._places.values():
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the DISCONNECT that waited to all connected brokers."""
-        self._disconnect.send(now)
+        """Send the DISCONNECT that waited to all connected brokers; what the others miss is counted."""
+        self.disconnect = DisconnectState.SENT
+        for target in self._router.targets:
+            there = [member for member in target.live if member.up]
+            missed = sum(member.write_off() for member in target.live if member not in there)
+            self._session.counters["possibly_lost"] += missed
+            for member in there:
+                self._disconnect_from(member, now)
+            if self._asked is not None and there:
+                self._awaited += 1
+                quorum = min(target.quorum, len(there))
+                self._quorum.confirmations.ask(Confirmation(self._asked, there, quorum))
+
+    def _disconnect_from(self, member: Member, now: float) -> None:
+        if self._frame:
+            member.send_disconnect(member.resender.spelled(self._frame), now)
+        elif self._asked is not None:
+            to_broker = member.link.connection.bridges.to_broker
+            member.send_disconnect(to_broker.leave(self._asked, member.session), now)
+
+    def _is_ours(self, receipt: bytes | None) -> bool:
+        """Return whether a receipt is that of a DISCONNECT which the client did not send."""
+        return receipt is not None and not self._frame and receipt == self._asked
+
+    def _awaits(self, member: Member) -> bool:
+        """Return whether a member's broker was sent DISCONNECT and has not confirmed it."""
+        confirmations, receipt = self._quorum.confirmations, self._asked
+        return (
+            member.disconnecting
+            and receipt is not None
+            and confirmations.awaited(member, receipt) is not None
+        )
+
+    def _disconnected(self, member: Member, receipt: bytes) -> bool:
+        """A broker confirmed DISCONNECT, and is left unless that makes it enough of them. Return whether it does."""
+        if not self._awaits(member):
+            return False  # ActiveMQ may answer twice
+        member.link.proved()
+        self._awaited -= self._quorum.confirmations.confirm(member, receipt) is not None
+        if self.disconnect is DisconnectState.SENT and not self._awaited:
+            self.disconnect = DisconnectState.CONFIRMED
+            return True
+        member.link.end()  # what it closes now is no loss
+        return False
 
     def blocked(self, leg: Leg) -> None:
         """Keep what is sent to this broker until `unblocked`; the others go on."""
@@ -308,4 +455,9 @@ class Fanout:
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)
-        self._disconnect.go_on(now)
+        if self.disconnect is DisconnectState.WAITING and self.safe:
+            self.send_disconnect(now)
+        elif self.disconnect is DisconnectState.SENT:
+            for _, member in self._places.values():
+                if member.up and not member.disconnecting and member.safe:
+                    self._disconnect_from(member, now)

@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.fanout.router import Member, Router, Target
 from stomprelay.relay.forward import give_receipts
 from stomprelay.relay.notes import given_up, left, outvoted
 from stomprelay.session.effects import How
@@ -27,6 +27,7 @@ class Outcome(Enum):
     """Those that are still to answer cannot bring about the quorum any more."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Confirmation(Generic[Party]):
     """A frame that passes when `quorum` parties, and all that are `required`, have confirmed it.
 
@@ -35,52 +36,36 @@ class Confirmation(Generic[Party]):
     receipts.
     """
 
-    __slots__ = (
-        "_confirmed",
-        "_released",
-        "_required",
-        "awaited",
-        "crucial",
-        "hidden",
-        "outcome",
-        "quorum",
-        "receipt",
-        "refused",
-    )
+    receipt: bytes
+    parties: InitVar[Collection[Party]]
+    quorum: int
+    _required: Collection[Party] = ()
+    without: InitVar[Collection[Party]] = ()
+    _: KW_ONLY
+    crucial: bool = False
+    hidden: bool = False
+    outcome: Outcome = Outcome.OPEN
+    awaited: set[Party] = field(init=False)
+    refused: list[Party] = field(init=False)
+    _confirmed: set[Party] = field(default_factory=set)
+    _released: set[Party] = field(default_factory=set)
 
-    def __init__(
-        self,
-        receipt: bytes,
-        parties: Collection[Party],
-        quorum: int,
-        required: Collection[Party] = (),
-        refused: Collection[Party] = (),
-        *,
-        crucial: bool = False,
-        hidden: bool = False,
-    ) -> None:
-        self.receipt = receipt
-        self.hidden = hidden
-        self.quorum = quorum
-        self.crucial = crucial
+    def __post_init__(self, parties: Collection[Party], without: Collection[Party]) -> None:
         self.awaited = set(parties)
-        self.refused = list(refused)
-        self.outcome = Outcome.OPEN
-        self._required = frozenset(required)
-        self._confirmed: set[Party] = set()
-        self._released: set[Party] = set()
+        self.refused = list(without)
+        self._required = frozenset(self._required)
         self.count()
 
     def count(self) -> None:
         """Settle the outcome, if the answers so far do."""
         if self.outcome is not Outcome.OPEN:
             return
-        if len(self._confirmed) >= self.quorum and self._required <= self._confirmed:
+        if len(self._confirmed) >= self.quorum and self._confirmed.issuperset(self._required):
             self.outcome = Outcome.PASSED
             return
         content = self._confirmed | self._released
         possible = content | self.awaited
-        if len(possible) < self.quorum or not self._required <= possible:
+        if len(possible) < self.quorum or not possible.issuperset(self._required):
             self.outcome = Outcome.FAILED
         elif not self.awaited:
             self.outcome = Outcome.PASSED
@@ -104,21 +89,19 @@ class Confirmation(Generic[Party]):
         self.count()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. A party answers equal receipts in the order of the requests.
 
     `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided.
     """
 
-    __slots__ = ("_first", "_following", "asked", "pending")
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[bytes, Party], Confirmation[Party]] = {}
-        self._following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = {}
-        self.pending = 0
-        """How many crucial confirmations are open: those about what must not be lost."""
-        self.asked = 0
-        """How many answers are awaited, of all parties."""
+    pending: int = 0
+    """How many crucial confirmations are open: those about what must not be lost."""
+    asked: int = 0
+    """How many answers are awaited, of all parties."""
+    _first: dict[tuple[bytes, Party], Confirmation[Party]] = field(default_factory=dict)
+    _following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = field(default_factory=dict)
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
         """A frame that asks for a receipt goes to the parties of a confirmation, whose outcome is OPEN."""
@@ -197,17 +180,15 @@ _FAULTS: Final = 2
 """How often a broker may send nothing but an ERROR before its group is given up."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Quorum:
     """The `confirmations` of a session, and its failed groups. Raises `StompError` when the session cannot go on."""
 
-    __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")
-
-    def __init__(self, client: Leg, session: Session, outbox: Outbox, router: Router) -> None:
-        self._client = client
-        self._session = session
-        self._outbox = outbox
-        self._router = router
-        self.confirmations: Confirmations[Member] = Confirmations()
+    _client: Leg
+    _session: Session
+    _outbox: Outbox
+    _router: Router
+    confirmations: Confirmations[Member] = field(default_factory=Confirmations)
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
         """Release a member from the receipts that the relay gives for it. Returns the decided ones: `announce` them."""
@@ -273,7 +254,7 @@ class Quorum:
             self.give_up(target, member, reason, now)
             return
         self._outbox.put(left(member.link.broker, target.upstream, reason))
-        member.link.abandon()
+        member.link.connection.done = True
 
     def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
         """A group is left out for the rest of the session. Raises `Refused` where the quorum cannot do without it."""
@@ -301,7 +282,7 @@ class Quorum:
         link = member.link
         self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1
-        link.abandon()
+        link.connection.done = True
         try:
             self.lost(target, member, now)
         finally:

@@ -1,7 +1,7 @@
 """A session's link to one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import ClassVar, Final, NamedTuple
 
@@ -43,6 +43,7 @@ class Accepted(NamedTuple):
     text: str
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Handshake:
     """A session asks one broker for CONNECTED. `tracked`: the session keeps account of its deliveries whatever the
     versions.
@@ -52,50 +53,25 @@ class Handshake:
     asked. `accepted`: its answer.
     """
 
-    __slots__ = (
-        "_asked",
-        "_loss",
-        "_offer",
-        "_outbox",
-        "_retried",
-        "_session",
-        "_tracked",
-        "_tried",
-        "_upstream",
-        "accepted",
-        "broker",
-        "leg",
-        "sight",
-        "told",
-        "until",
-    )
+    _listener: Listener
+    _upstream: Upstream
+    broker: Broker
+    _offer: Offer
+    _session: Session
+    _outbox: Outbox
+    tracked: bool = False
+    leg: Leg = field(init=False)
+    until: float = inf
+    told: bool = False
+    sight: Sight | None = None
+    accepted: Accepted | None = None
+    _asked: frozenset[bytes] = frozenset()
+    _tried: frozenset[bytes] = frozenset()
+    _retried: bool = False
 
-    def __init__(
-        self,
-        listener: Listener,
-        upstream: Upstream,
-        broker: Broker,
-        offer: Offer,
-        session: Session,
-        outbox: Outbox,
-        *,
-        tracked: bool = False,
-    ) -> None:
-        self._tracked = tracked
-        self.broker = broker
-        self._upstream = upstream
-        self._loss = listener.loss
-        self._offer = offer
-        self._session = session
-        self._outbox = outbox
-        self._asked = asked(upstream, broker, session.dialect)
-        self._tried = self._asked
-        self._retried = False
-        self.leg = Leg(Side.UPSTREAM, upstream.limits)
-        self.until = inf
-        self.told = False
-        self.sight: Sight | None = None
-        self.accepted: Accepted | None = None
+    def __post_init__(self) -> None:
+        self._asked = self._tried = asked(self._upstream, self.broker, self._session.dialect)
+        self.leg = Leg(Side.UPSTREAM, self._upstream.limits)
 
     def ask(self, now: float) -> None:
         """Ask for the broker's connection."""
@@ -134,14 +110,14 @@ class Handshake:
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord, self._offer)
         if self._retried:
-            self.broker.speaks(self._asked)
+            self.broker.versions = self._asked
         dialect = self._session.dialect
         bridges = bridges_between(
             dialect.version,
             accord.dialect.version,
             product.name,
-            self._loss,
-            tracked=self._tracked,
+            self._listener.loss,
+            tracked=self.tracked,
             parting=product.parts_silently and self.broker.path is not None,
         )
         self.leg.enter(State.CONNECTED, bridges.broker)
@@ -153,7 +129,7 @@ class Handshake:
         if upstream.keep_alive and not accord.dialect.heart_beats:
             self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
         pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
-        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
+        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker.uri}")
 
     def _retry(self, frame: Frame, now: float) -> bool:
         """Read an ERROR that came instead of CONNECTED. Where it names other versions of the broker, close the leg, ask
@@ -199,8 +175,8 @@ class Connected:
     """Frames flow between the client and this broker.
 
     `done`: the broker is to be left at once. `silent`: it did not answer. `place`: the session's number there.
-    `sent_frames` and `received_frames` count the client's and the broker's frames; `tally` has them, and those of
-    queues.
+    `sent_frames` and `received_frames` count the client's and the broker's frames, `queue_sends` and
+    `queue_messages` those of queues; `tally` has them all.
     """
 
     leg: Leg
@@ -212,22 +188,14 @@ class Connected:
     place: int = 0
     sent_frames: int = 0
     received_frames: int = 0
-    _queue_sends: int = 0
-    _queue_messages: int = 0
-
-    def queue_sent(self, count: int) -> None:
-        """Count so many SENDs to queues, fewer where that is negative."""
-        self._queue_sends += count
-
-    def queue_gave(self, count: int) -> None:
-        """Count so many MESSAGEs from queues."""
-        self._queue_messages += count
+    queue_sends: int = 0
+    queue_messages: int = 0
 
     def took_back(self, messages: int, sends: int) -> int:
         """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
-        again = min(sends, self._queue_sends)
-        self._queue_sends -= again
-        self._queue_messages -= min(messages, self._queue_messages)
+        again = min(sends, self.queue_sends)
+        self.queue_sends -= again
+        self.queue_messages -= min(messages, self.queue_messages)
         return again
 
     @property
@@ -236,8 +204,8 @@ class Connected:
         return BrokerTally(
             sent_frames=self.sent_frames,
             received_frames=self.received_frames,
-            queue_sends=self._queue_sends,
-            queue_messages=self._queue_messages,
+            queue_sends=self.queue_sends,
+            queue_messages=self.queue_messages,
         )
 
 
@@ -276,6 +244,7 @@ class Move:
     again: float = 0.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Link:
     """One session in one group. `session` is what is sent to the brokers of this group.
 
@@ -286,65 +255,40 @@ class Link:
     that it was to leave.
     """
 
-    __slots__ = (
-        "_again",
-        "_chance",
-        "_listener",
-        "_offer",
-        "_outbox",
-        "_resent",
-        "_schedule",
-        "_suspicion",
-        "before",
-        "following",
-        "fresh",
-        "group",
-        "moving",
-        "recovering",
-        "resender",
-        "seeks_since",
-        "session",
-        "state",
-        "stays",
-        "until",
-        "upstream",
-    )
+    _listener: Listener
+    upstream: Upstream
+    group: Group
+    _offer: Offer | None
+    session: Session
+    _outbox: Outbox
+    _chance: Callable[[], float]
+    resends: InitVar[bool] = False
+    state: Waiting | Handshake | Connected | Ended = field(default_factory=Waiting)
+    resender: Resender | None = None
+    moving: Move | None = None
+    following: Handshake | None = None
+    stays: str = ""
+    before: Broker | None = None
+    recovering: bool = False
+    fresh: bool = True
+    seeks_since: float = 0.0
+    until: float = inf
+    _again: float = 0.0
+    _resent: int = 0
+    _schedule: Schedule | None = None
+    _suspicion: Suspicion | None = None
 
-    def __init__(
-        self,
-        listener: Listener,
-        upstream: Upstream,
-        group: Group,
-        offer: Offer,
-        session: Session,
-        outbox: Outbox,
-        chance: Callable[[], float],
-        *,
-        resends: bool = False,
-    ) -> None:
-        self.upstream = upstream
-        self.group = group
-        self.session = session
-        self.state: Waiting | Handshake | Connected | Ended = Waiting()
-        self.moving: Move | None = None
-        self.following: Handshake | None = None
-        self.stays, self._again = "", 0.0
-        self.before: Broker | None = None
-        self.recovering, self.fresh = False, True
-        self.seeks_since = 0.0
-        self._resent = 0
-        self.until = inf
-        self.resender: Resender | None = None
+    def __post_init__(self, resends: bool) -> None:
+        upstream = self.upstream
         if resends or upstream.movable:
             self.resender = Resender(
-                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+                self.session,
+                self._outbox,
+                self._listener.limits,
+                most=upstream.resend_buffer,
+                confirm=upstream.confirm,
             )
-        self._listener = listener
-        self._outbox = outbox
-        self._chance = chance
-        self._offer: Offer | None = offer
-        self._schedule: Schedule | None = Schedule(group, upstream.reconnect_rate, chance)
-        self._suspicion: Suspicion | None = None
+        self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance)
 
     # What there is
 
@@ -466,15 +410,17 @@ class Link:
         if attempt is None:
             self._give_up(schedule.verdict(now))
             return
-        at = max(attempt.at, now + rest)
+        broker, at = attempt.broker, max(attempt.at, now + rest)
         if schedule.vain:
             self._outbox.put(vain(self.group, self.upstream, schedule.passes))
         if isinstance(self.state, Handshake):
             self.hang_up(How.ABORT)
-        self.state = Waiting(attempt.broker)
-        self.until = min(at, schedule.deadline)
-        if at <= now:
-            self._open(schedule, attempt.broker, now)
+        if broker is None or at > now:
+            self.state = Waiting(broker)
+            self.until = min(at, schedule.deadline)
+        elif self._suspicion is None or not self._rejected():
+            broker.health.trial(now)
+            self._ask(schedule, broker, now)
 
     def _give_up(self, reason: str, *, unwelcome: bool = False) -> None:
         self._search.ended()
@@ -487,7 +433,10 @@ class Link:
             return
         if broker is None or not schedule.stands(now):
             self._next(schedule, now)
-            return
+        else:
+            self._ask(schedule, broker, now)
+
+    def _ask(self, schedule: Schedule, broker: Broker, now: float) -> None:
         handshake = self.state = self._handshake(broker)
         handshake.ask(now)
         self.until = min(handshake.until, schedule.deadline)
@@ -544,8 +493,8 @@ class Link:
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
         leg, broker, bridges, product = handshake.leg, handshake.broker, accepted.bridges, accepted.product
         broker.health.answered()
-        self.state = Connected(leg, broker, bridges, product, place=broker.health.joined())
-        self.state.queue_sent(self._resent)
+        place = broker.health.joined()
+        self.state = Connected(leg, broker, bridges, product, place=place, queue_sends=self._resent)
         self._resent = 0
         self.until = inf
         self.fresh = False
@@ -586,7 +535,7 @@ class Link:
             health.doubt(asked.sight)
 
     def _fail(self, broker: Broker, now: float) -> None:
-        broker.speaks(None)  # when it comes back it may be another one
+        broker.versions = None  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
@@ -644,7 +593,8 @@ class Link:
     @property
     def hasty(self) -> bool:
         """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
-        return self.resender is not None and self.resender.hasty and self.up
+        line = None if self.resender is None else self.resender.line
+        return line is not None and line.hasty and self.up
 
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time. The client's frames may be the cause."""
@@ -654,28 +604,26 @@ class Link:
 
     def lost(self, reason: str) -> None:
         """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
-        if not self.leaving and not self.done:
-            self._lost()
-            self._outbox.put(lost(self.broker, self.upstream, reason))
+        if type(self.state) is Connected and not self.state.done:
+            self._lost(self.state)
+            self._outbox.put(lost(self.state.broker, self.upstream, reason))
 
-    def _lost(self) -> None:
+    def _lost(self, connection: Connected) -> None:
         self.session.counters["brokers_lost"] += 1
         self.recovering = True
         self._goes_back()
-        broker = self.broker
-        if broker is not None:
-            careful = self.resender is not None and self.resender.cautious
-            broker.health.lost(suspect=careful or self.dropped_by is None)
+        careful = self.resender is not None and self.resender.cautious
+        connection.broker.health.lost(suspect=careful or connection.done or connection.silent)
 
     def queue_sent(self, count: int) -> None:
         """Count so many SENDs to queues at the broker that it has."""
         if isinstance(self.state, Connected):
-            self.state.queue_sent(count)
+            self.state.queue_sends += count
 
     def queue_gave(self, count: int) -> None:
         """Count so many MESSAGEs from queues of the broker that it has."""
         if isinstance(self.state, Connected):
-            self.state.queue_gave(count)
+            self.state.queue_messages += count
 
     def _goes_back(self) -> None:
         """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
@@ -689,7 +637,8 @@ class Link:
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
-        self._drop()
+        if self.following is not None:
+            self._drop()
         self.moving, self.stays, self._again = None, "", 0.0
         if isinstance(self.state, Connected):
             self.before = self.state.broker
@@ -699,7 +648,7 @@ class Link:
 
     def end(self) -> None:
         """Close the leg and end the search. The connection is still read from until the broker has closed it."""
-        reason = self.reason
+        reason = self.state.reason if isinstance(self.state, Ended) else ""
         self._goes_back()
         if isinstance(self.state, Handshake):
             self._undecided(self.state)
@@ -824,21 +773,17 @@ class Link:
             self.moving, self.stays, self._again = None, move.refusal, move.again
             self.until = inf
 
-    def abandon(self) -> None:
-        """The broker went wrong: it is to be left at once."""
-        self.connection.done = True
-
     def broker_leaves(self) -> None:
         """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
-        if not self.leaving:
-            self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
-            self._lost()
-        self.abandon()
+        if type(self.state) is Connected:
+            self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
+            self._lost(self.state)
+        self.connection.done = True
 
     def proved(self) -> None:
         """The broker confirmed that it has read all that it was sent."""
         if self.resender is not None:
-            self.resender.unconfirmed.proved()
+            self.resender.unconfirmed.unproved = 0
 
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
@@ -875,7 +820,7 @@ class Link:
         self.hang_up(how)
         if following is not None and following.accepted is not None and not following.broker.health.paused:
             self.seeks_since = now
-            self._search.moved(following.broker)
+            self._search.last = following.broker
             self._accepted(following, following.accepted, now)
             return following.accepted
         if following is not None:

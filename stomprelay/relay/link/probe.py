@@ -3,6 +3,7 @@ configured, DISCONNECT. A broker that refuses the relay's credentials, or the la
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -35,6 +36,7 @@ _SHOWN: Final = 200
 """Bytes of a broker's ERROR that the log gets."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Probe:
     """One probe of one broker. The inputs get `now`; each returns the effects to perform.
 
@@ -42,27 +44,25 @@ class Probe:
     updated. `denied`: it refused the relay's credentials. `told`: that was logged before.
     """
 
-    __slots__ = ("_broker", "_chance", "_outbox", "_told", "_until", "_upstream", "denied", "leg", "well")
+    _upstream: Upstream
+    _broker: Broker
+    _chance: Callable[[], float]
+    told: bool = False
+    well: bool | None = None
+    denied: bool = False
+    leg: Leg = field(init=False)
+    _outbox: Outbox = field(default_factory=Outbox)
+    _until: float = inf
 
-    def __init__(
-        self, upstream: Upstream, broker: Broker, chance: Callable[[], float], *, told: bool = False
-    ) -> None:
-        self._upstream = upstream
-        self._broker = broker
-        self._chance = chance
-        self._told = told
-        self._outbox = Outbox()
-        self._until = inf
-        self.leg = Leg(Side.UPSTREAM, upstream.limits)
-        self.well: bool | None = None
-        self.denied = False
+    def __post_init__(self) -> None:
+        self.leg = Leg(Side.UPSTREAM, self._upstream.limits)
 
     # Inputs
 
     def begin(self, now: float) -> list[Effect]:
         """Ask for a connection; sessions leave a broker alone whose pause is just over, until it is known."""
         self._broker.health.trial(now)
-        self._broker.health.probed()
+        self._broker.health.doubted = False
         self._until = now + self._upstream.connect_timeout
         self._outbox.put(Open(self.leg, self._broker), Wake(self._until))
         return self._outbox.drain()
@@ -156,7 +156,7 @@ class Probe:
             return
         self.denied = self._upstream.credentials is not None
         self._succeed()
-        if self.denied and not self._told:
+        if self.denied and not self.told:
             text = f"broker {self._broker} answered the CONNECT of a probe with ERROR: are our credentials right?"
             self._outbox.put(Note(Event.REFUSED, text, self._facts()))
 
@@ -181,7 +181,7 @@ class Probe:
             facts = self._facts() | {"reason": reason}
             self._outbox.put(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
         self.well = False
-        self._broker.speaks(None)  # when it comes back it may be another one
+        self._broker.versions = None  # when it comes back it may be another one
         health.failed(self._upstream.checks, now, self._chance)
         self._close(how)
 

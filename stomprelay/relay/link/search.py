@@ -3,6 +3,7 @@ broker accepts it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ class Attempt(NamedTuple):
     at: float
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Schedule:
     """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
     every broker once, and pauses between passes grow. Brokers that failed come last; paused ones are not tried.
@@ -41,61 +43,41 @@ class Schedule:
     does not `stand`, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when one
     accepted, `ended` when the session is over.
 
-    `last`: the broker of the last attempt. `passes`: passes without success. `vain`: a note must be logged now that no
-    broker was found in so many passes. `deadline`: when the session is given up, but see `kept`. `rate` bounds the
-    sessions a second that return.
+    `last`: the broker of the last attempt, or the one that the session moved to. `passes`: passes without success.
+    `vain`: a note must be logged now that no broker was found in so many passes. `deadline`: when the session is given
+    up, but see `kept`. `_rate` bounds the sessions a second that return.
     """
 
-    __slots__ = (
-        "_before",
-        "_bound",
-        "_chance",
-        "_delay",
-        "_found_at",
-        "_group",
-        "_held",
-        "_late",
-        "_left",
-        "_most",
-        "_options",
-        "_rate",
-        "_ready_at",
-        "_slot",
-        "_start",
-        "_target",
-        "deadline",
-        "last",
-        "passes",
-        "vain",
-    )
+    _group: Group
+    _rate: float
+    _chance: Callable[[], float]
+    last: Broker | None = None
+    passes: int = 0
+    vain: bool = False
+    deadline: float = inf
+    _options: Reconnect = _ONCE
+    _start: bool = True
+    _found_at: float = -inf
+    _left: list[Broker] = field(default_factory=list)
+    _late: bool = False
+    _held: bool = False
+    _ready_at: float = 0.0
+    _delay: float = 0.0
+    _most: int = 0
+    _before: Broker | None = None
+    _bound: Broker | None = None
+    _target: Broker | None = None
+    _slot: tuple[Broker | None, float] = (None, 0.0)
 
-    def __init__(self, group: Group, rate: float, chance: Callable[[], float]) -> None:
-        self._group = group
-        self._rate = rate
-        self._chance = chance
-        self._options = group.reconnect or _ONCE
-        self._start = True
-        self._found_at = -inf
-        self._left: list[Broker] = []
-        self._late = False
-        self._held = False
-        self._ready_at = 0.0
-        self._delay = 0.0
-        self.deadline = inf
-        self.vain = False
-        self._most = 0
-        self._before: Broker | None = None
-        self._bound: Broker | None = None
-        self._target: Broker | None = None
-        self._slot: tuple[Broker | None, float] = (None, 0.0)
-        self.last: Broker | None = None
-        self.passes = 0
+    def __post_init__(self) -> None:
+        self._options = self._group.reconnect or _ONCE
 
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
         """Begin a search: for a new client (`start`), or for one that lost or left its broker. A search whose broker
         was lost at once goes on. A session that was moved does not wait, and always has one pass.
         """
-        self.ended()
+        if self._target is not None:
+            self.ended()
         self._start = start
         sent = prefer is not None or (self.last is not None and self.last.health.paused)
         self._most = self._options.most(start=start) or int(sent)
@@ -111,7 +93,8 @@ class Schedule:
 
     def next(self, now: float) -> Attempt | None:
         """The next broker to try, at a time that is not over; None when the search is over without success."""
-        self.ended()
+        if self._target is not None:
+            self.ended()
         self.vain = False
         if self.kept():
             return Attempt(None, inf)
@@ -119,7 +102,11 @@ class Schedule:
             self._renew(now)
         if not self._most or now >= self.deadline:
             return None
-        left = self._open()
+        left = self._left
+        for each in left:
+            if each.health.paused:
+                left = self._open()
+                break
         if not left:
             if (
                 self._bound is None
@@ -141,7 +128,7 @@ class Schedule:
         self._left.remove(broker)
         self._before, self.last = self.last, broker
         self._target = broker
-        broker.health.expect(1)
+        broker.health.coming += 1
         return Attempt(broker, at + self._turn(broker, now) if self._late else at)
 
     def stands(self, now: float) -> bool:
@@ -171,10 +158,6 @@ class Schedule:
         self._late = True
         self._left = self._pass(now)
 
-    def moved(self, broker: Broker) -> None:
-        """The session is on this broker now, which was asked without a search."""
-        self.last = broker
-
     def found(self, now: float) -> None:
         """A broker accepted, and counts the session among its own."""
         self.ended()
@@ -183,7 +166,7 @@ class Schedule:
     def ended(self) -> None:
         """The attempt is over, well or not: this session is not on its way to a broker any more."""
         if self._target is not None:
-            self._target.health.expect(-1)
+            self._target.health.coming -= 1
             self._target = None
 
     def verdict(self, now: float) -> str:
@@ -240,6 +223,7 @@ class Schedule:
         return self._slot[1] - now
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Suspicion:
     """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
     connection for some logins without a word, like a broker that dies.
@@ -252,12 +236,9 @@ class Suspicion:
     which has to wait `rest` seconds. `fault` describes the last one, for a client.
     """
 
-    __slots__ = ("_attempts", "_count", "fault")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._attempts: tuple[tuple[Broker, Sight], ...] = ()
-        self.fault = ""
+    fault: str = ""
+    _count: int = 0
+    _attempts: tuple[tuple[Broker, Sight], ...] = ()
 
     def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
         """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""

@@ -1,5 +1,6 @@
 """To and from which destinations most is sent."""
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 PLACES: Final = 100
@@ -35,16 +36,15 @@ _CHANGES: Final = 10
 """Places that go to another destination in a turn, at most: who stores what is shown stores each name for ever."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Place:
     """A destination with a place: what was counted since it had its first one, and how many frames lately."""
 
-    __slots__ = ("recent", "tally")
-
-    def __init__(self, tally: DestinationTally, recent: int) -> None:
-        self.tally = tally
-        self.recent = recent
+    tally: DestinationTally
+    recent: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Destinations:
     """Counts of `PLACES` destinations, and of all `other` together. Call `turn` once a minute.
 
@@ -53,13 +53,10 @@ class Destinations:
     adds to its ballot or takes from another name's.
     """
 
-    __slots__ = ("_ballots", "_former", "_places", "other")
-
-    def __init__(self) -> None:
-        self.other = NOTHING
-        self._places: dict[bytes, _Place] = {}
-        self._former: dict[bytes, DestinationTally] = {}
-        self._ballots: list[tuple[bytes, int]] = [(b"", 0)] * _CANDIDATES
+    other: DestinationTally = NOTHING
+    _places: dict[bytes, _Place] = field(default_factory=dict)
+    _former: dict[bytes, DestinationTally] = field(default_factory=dict)
+    _ballots: list[tuple[bytes, int]] = field(default_factory=lambda: [(b"", 0)] * _CANDIDATES)
 
     def count(self, name: bytes, more: DestinationTally) -> None:
         """Count this for a destination, by the beginning of its name."""

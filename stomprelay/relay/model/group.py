@@ -3,7 +3,7 @@ each, and which sessions move from one to another.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from math import inf
 from operator import add
@@ -54,7 +54,9 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """A broker at a time: the number of its newest session, its answers and troubles, and whether it was well."""
+    """How a broker was at one moment: the number of its newest session, how many answers and troubles were counted
+    until then, and whether it was well.
+    """
 
     joined: int
     answers: int
@@ -62,58 +64,39 @@ class Sight(NamedTuple):
     well: bool
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Health:
-    """One broker's health. `chance` returns numbers from 0 up to 1.
+    """What all sessions together know of one broker's health. `chance` returns numbers from 0 up to 1.
 
-    `up`: what was seen last; None: nothing. `paused`: by an operator. `coming`: sessions on their way (schedules keep
-    this). `failures`: in a row. `out_until`: the end of the pause; 0: none. `doubted`: a probe is needed. `others`:
-    what other processes know of it.
+    A broker is up once it answered CONNECT in time. A broker that failed is left out for a pause, which is longer after
+    each failure; then one session or probe tries it, and the others wait for the result. A broker that closes a
+    connection after a client's CONNECT, or during a session, may have done so because of that client: it is only
+    doubted until its next answer. Take a `Sight` when something suspect is sent; `well_since` tells later whether the
+    broker was well meanwhile.
+
+    `up`: the last result; None: there is none. `paused`: by an operator. `coming`: how many sessions are on their way
+    to it. `failures`: in a row. `out_until`: when the pause ends; 0: there is none. `doubted`: a probe is needed.
+    `others`: what other processes of the relay know of it.
     """
 
-    __slots__ = (
-        "_answers",
-        "_down_since",
-        "_gone",
-        "_joined",
-        "_oldest",
-        "_pause",
-        "_serving",
-        "_slot",
-        "_trial_until",
-        "_troubled",
-        "_troubles",
-        "coming",
-        "doubted",
-        "failures",
-        "others",
-        "out_until",
-        "paused",
-        "up",
-    )
-
-    def __init__(self) -> None:
-        self.up: bool | None = None
-        self.paused = False
-        self.coming = 0
-        self.failures = 0
-        self.out_until = 0.0
-        self.doubted = False
-        self.others: Others | None = None
-        self._down_since = inf
-        self._gone = False
-        self._joined = 0
-        self._serving: dict[int, None] = {}
-        self._oldest = 1
-        self._answers = 0
-        self._troubles = 0
-        self._troubled = False
-        self._pause = 0.0
-        self._trial_until = 0.0
-        self._slot = 0.0
-
-    def share(self, others: Others) -> None:
-        """Share what is known of the broker with other processes of the relay from now on."""
-        self.others = others
+    up: bool | None = None
+    paused: bool = False
+    coming: int = 0
+    failures: int = 0
+    out_until: float = 0.0
+    doubted: bool = False
+    others: Others | None = None
+    _down_since: float = inf
+    _gone: bool = False
+    _joined: int = 0
+    _serving: dict[int, None] = field(default_factory=dict)
+    _oldest: int = 1
+    _answers: int = 0
+    _troubles: int = 0
+    _troubled: bool = False
+    _pause: float = 0.0
+    _trial_until: float = 0.0
+    _slot: float = 0.0
 
     @property
     def sessions(self) -> int:
@@ -124,15 +107,13 @@ class Health:
         """It serves one more session. Returns the number of that session, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
-        self._tell()
+        if self.others is not None:
+            self.others.tell(len(self._serving), self._gone)
         return self._joined
 
     def left(self, number: int) -> None:
         """It does not serve the session with this number any more."""
         del self._serving[number]
-        self._tell()
-
-    def _tell(self) -> None:
         if self.others is not None:
             self.others.tell(len(self._serving), self._gone)
 
@@ -145,20 +126,9 @@ class Health:
         gone = now >= self._down_since + GRACE
         if gone is not self._gone:
             self._gone = gone
-            self._tell()
+            if self.others is not None:
+                self.others.tell(len(self._serving), self._gone)
         return gone or (self.others is not None and self.others.gone())
-
-    def expect(self, sessions: int) -> None:
-        """So many more sessions are on their way to it; -1 is one less."""
-        self.coming += sessions
-
-    def pause(self) -> None:
-        """An operator takes it out of service."""
-        self.paused = True
-
-    def resume(self) -> None:
-        """An operator takes it into service again."""
-        self.paused = False
 
     def answered(self) -> None:
         """It answered CONNECTED in time."""
@@ -201,10 +171,6 @@ class Health:
         """
         if self._answers == since.answers:
             self.doubted = True
-
-    def probed(self) -> None:
-        """A probe begins, which will show how it is."""
-        self.doubted = False
 
     def sight(self) -> Sight:
         """Return how it is now; give it to the questions below later."""
@@ -328,6 +294,7 @@ class BrokerTally(NamedTuple):
         return BrokerTally._make(map(add, self, other))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Broker:
     """One address, and what was learnt of it.
 
@@ -336,28 +303,17 @@ class Broker:
     ended.
     """
 
-    __slots__ = ("endpoint", "health", "host", "path", "profile", "tally", "tls", "uri", "versions", "weight")
-
-    def __init__(
-        self,
-        uri: str,
-        endpoint: str,
-        host: str = "",
-        *,
-        tls: bool = False,
-        path: str | None = None,
-        weight: int = 1,
-    ) -> None:
-        self.uri = uri
-        self.endpoint = endpoint
-        self.host = host
-        self.tls = tls
-        self.path = path
-        self.weight = weight
-        self.health = Health()
-        self.tally = BrokerTally()
-        self.versions: frozenset[bytes] | None = None
-        self.profile: Profile | None = None
+    uri: str
+    endpoint: str
+    host: str = ""
+    _: KW_ONLY
+    tls: bool = False
+    path: str | None = None
+    weight: int = 1
+    health: Health = field(default_factory=Health)
+    tally: BrokerTally = field(default_factory=BrokerTally)
+    versions: frozenset[bytes] | None = None
+    profile: Profile | None = None
 
     def __str__(self) -> str:
         return self.uri
@@ -365,14 +321,6 @@ class Broker:
     def count(self, more: BrokerTally) -> None:
         """Count this too."""
         self.tally = self.tally.plus(more)
-
-    def speaks(self, versions: frozenset[bytes] | None) -> None:
-        """Record that the broker accepts these versions only; None: forget what is known of it."""
-        self.versions = versions
-
-    def learnt(self, profile: Profile) -> None:
-        """Record the product that the broker was found to be."""
-        self.profile = profile
 
 
 class Shift(NamedTuple):

@@ -97,15 +97,29 @@ class Web:
 
 @dataclass(frozen=True)
 class Listener:
-    """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
+    """One listening endpoint (a Twisted server endpoint string), and how its clients are treated. Times are in seconds.
 
-    `upstream` answers CONNECT and has every destination without one of `routes`. `connect_timeout`: seconds for
-    CONNECT. `before_connect`: bytes before it is complete. `unacknowledged`: owed ACKs before the broker is not read
-    from. `transactions`, `subscriptions`: how many a client may have open. `kept`: bytes kept of a client, see
-    `budget`. `linger`: seconds to read an ERROR. `clients`, `clients_per_address`, `clients_per_user`: how many at a
-    time; None: any number. `require_utf8`: refuse other heads. `trace`: see `bridge.own`. `web`: WebSocket; None: not
-    at all. `auth`: which `[auth.NAME]` identifies clients; None: none. `renew`: where clients show new tokens. `rates`:
-    how often clients come, and how much they send. `rules`: what they may do; None: what brokers allow.
+    upstream              answers CONNECT, and has every destination that none of `routes` has
+    versions              the versions that clients may speak
+    heart_beat            what clients are offered
+    connect_timeout       how long a client may take for CONNECT
+    before_connect        how many bytes a client may send until CONNECT is complete
+    unacknowledged        so many ACKs may a client owe, then its broker is not read from
+    transactions          how many transactions a client may have open
+    subscriptions         how many subscriptions a client may have
+    kept                  how many bytes are kept of a client; None: see `budget`
+    linger                how long a client has to read its ERROR
+    loss                  what becomes of values that the other version cannot express
+    require_utf8          whether clients whose heads are not UTF-8 are refused
+    trace                 whether each SEND gets a header by which the journal knows its MESSAGEs
+    web                   how WebSocket is spoken; None: it is not
+    auth                  the `[auth.NAME]` that identifies clients; None: nobody does
+    renew                 the destination to which clients send new tokens; None: there is none
+    clients               how many clients there may be; None: any number
+    clients_per_address   how many of them from one address
+    clients_per_user      how many of them of one user
+    rates                 how often clients may come, and how much they may send
+    rules                 what clients may do; None: what brokers allow
     """
 
     name: str

@@ -92,14 +92,13 @@ NO_RATES: Final = RateLimits()
 """Clients come as often as they like, and send as much."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LimitTally:
     """What one limit did: how often a session was `paused`, the `seconds`, and how often a client was `refused`."""
 
-    __slots__ = ("paused", "refused", "seconds")
-
-    def __init__(self) -> None:
-        self.paused = self.refused = 0
-        self.seconds = 0.0
+    paused: int = 0
+    refused: int = 0
+    seconds: float = 0.0
 
 
 class TokenBucket:

@@ -23,22 +23,30 @@ class ClientTLS:
 
 @dataclass(frozen=True)
 class Upstream:
-    """Groups of brokers and how their legs behave. Times in seconds.
+    """Groups of brokers, and how the legs to them behave. A session has a leg to one broker of each group. Times are in
+    seconds.
 
-    A session has a leg on one broker of each group. With several groups (`fanout:`) a SEND goes to all, and is received
-    when `quorum` of them confirm it; without `fan_out_queues` one to a queue goes to one group alone.
-
-    `confirm`: the relay asks for receipts of its own. `resend_buffer`: bytes kept for a session in each group before
-    the client is not read from. `reconnect_rate`: sessions a second that return after an outage; 0: any.
-    `rebalance_rate`: sessions a second that move to a returned broker; 0: none. `drain_timeout`: the wait for a quiet
-    moment. `policy`: the choice of a broker; None: the group's. `connected`: messages reach consumers at all brokers of
-    a group.
-
-    `host`, `credentials`: in place of the client's. `versions`: to ask the broker for. `connect_timeout`: for
-    connection and CONNECTED. `disconnect_timeout`: for owed receipts, then for DISCONNECT's answer; for a gone client's
-    session in all. `keep_alive`: silence before an EOL to a broker without beats; 0: never. `connect_escape`: escape
-    our credentials; None: the profile's way. `close_on_error`: a broker's ERROR ends the session. `proxy_protocol`:
-    begin with the client's address. `client_address_header`: CONNECT's header with it; None: none.
+    host                   replaces the client's `host` in CONNECT
+    credentials            replace the client's login and passcode
+    versions               the versions to ask brokers for; None: the client's and lower ones
+    heart_beat             what brokers are offered
+    connect_timeout        how long a broker may take for its connection and CONNECTED together
+    disconnect_timeout     how long the receipts that are owed before DISCONNECT may take, then how long its answer may
+                           take; all the time that the session of a client that is gone has
+    keep_alive             after so much silence a broker without heart-beats is sent an EOL; 0: never
+    connect_escape         whether our own values in CONNECT are escaped; None: as the profile has it
+    close_on_error         whether an ERROR of a broker ends the session
+    proxy_protocol         whether each connection begins with the client's address
+    client_address_header  the header of CONNECT that holds the client's address; None: there is none
+    quorum                 how many groups must confirm a SEND; with several groups (`fanout:`) it goes to all of them
+    fan_out_queues         whether a SEND to a queue goes to all groups, too, and not to one alone
+    confirm                whether the relay asks for receipts of its own
+    resend_buffer          so many bytes of a session are kept in each group, then its client is not read from
+    reconnect_rate         how many sessions a second return after an outage; 0: any number
+    rebalance_rate         how many sessions a second move to a broker that is back; 0: none
+    drain_timeout          how long a session that is to move waits for a quiet moment
+    policy                 how a broker is chosen; None: as each group has it
+    connected              whether consumers at all brokers of a group get its messages
     """
 
     name: str
@@ -72,7 +80,7 @@ class Upstream:
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """All brokers of all groups."""
-        return tuple(broker for group in self.groups for broker in group.brokers)
+        return tuple([broker for group in self.groups for broker in group.brokers])
 
     @property
     def parts(self) -> tuple[Group, ...]:

@@ -93,7 +93,7 @@ class Offline:
             self._observe(frame, name)
         if receipt is not None:
             if command in _WITHOUT_EFFECT:
-                unconfirmed.give(receipt)
+                unconfirmed.given.append(receipt)
             else:
                 unconfirmed.owe(receipt)
 
@@ -127,4 +127,4 @@ class Offline:
         if receipt is not None and self.unconfirmed.owes(receipt):
             self.unconfirmed.refused(receipt)
             self._session.received(receipt)
-            self.unconfirmed.give(receipt)
+            self.unconfirmed.given.append(receipt)

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -11,7 +12,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.forward import TURN, Joiner
 from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.relay.resend.offline import Offline
-from stomprelay.relay.resend.unconfirmed import Kept
+from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
@@ -33,8 +34,8 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 WINDOW: Final = 64
-FEW: Final = 8
-"""So many parts may go one by one at once."""
+SHORT_LINE: Final = 8
+"""A line of so many parts, or fewer, goes one by one at once."""
 SOON: Final = 5.0
 """Seconds in which a broker closes the connection for what it was sent."""
 ENOUGH: Final = 2
@@ -58,8 +59,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended with one thing alone on its way. `sight`: when it was sent. `counts`: the broker was
-    well.
+    """A connection that ended while one part alone was on its way. `sight`: how the broker was when it was sent that.
+    `counts`: the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -75,43 +76,31 @@ class Strike:
         return self.counts or not self._health.disproved(self._sight)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Caution:
-    """The pace of a session's lines, and which of their frames are to blame for lost connections: `window` parts may
-    await their answers at a time; 0: any number.
+    """How fast a session's lines are sent, and which of their parts are to blame for lost connections. `window`: how
+    many parts may be unanswered at a time; 0: any number.
 
-    A line is sent in one piece until a connection is lost soon after, without an answer. The next line has `WINDOW`
-    parts at a time on their way, and after one more loss a single one. A broker that had just answered, and closed the
-    connection within `SOON` seconds with one part alone on its way, is a strike against that part, if the broker is
-    found to be well later (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
+    The first line is sent in one piece. If the connection is lost soon after, without an answer, the next line is sent
+    with at most `WINDOW` parts unanswered; after one more such loss, part by part. A broker that had just answered, and
+    closes the connection within `SOON` seconds after it was sent one part alone, gives that part a strike, if the
+    broker is found later to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
 
     Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at its end,
-    `lost` with the broker. The key of a part is the same for each broker; bytes for one that is sent only once.
+    `lost` with the broker. The key of a part is the same for each broker. It is of type bytes if the part is sent only
+    until it is confirmed, so that its answer is progress.
     """
 
-    __slots__ = (
-        "_answered",
-        "_broker",
-        "_flight",
-        "_progress",
-        "_resent",
-        "_sent_at",
-        "_sight",
-        "_strikes",
-        "_suspect",
-        "window",
-    )
-
-    def __init__(self) -> None:
-        self.window = 0
-        self._broker: Broker | None = None
-        self._flight: dict[bytes, object] = {}
-        self._answered = False
-        self._progress = False
-        self._resent = 0
-        self._sent_at = 0.0
-        self._sight: Sight | None = None
-        self._suspect: object = None
-        self._strikes: list[Strike] = []
+    window: int = 0
+    _broker: Broker | None = None
+    _flight: dict[bytes, object] = field(default_factory=dict)
+    _answered: bool = False
+    _progress: bool = False
+    _resent: int = 0
+    _sent_at: float = 0.0
+    _sight: Sight | None = None
+    _suspect: object = None
+    _strikes: list[Strike] = field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -177,7 +166,7 @@ class Caution:
                 self._strikes.append(Strike(broker.health, self._sight))
         elif not self.window:
             if not self._answered:
-                self.window = 1 if self._resent <= FEW else WINDOW
+                self.window = 1 if self._resent <= SHORT_LINE else WINDOW
         elif not self._progress:
             self.window = 1
 
@@ -189,48 +178,31 @@ class Caution:
         return sum(strike.counts for strike in self._strikes) >= ENOUGH
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sender:
     """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
-    `compose` put frames in; `flush` writes them.
+    `compose` put frames in; `flush` writes them. `names_subscriptions`: the broker has to be told an id of each
+    subscription, also of those that the client gave none.
     """
 
-    __slots__ = (
-        "_batch",
-        "_bridge",
-        "_confirm",
-        "_joiner",
-        "_last",
-        "_offline",
-        "_outbox",
-        "_owing",
-        "_plain",
-        "_sends",
-        "_session",
-        "_unconfirmed",
-        "leg",
-    )
+    leg: Leg
+    _bridge: Bridge
+    session: Session
+    offline: Offline
+    _outbox: Outbox
+    confirm: bool
+    unconfirmed: Unconfirmed = field(init=False)
+    names_subscriptions: bool = False
+    _owing: bool = True
+    _joiner: Joiner = field(default_factory=Joiner)
+    _plain: bytes | None = None
+    _batch: list[Frame | Run] = field(default_factory=list)
+    _sends: int = 0
+    _last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
-    def __init__(
-        self, leg: Leg, bridge: Bridge, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool
-    ) -> None:
-        self.leg = leg
-        self._bridge = bridge
-        self._session = session
-        self._offline = offline
-        self._unconfirmed = offline.unconfirmed
-        self._outbox = outbox
-        self._confirm = confirm
-        self._owing = True
-        self._joiner = Joiner()
-        self._plain: bytes | None = None
-        self._batch: list[Frame | Run] = []
-        self._sends = 0
-        self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
-
-    @property
-    def names_subscriptions(self) -> bool:
-        """Whether the broker has to be told an id of each subscription, also of those that the client gave none."""
-        return self._bridge.judges and self._bridge.target.named_subscriptions
+    def __post_init__(self) -> None:
+        self.unconfirmed = self.offline.unconfirmed
+        self.names_subscriptions = self._bridge.judges and self._bridge.target.named_subscriptions
 
     # Frames
 
@@ -239,65 +211,65 @@ class Sender:
         if frame.command is not SEND:
             self._send_other(frame)
             return
-        head = self._bridge.head(frame, self._session)
+        head = self._bridge.head(frame, self.session)
         memo = frame.memo
         if memo is None or memo is not self._plain:
             if _MARKED.search(frame.data, frame.head - 1, frame.body):
                 self._send_marked(frame, head, extra)
                 return
             self._plain = memo
-        if not self._confirm:
-            self._unconfirmed.pass_unkept()
-        elif self._unconfirmed.cumulative:
+        if not self.confirm:
+            self.unconfirmed.pass_unkept()
+        elif self.unconfirmed.cumulative:
             self._add(frame, head, extra)
             return
         else:
-            receipt = self._unconfirmed.ask()
-            self._unconfirmed.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
         """Put in a run whose frames are accounted for; its SENDs are kept. For single receipts it needs `parts`."""
-        if not self._confirm or run.command is not SEND:
+        if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
-        elif self._unconfirmed.cumulative:
+        elif self.unconfirmed.cumulative:
             self._add(run, None, b"", run.count)
         else:
-            receipts = self._unconfirmed.ask_each(run.count)
-            self._unconfirmed.keep_run(run, receipts)
+            receipts = self.unconfirmed.ask_each(run.count)
+            self.unconfirmed.keep_run(run, receipts)
             self._joiner.write(run.asking(receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """A SEND that asks for a receipt, or belongs to a transaction."""
-        receipt, name = self._offline.marks(frame)
+        receipt, name = self.offline.marks(frame)
         if receipt is not None and self._owing:
-            self._unconfirmed.owe(receipt)
-        transaction = None if name is None else self._session.transactions.get(name)
+            self.unconfirmed.owe(receipt)
+        transaction = None if name is None else self.session.transactions.get(name)
         if transaction is not None:
             self.close()
-            self._offline.keep(transaction, frame)
+            self.offline.keep(transaction, frame)
             extra += self._asking_inside(receipt, name)
         elif receipt is not None:
             self.close(batch=False)
             self._batch.append(frame)
             self._sends += 1
             self._keep(receipt)
-        elif self._confirm:
+        elif self.confirm:
             self.close()
-            receipt = self._unconfirmed.ask()
-            self._unconfirmed.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
     def _send_other(self, frame: Frame) -> None:
         """Any frame but SEND."""
         self.close()
-        session, unconfirmed, command = self._session, self._unconfirmed, frame.command
+        session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
         if _MARKED.search(frame.data, frame.head - 1, frame.body):
-            receipt, name = self._offline.marks(frame)
+            receipt, name = self.offline.marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
@@ -305,7 +277,7 @@ class Sender:
         extra = b""
         if head == b"":
             if receipt is not None:
-                unconfirmed.give(receipt)
+                unconfirmed.given.append(receipt)
             return
         if receipt is not None and self._owing:
             unconfirmed.owe(receipt)
@@ -318,12 +290,12 @@ class Sender:
         elif command is ABORT and name is not None:
             unconfirmed.committing.aborted(name)
         elif command is BEGIN and name is not None:
-            self._offline.keep(session.transactions[name], frame)
+            self.offline.keep(session.transactions[name], frame)
         self._joiner.add(frame, head, extra)
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
         """A SEND in a transaction passes. Returns the header line to put in front of it."""
-        ours = self._unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self.confirm)
         return b"" if ours is None else b"receipt:%b\n" % ours
 
     # Frames that are sent again
@@ -333,7 +305,7 @@ class Sender:
         count = 0
         self._owing = False
         try:
-            for frame in self._offline.read(kept.wire):
+            for frame in self.offline.read(kept.wire):
                 count += 1
                 self.send(frame, AGAIN if kept.sent else b"")
         finally:
@@ -342,13 +314,13 @@ class Sender:
 
     def repeat_inside(self, wire: bytes) -> None:
         """Put in again a frame of an open transaction. Raises as `send` does."""
-        for frame in self._offline.read(wire):
-            extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
-            self._joiner.add(frame, self._bridge.head(frame, self._session), extra)
+        for frame in self.offline.read(wire):
+            extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
+            self._joiner.add(frame, self._bridge.head(frame, self.session), extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame of the relay's own."""
-        self._joiner.write(self._bridge.compose(command, headers, self._session))
+        self._joiner.write(self._bridge.compose(command, headers, self.session))
 
     # Writing
 
@@ -361,7 +333,7 @@ class Sender:
 
     def spelled(self, wire: bytes) -> bytes:
         """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
-        return b"".join([self._bridge.carry(frame, self._session) for frame in self._offline.read(wire)])
+        return b"".join([self._bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
@@ -377,7 +349,7 @@ class Sender:
         frame, head, extra = self._last
         self._last = None
         if batch:
-            receipt = self._unconfirmed.ask()
+            receipt = self.unconfirmed.ask()
             self._keep(receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
@@ -385,11 +357,12 @@ class Sender:
     def _keep(self, receipt: bytes) -> None:
         """Keep the frames of the batch until this receipt confirms them; the next batch begins."""
         wire = b"".join([each.wire for each in self._batch])
-        self._unconfirmed.keep(wire, receipt, sends=self._sends)
+        self.unconfirmed.keep(wire, receipt, sends=self._sends)
         self._batch = []
         self._sends = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Line:
     """What a new broker has to be sent before the client's next frame, in order: subscriptions, what was not confirmed,
     open transactions; a `sender` writes it. It goes out by turns, or some parts at a time: see `Caution`.
@@ -398,49 +371,30 @@ class Line:
     `hurries`: it waits for no answers.
     """
 
-    __slots__ = (
-        "_caution",
-        "_hurries",
-        "_inside",
-        "_leaving",
-        "_offline",
-        "_refused",
-        "_sender",
-        "_session",
-        "_subscriptions",
-        "_unconfirmed",
-    )
+    _sender: Sender
+    _caution: Caution
+    _refused: list[Refused]
+    _: KW_ONLY
+    hurries: bool
+    _leaving: deque[Subscription] = field(default_factory=deque)
+    _subscriptions: deque[Subscription] = field(default_factory=deque)
+    _inside: deque[tuple[Transaction, bytes]] = field(default_factory=deque)
+    _session: Session = field(init=False)
+    _unconfirmed: Unconfirmed = field(init=False)
 
-    def __init__(
-        self,
-        session: Session,
-        offline: Offline,
-        sender: Sender,
-        caution: Caution,
-        refused: list[Refused],
-        *,
-        hurries: bool,
-    ) -> None:
-        self._session = session
-        self._offline = offline
-        self._unconfirmed = offline.unconfirmed
-        self._sender = sender
-        self._caution = caution
-        self._refused = refused
-        self._hurries = hurries
-        self._leaving: deque[Subscription] = deque()
-        self._subscriptions: deque[Subscription] = deque()
-        self._inside: deque[tuple[Transaction, bytes]] = deque()
+    def __post_init__(self) -> None:
+        self._session = self._sender.session
+        self._unconfirmed = self._sender.unconfirmed
 
     @property
     def done(self) -> bool:
         """Whether the broker has all of it, so that the client's next frame may follow."""
-        return not (self._hurries or self._leaving or self._caution.window)
+        return not (self.hurries or self._leaving or self._caution.window)
 
     @property
     def hasty(self) -> bool:
         """Whether it is only too long for one turn."""
-        return self._hurries or bool(self._leaving)
+        return self.hurries or bool(self._leaving)
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
         """Put all of it into the line, with or without the subscriptions."""
@@ -468,15 +422,15 @@ class Line:
 
     def go_on(self, now: float) -> None:
         """Put in as much more of it as may be sent now. Raises `StompError` for what cannot be sent."""
-        if self.hasty:
+        if self.hurries or self._leaving:
             self._hurry(now)
         else:
             self._watch(now)
 
     def _hurry(self, now: float) -> None:
         """Put in as much as one turn has, which waits for no answers."""
-        count = self._leave()
-        if not self._hurries:
+        count = self._leave() if self._leaving else 0
+        if not self.hurries:
             return
         sender, unconfirmed = self._sender, self._unconfirmed
         while self._subscriptions and count < TURN:
@@ -493,7 +447,7 @@ class Line:
             sender.repeat_inside(self._inside.popleft()[1])
             count += 1
         self._caution.resent(count, now)
-        self._hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
+        self.hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
 
     def _watch(self, now: float) -> None:
         """Put in as many parts as may await their answers together; leave out those that are to blame."""
@@ -525,7 +479,7 @@ class Line:
         kept = unconfirmed.aside
         if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
             return  # a transaction stays whole
-        *others, last = self._offline.read(kept.wire)
+        *others, last = self._sender.offline.read(kept.wire)
         parts = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
         unconfirmed.take_aside()
         unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
@@ -539,7 +493,7 @@ class Line:
             self._subscribe(part)
         elif isinstance(part, Kept):
             unconfirmed.take_aside()
-            first = next(self._offline.read(part.wire))
+            first = next(self._sender.offline.read(part.wire))
             if first.header(TRANSACTION, self._session.dialect) is not None:
                 with self._session.without_transactions():
                     sender.repeat(part)
@@ -574,12 +528,12 @@ class Line:
                 transaction.doom("a frame in it cost brokers their connection")
                 while self._inside and self._inside[0][0] is transaction:
                     self._inside.popleft()
-            first = next(self._offline.read(wire))
+            first = next(self._sender.offline.read(wire))
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
         if receipt is not None:
-            self._unconfirmed.renounce(receipt)
+            self._unconfirmed.settle(receipt)
         self._session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
         self._refused.append(poison(command, name, receipt))
@@ -607,41 +561,34 @@ class Line:
         return count
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Resender:
-    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed.
+    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed. `line`:
+    what the broker has to be sent first; while there is any, call `go_on` after each receipt or (`Line.hasty`) turn,
+    and do not `send`.
 
     Call `connected` and `replay` for a broker, `send` and `flush` for frames (without a broker `send` keeps them), and
     `lost` when the broker is lost. After each, give the client the receipts of `Unconfirmed.take_given`.
     """
 
-    __slots__ = (
-        "_at",
-        "_caution",
-        "_confirm",
-        "_line",
-        "_offline",
-        "_outbox",
-        "_refused",
-        "_sender",
-        "_subscribes",
-        "read",
-        "session",
-        "unconfirmed",
-    )
+    session: Session
+    _outbox: Outbox
+    limits: InitVar[Limits]
+    _: KW_ONLY
+    most: InitVar[int]
+    confirm: bool
+    unconfirmed: Unconfirmed = field(init=False)
+    refused_frames: list[Refused] = field(default_factory=list)
+    line: Line | None = None
+    offline: Offline = field(init=False)
+    _caution: Caution = field(default_factory=Caution)
+    _at: Broker | None = None
+    _sender: Sender | None = None
+    _subscribes: bool = True
 
-    def __init__(self, session: Session, outbox: Outbox, limits: Limits, *, most: int, confirm: bool) -> None:
-        self.session = session
-        self._outbox = outbox
-        self._confirm = confirm
-        self._offline = Offline(session, limits, session.kept.room(most))
-        self.unconfirmed = self._offline.unconfirmed
-        self.read = self._offline.read
-        self._caution = Caution()
-        self._refused: list[Refused] = []
-        self._at: Broker | None = None
-        self._sender: Sender | None = None
-        self._line: Line | None = None
-        self._subscribes = True
+    def __post_init__(self, limits: Limits, most: int) -> None:
+        self.offline = Offline(self.session, limits, self.session.kept.room(most))
+        self.unconfirmed = self.offline.unconfirmed
 
     @property
     def quiet(self) -> bool:
@@ -651,7 +598,7 @@ class Resender:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach the broker is uncertain to have done so."""
-        return self._line is None and self.unconfirmed.safe
+        return self.line is None and self.unconfirmed.safe
 
     # Receipts
 
@@ -662,7 +609,7 @@ class Resender:
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """Return whether RECEIPTs are the relay's own, and recorded; otherwise call `received` with each."""
-        if self._line is not None or not self.unconfirmed.received_all(receipts):
+        if self.line is not None or not self.unconfirmed.received_all(receipts):
             return False
         self._caution.answered(receipts[-1])
         return True
@@ -679,29 +626,30 @@ class Resender:
     ) -> None:
         """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
         self._at = broker
-        self.unconfirmed.connected(cumulative=cumulative, commits_early=commits_early)
+        self.unconfirmed.cumulative = cumulative
+        self.unconfirmed.commits_early = commits_early
         self.session.forget_head()
-        self._sender = Sender(leg, bridge, self.session, self._offline, self._outbox, confirm=self._confirm)
+        self._sender = Sender(leg, bridge, self.session, self.offline, self._outbox, confirm=self.confirm)
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
         Returns the receipts of COMMITs whose outcome is unknown, None where the client asked for none.
         """
-        self._sender = self._line = None
+        self._sender = self.line = None
         self._caution.lost(by, now)
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
         for receipt in unconfirmed.lost(self._asked_again(subscriptions=subscriptions)):
             session.received(receipt)
-        return unconfirmed.take_doubts()
+        return unconfirmed.committing.take_doubts()
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
         """Yield the receipts that the next broker is asked for with subscriptions and open transactions."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
-            for frame in self.read(b"".join(transaction.frames)):
+            for frame in self.offline.read(b"".join(transaction.frames)):
                 receipt = frame.header(RECEIPT_HEADER, self.session.dialect)
                 if receipt is not None:
                     yield receipt
@@ -709,15 +657,12 @@ class Resender:
     # What a new broker has to know
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Put in all that a new broker has to know, or begin to (`careful`); then `flush`. Raises as `send`."""
+        """Put in all that a new broker has to know, or begin to (`line`); then `flush`. Raises as `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
-        self._line = self._new_line(hurries=not self._caution.window)
-        self._line.begin(now, subscriptions=subscriptions)
+        self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)
+        self.line.begin(now, subscriptions=subscriptions)
         self.go_on(now)
-
-    def _new_line(self, *, hurries: bool) -> Line:
-        return Line(self.session, self._offline, self._there, self._caution, self._refused, hurries=hurries)
 
     @property
     def _there(self) -> Sender:
@@ -728,38 +673,28 @@ class Resender:
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
-        line = self._line
-        if line is not None and self._there.leg.state is not State.LEAVING:  # nothing may follow DISCONNECT
-            line.go_on(now)
+        line, sender = self.line, self._sender
+        if line is not None and sender is not None and sender.leg.state is not State.LEAVING:
+            line.go_on(now)  # nothing may follow DISCONNECT
             if line.done:
-                self._line = None
-
-    @property
-    def careful(self) -> bool:
-        """Whether a part of the line waits: call `go_on` after each receipt or (`hasty`) turn, and do not `send`."""
-        return self._line is not None
+                self.line = None
 
     @property
     def cautious(self) -> bool:
         """Whether it waits for answers, because lines before this one cost brokers their connection."""
         return self._sender is not None and self._caution.window > 0
 
-    @property
-    def hasty(self) -> bool:
-        """Whether the line is only too long for one turn."""
-        return self._line is not None and self._line.hasty
-
     def take_refused(self) -> Sequence[Refused]:
         """Return the frames that were taken out of the line since the last call, as errors for the client."""
-        refused = self._refused[:]
-        self._refused.clear()
+        refused = self.refused_frames[:]
+        self.refused_frames.clear()
         return refused
 
     def unsubscribe(self) -> None:
-        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `careful`."""
-        line = self._line or self._new_line(hurries=False)
+        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `line`."""
+        line = self.line or Line(self._there, self._caution, self.refused_frames, hurries=False)
         line.unsubscribe(subscribed=self._subscribes)
-        self._line = None if line.done else line
+        self.line = None if line.done else line
 
     # Frames
 
@@ -768,7 +703,7 @@ class Resender:
         if type(frame) is Run:
             self._there.send_run(frame)
         elif self._sender is None:
-            self._offline.send(frame)
+            self.offline.send(frame)
         else:
             self._sender.send(frame)
 

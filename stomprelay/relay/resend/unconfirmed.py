@@ -4,6 +4,7 @@ sent it again; and which receipts the client is owed.
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple
 
 from stomprelay.relay.bridge.own import RECEIPTS
@@ -19,19 +20,17 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
     )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Pending:
     """One transaction. `awaited`: its SENDs' outstanding receipts, with their numbers; `own`: the relay's among them.
     `receipt`: that of its COMMIT, None before. `errors`: their number when it began.
     """
 
-    __slots__ = ("awaited", "errors", "ours", "own", "receipt")
-
-    def __init__(self, errors: int) -> None:
-        self.errors = errors
-        self.awaited: dict[bytes, int] = {}
-        self.own: bytes | None = None
-        self.receipt: bytes | None = None
-        self.ours = False
+    errors: int
+    awaited: dict[bytes, int] = field(default_factory=dict)
+    own: bytes | None = None
+    receipt: bytes | None = None
+    ours: bool = False
 
     @property
     def client_receipts(self) -> Iterator[bytes]:
@@ -41,21 +40,19 @@ class _Pending:
         yield from (receipt for receipt in self.awaited if receipt != self.own)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Committing:
     """The transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
     (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. Its length is
     how much it keeps; `late` is for `take_late`.
     """
 
-    __slots__ = ("_committed", "_errors", "_held", "_open", "_parts", "late")
-
-    def __init__(self) -> None:
-        self._errors = 0
-        self._open: dict[bytes, _Pending] = {}
-        self._committed: dict[bytes, _Pending] = {}
-        self._held: dict[_Pending, None] = {}
-        self._parts: dict[bytes, _Pending] = {}
-        self.late: list[bytes] = []
+    late: list[bytes] = field(default_factory=list)
+    _errors: int = 0
+    _open: dict[bytes, _Pending] = field(default_factory=dict)
+    _committed: dict[bytes, _Pending] = field(default_factory=dict)
+    _held: dict[_Pending, None] = field(default_factory=dict)
+    _parts: dict[bytes, _Pending] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._open) + len(self._committed) + len(self._held) + len(self._parts)
@@ -203,60 +200,42 @@ _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
 """An empty deque has three quarters of a kilobyte; many sessions never keep anything."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Unconfirmed:
-    """The unconfirmed of one session in one group. `name` is the session's. With `most` bytes it is `full`: stop
-    reading from the client until it is not `crowded`.
+    """What one session's brokers in one group have not confirmed. `name` is the session's. With `most` bytes the client
+    is not read from until half of them are confirmed.
 
     `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
     receipts for `take_given`. New things stand in rows, the first of which waits for the next receipt; a receipt out of
     order takes the rows apart.
     """
 
-    __slots__ = (
-        "_aside",
-        "_asked",
-        "_by_receipt",
-        "_commits_early",
-        "_done",
-        "_kept",
-        "_latest",
-        "_most",
-        "_name",
-        "_number",
-        "_owed",
-        "_owed_size",
-        "_rows",
-        "_waiting",
-        "committing",
-        "cumulative",
-        "given",
-        "sends",
-        "size",
-        "unproved",
-    )
+    name: InitVar[bytes]
+    most: int
+    cumulative: bool = False
+    commits_early: bool = False
+    size: int = 0
+    sends: int = 0
+    unproved: int = 0
+    committing: Committing = field(default_factory=Committing)
+    given: list[bytes] = field(default_factory=list)
+    _name: bytes = b""
+    _asked: int = 0
+    _number: int = 0
+    # Ordered: a plain dict goes through all that was deleted in front of its first.
+    _kept: OrderedDict[int, Kept] = field(default_factory=OrderedDict)
+    _rows: deque[_Row] = field(init=False)  # all of them behind what is in `_kept`
+    _done: int = 0  # of the first row
+    _waiting: int = 0  # in all rows
+    _aside: deque[Kept] = field(init=False)
+    _latest: bytes | None = None
+    _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
+    _owed: dict[bytes, int] = field(default_factory=dict)
+    _owed_size: int = 0
 
-    def __init__(self, name: bytes, most: int) -> None:
-        self.cumulative = False
-        self.size = 0
-        self.sends = 0
-        self.unproved = 0
+    def __post_init__(self, name: bytes) -> None:
         self._name = name + RECEIPTS
-        self._most = most
-        self._asked = 0
-        self._number = 0
-        # Ordered: a plain dict goes through all that was deleted in front of its first.
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
-        self._rows = _NO_ROWS  # all of them behind what is in `_kept`
-        self._done = 0  # of the first row
-        self._waiting = 0  # in all rows
-        self._aside = _NONE_ASIDE
-        self._latest: bytes | None = None
-        self._by_receipt: dict[bytes, int | deque[int]] = {}
-        self._owed: dict[bytes, int] = {}
-        self._owed_size = 0
-        self._commits_early = False
-        self.committing = Committing()
-        self.given: list[bytes] = []
+        self._rows, self._aside = _NO_ROWS, _NONE_ASIDE
 
     def __len__(self) -> int:
         return len(self._kept) + self._waiting + len(self._aside)
@@ -266,16 +245,6 @@ class Unconfirmed:
         """The number of bytes that all of it costs, receipt ids included."""
         things = len(self._kept) + self._waiting + len(self._aside) + len(self._owed) + len(self.committing)
         return self.size + self._owed_size + THING * things
-
-    @property
-    def full(self) -> bool:
-        """Whether as much is kept as may be."""
-        return self.size >= self._most
-
-    @property
-    def crowded(self) -> bool:
-        """Whether more than half of what may be is kept."""
-        return self.size * 2 > self._most
 
     @property
     def quiet(self) -> bool:
@@ -288,11 +257,6 @@ class Unconfirmed:
         return not self._kept and not self._rows and not self._aside and self.committing.safe
 
     # What is sent
-
-    def connected(self, *, cumulative: bool, commits_early: bool = False) -> None:
-        """There is a broker. `cumulative` and `commits_early` are its profile's."""
-        self.cumulative = cumulative
-        self._commits_early = commits_early
 
     def ask(self) -> bytes:
         """Return a receipt id of the relay's own that was never given before."""
@@ -319,10 +283,6 @@ class Unconfirmed:
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
         return receipt in self._owed
-
-    def proved(self) -> None:
-        """The broker has received all that it was sent."""
-        self.unproved = 0
 
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt, so that they are not kept."""
@@ -362,9 +322,9 @@ class Unconfirmed:
 
     def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
         """A SEND passes in the transaction `name`, with this receipt. Returns the relay's own that it must ask for."""
-        if self._commits_early and receipt is not None:
+        if self.commits_early and receipt is not None:
             self.committing.asked(name, receipt)
-        elif self._commits_early and confirm:
+        elif self.commits_early and confirm:
             return self.committing.ask(name, self.ask)
         return None
 
@@ -391,7 +351,7 @@ class Unconfirmed:
             self._forget(number)
         if self.committing.received(receipt):
             return False
-        return self._settle(receipt)
+        return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """Return whether RECEIPTs are the relay's next, and recorded; otherwise call `received` with each."""
@@ -421,17 +381,14 @@ class Unconfirmed:
         elif (number := self._first(receipt)) is not None:
             self._forget(number)
         self.committing.refused(receipt)
-        self._settle(receipt)
+        self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
         """Return the receipts that came and were held back until now, since the last call; give them to the client."""
-        return [receipt for receipt in self.committing.take_late() if self._settle(receipt)]
+        return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
-    def renounce(self, receipt: bytes) -> None:
-        """No broker will be sent what asks for this receipt, and the client is sent an ERROR in its place."""
-        self._settle(receipt)
-
-    def _settle(self, receipt: bytes) -> bool:
+    def settle(self, receipt: bytes) -> bool:
+        """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
         owed = self._owed.get(receipt)
         if owed is None:
             return False
@@ -486,10 +443,6 @@ class Unconfirmed:
 
     # Receipts that the relay gives
 
-    def give(self, receipt: bytes) -> None:
-        """No broker will be sent what asks for this receipt: the relay gives it in a broker's place."""
-        self.given.append(receipt)
-
     def take_given(self) -> list[bytes]:
         """Return the receipts that the relay has to give since the last call, in order; give them to the client."""
         given, self.given = self.given, []
@@ -507,23 +460,21 @@ class Unconfirmed:
             self.sends -= kept.sends
             self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
         self._aside = _NONE_ASIDE
-        self._unfold()
+        if self._rows:
+            self._unfold()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
         asked.update(self.committing.lost())
         given = list((Counter(self._owed) - asked).elements())
         for receipt in given:
-            self._settle(receipt)
-            self.give(receipt)
+            self.settle(receipt)
+            self.given.append(receipt)
         return given
-
-    def take_doubts(self) -> list[bytes | None]:
-        """Return once the receipts of unanswered COMMITs (None: without), each with those asked for in it."""
-        return self.committing.take_doubts()
 
     def take(self) -> list[Kept]:
         """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
-        self._unfold()
+        if self._rows:
+            self._unfold()
         taken = list(self._kept.values())
         self._kept.clear()
         self._by_receipt.clear()

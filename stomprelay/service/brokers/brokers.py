@@ -83,7 +83,7 @@ class Pauses:
         brokers = tuple(brokers)
         for each in brokers:
             if not each.broker.health.paused:
-                each.broker.health.pause()
+                each.broker.health.paused = True
                 _log.info(
                     "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
                     upstream=each.upstream.name,
@@ -111,7 +111,7 @@ class Pauses:
         """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
         seconds = {each.broker: each.upstream.drain_timeout for each in left}
         for broker in seconds:
-            broker.health.pause()
+            broker.health.paused = True
         self._leave(seconds, anew=False)
         self._wake()
 
@@ -120,7 +120,7 @@ class Pauses:
         resumed = False
         for each in brokers:
             if each.broker.health.paused:
-                each.broker.health.resume()
+                each.broker.health.paused = False
                 resumed = True
                 _log.info(
                     "upstream {upstream}: broker {broker} is resumed",

@@ -4,7 +4,7 @@ samples of a few sessions.
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from itertools import islice
 from math import ceil, floor, inf
 from typing import Any, ClassVar, Final, NamedTuple
@@ -124,6 +124,7 @@ class ProbeDriver(Driver):
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Watch:
     """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
     sessions that wait for it or for its group.
@@ -131,40 +132,36 @@ class Watch:
     Call `due` once a second; when it is True, begin the probe that `probe` returns.
     """
 
-    __slots__ = ("_again", "_at", "_broker", "_chance", "_group", "_probe", "_upstream", "_wanted")
+    _upstream: Upstream
+    _group: Group
+    _broker: Broker
+    now: InitVar[float]
+    _chance: Callable[[], float]
+    _again: float = 0.0
+    _at: float = inf
+    _probe: Probe | None = None
 
-    def __init__(
-        self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
-    ) -> None:
-        self._upstream = upstream
-        self._group = group
-        self._broker = broker
-        self._chance = chance
-        self._wanted = group.wants(broker)
-        every = upstream.checks.probe
-        self._at = now + every * chance() if every else inf  # brokers of one list are not all asked at once
+    def __post_init__(self, now: float) -> None:
         self._again = now
-        self._probe: Probe | None = None
+        every = self._upstream.checks.probe
+        if every:
+            self._at = now + every * self._chance()  # brokers of one list are not all asked at once
 
     def due(self, now: float) -> bool:
         """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
-        back = self._wanted and health.up is False and not health.out(now)
+        back = health.up is False and self._group.wants(self._broker) and not health.out(now)
         doubted = health.doubted and now >= health.out_until
-        return (now >= self._again and (back or doubted or self._awaited())) or now >= self._at
+        wanted = back or doubted or (health.up is False and self._awaited())
+        return (now >= self._again and wanted) or now >= self._at
 
     def _awaited(self) -> bool:
         """Return whether sessions wait for any broker of the group, and all are down."""
-        if self._group.reconnect is None:
-            return False
-        waiting = 0
-        for each in self._group.brokers:
-            if each.health.up is not False:
-                return False
-            waiting += each.health.coming
-        return waiting > 0
+        healths = [each.health for each in self._group.brokers]
+        waiting = self._group.reconnect is not None and any(each.coming for each in healths)
+        return waiting and not any(each.up is not False for each in healths)
 
     def probe(self, now: float) -> Probe:
         """Return the next probe; call its `begin`."""
@@ -176,16 +173,17 @@ class Watch:
         return self._probe
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Allowance:
     """How many sessions may move by now, at `rate` a second (0: none). Unused moves are kept for one second."""
 
-    __slots__ = ("_at", "_most", "_rate", "_saved")
+    _rate: float
+    _most: float = 0.0
+    _saved: float = 0.0
+    _at: float = -inf
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._most = float(ceil(rate))
-        self._saved = self._most
-        self._at = -inf
+    def __post_init__(self) -> None:
+        self._most = self._saved = float(ceil(self._rate))
 
     def left(self, now: float) -> int:
         """So many may move now."""
@@ -268,7 +266,7 @@ class PeriodicChecks(Service):
         self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
         self._down: set[Broker] = set()
-        self._allowances: list[tuple[Upstream, Allowance]] = []
+        self._balanced: list[tuple[Upstream, list[Group], Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
         loop = self._loop = LoopingCall(self.run)
@@ -283,8 +281,10 @@ class PeriodicChecks(Service):
             (upstream.name, Watch(upstream, group, broker, now, random.random))
             for upstream, group, broker in self._brokers
         ]
-        self._allowances = [
-            (upstream, Allowance(upstream.rebalance_rate)) for upstream in self._brokers.upstreams
+        self._balanced = [
+            (upstream, groups, Allowance(upstream.rebalance_rate))
+            for upstream in self._brokers.upstreams
+            if (groups := [each for each in upstream.groups if any(map(each.wants, each.brokers))])
         ]
         if self.running:
             self._begin()
@@ -360,8 +360,8 @@ class PeriodicChecks(Service):
 
     def _balance(self, now: float) -> None:
         self._asked = [each for each in self._asked if each.pending]
-        for upstream, allowance in self._allowances:
-            for group in upstream.groups:
+        for upstream, groups, allowance in self._balanced:
+            for group in groups:
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)

@@ -4,6 +4,7 @@ last outages for the dashboard.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker
@@ -60,48 +61,29 @@ class Outage(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Trouble:
     """A broker in trouble since `began`; `since` is that in seconds since 1970. Counts as in `Outage`. `down`: the log
     says so. `told` is how many losses and failures the log has said.
     """
 
-    __slots__ = (
-        "answered",
-        "began",
-        "down",
-        "elsewhere",
-        "failed",
-        "lost",
-        "reason",
-        "since",
-        "told",
-        "until",
-        "waited",
-    )
-
-    def __init__(self, now: float, since: float) -> None:
-        self.began = now
-        self.since = since
-        self.until = now + QUIET
-        self.answered = now
-        self.lost = self.failed = self.elsewhere = self.waited = self.told = 0
-        self.down = False
-        self.reason = ""
+    began: float
+    since: float
+    answered: float
+    until: float
+    lost: int = 0
+    failed: int = 0
+    elsewhere: int = 0
+    waited: int = 0
+    told: int = 0
+    down: bool = False
+    reason: str = ""
 
     def hurt(self, reason: str, *, lost: bool) -> None:
         """Count a session that lost the broker, or an attempt to reach it that failed."""
         self.lost += lost
         self.failed += not lost
         self.reason = reason
-
-    def replaced(self, *, same: bool) -> None:
-        """Count a session that lost the broker and continued, at the same one or at another."""
-        self.waited += same
-        self.elsewhere += not same
-
-    def reached(self, now: float) -> None:
-        """The broker answered."""
-        self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return what the log is to say, "" for nothing, and whether the trouble is over."""
@@ -183,7 +165,8 @@ class Outages(Timed):
         if not self._troubles:
             self._timers.set(self, self._seconds() + EVERY)
         if place not in self._troubles:
-            self._troubles[place] = _Trouble(self._seconds(), self.time)
+            now = self._seconds()
+            self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
         return self._troubles[place]
 
     @property
@@ -205,10 +188,11 @@ class Outages(Timed):
             return
         before = self._troubles.get((place[0], lost))
         if before is not None:
-            before.replaced(same=place[1] == lost)
+            before.waited += place[1] == lost
+            before.elsewhere += place[1] != lost
         here = self._troubles.get(place)
         if here is not None:
-            here.reached(self._seconds())
+            here.answered = self._seconds()
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""

@@ -183,13 +183,13 @@ class Crew:
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
         for each in found:
-            each.broker.health.pause()
+            each.broker.health.paused = True
         return self._told(found, lambda worker, uri: worker.admin.pause(uri, within))
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
         """Make all workers take these brokers into service again."""
         for each in found:
-            each.broker.health.resume()
+            each.broker.health.paused = False
         return self._told(found, lambda worker, uri: worker.admin.resume(uri))
 
     def _told(

@@ -52,7 +52,7 @@ class Placement:
         for each in brokers:
             row = self._row(each)
             if row is not None and self._cells[row]:
-                each.broker.health.share(Row(self._cells[row + 1 : row + self._width], number - 1))
+                each.broker.health.others = Row(self._cells[row + 1 : row + self._width], number - 1)
 
     def _row(self, broker: ConfiguredBroker) -> int | None:
         """Return the position of a broker's row, or of a free one; None if there is none."""

@@ -3,8 +3,7 @@
 from typing import Final
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Target
+from stomprelay.relay.fanout.router import Member, Target
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
@@ -23,7 +22,7 @@ def member_of(play: Playbook, at: int) -> Member:
     """Return the member of a relay's flow whose link is at this place."""
     connection = play.relay._connection
     assert connection is not None
-    member: Member = connection.flow._places[play.relay.links[at]][1]  # type: ignore[attr-defined]
+    member: Member = connection.flow._places[play.relay.links[at]][1]  # type: ignore[union-attr]
     return member
 
 

@@ -86,7 +86,7 @@ def moving(quorum: int = 1, **settings: float) -> Playbook:
 def leaves(play: Playbook, within: float = 5.0) -> None:
     """The session is told to leave broker a for c, which accepts it."""
     one, other = play.relay.listener.upstream.groups[0].brokers
-    one.health.pause()
+    one.health.paused = True
     play._perform(play.relay.handle(inputs.Leave(one, within, other), play.now))
     comes(play, "c")
 

@@ -1,8 +1,7 @@
 """Where destinations lead, and how many groups of an upstream it takes."""
 
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.fanout.member import Member
-from stomprelay.relay.fanout.router import Router
+from stomprelay.relay.fanout.router import Member, Router
 from stomprelay.relay.model.listener import Listener
 from tests.relay.fanout.parts import MOST, links_of, target
 from tests.relay.several import plain, routed
@@ -70,8 +69,8 @@ def test_a_gap_that_was_closed() -> None:
     each = target(2, 1)
     each.members[0].short = True
     fill(each.members[1], 1)
-    each.takers()
+    each.receivers()
     assert [member.short for member in each.members] == [True, False]
     each.members[1].resender.unconfirmed.received(b"r")
-    each.takers()
+    each.receivers()
     assert [member.short for member in each.members] == [False, False]

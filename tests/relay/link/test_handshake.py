@@ -196,7 +196,7 @@ def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
 def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
     """It may have been upgraded meanwhile."""
     broker = Broker(URI, "tcp:broker:61613")
-    broker.speaks(frozenset({b"1.0"}))
+    broker.versions = frozenset({b"1.0"})
     front = listener(upstream(groups=alone(broker)))
     with Playbook(front) as play:
         play.client_says(SAY_HELLO[b"1.2"])

@@ -54,14 +54,14 @@ def test_a_plain_address_that_is_paused_while_it_is_asked() -> None:
     play.seeks()
     play.accepts()
     leg = play.leg
-    only.health.pause()
+    only.health.paused = True
     play.effects()
     play.wakes()
     note, *effects = play.effects()
     assert isinstance(note, Note)
     assert effects == [Close(leg, How.ABORT)]
     assert play.link.state == Waiting(None)
-    only.health.resume()
+    only.health.paused = False
     play.hears(inputs.Reconsidered())
     assert play.effects() == [Open(play.leg, only)]
 

@@ -197,7 +197,7 @@ def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | Non
 def test_what_failed_may_come_back_as_another_one() -> None:
     """What was learnt of its versions is forgotten."""
     script = Script()
-    script.broker.speaks(frozenset({b"1.0"}))
+    script.broker.versions = frozenset({b"1.0"})
     script.perform(script.probe.refused("connection refused", script.now))
     assert script.broker.versions is None
 
@@ -409,9 +409,9 @@ def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
     watching, broker = watch(checks, policy=Policy.RANDOM)
     broker.health.failed(checks, NOW, middle)
     assert watching.due(NOW + 10)
-    broker.health.pause()
+    broker.health.paused = True
     assert not watching.due(NOW + 10)
-    broker.health.resume()
+    broker.health.paused = False
     assert watching.due(NOW + 10)
 
 

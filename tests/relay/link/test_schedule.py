@@ -86,8 +86,7 @@ class Search:
     def pauses(self, names: str, *, paused: bool = True) -> None:
         """An operator takes brokers out of service, or back."""
         for name in names:
-            health = self.brokers[name].health
-            (health.pause if paused else health.resume)()
+            self.brokers[name].health.paused = paused
 
 
 # Delays
@@ -311,9 +310,9 @@ def test_whatever_happens(
             case "answer":
                 broker.health.answered()
             case "pause":
-                broker.health.pause()
+                broker.health.paused = True
             case "resume":
-                broker.health.resume()
+                broker.health.paused = False
             case "reconsider":
                 schedule.reconsider(search.now)
             case "begin":

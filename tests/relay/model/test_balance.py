@@ -72,7 +72,7 @@ def test_priority_backup_brings_them_home() -> None:
 def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     """A switch-over has times and rules of its own."""
     several, (a, b, c) = group(1, 1, 1)
-    b.health.pause()
+    b.health.paused = True
     assert several.shifts({b: 4, c: 2}, 10, NOW) == [Shift(c, a, 2)]
 
 
@@ -84,9 +84,9 @@ def test_who_is_not_well_neither_gains_nor_loses(policy: Policy) -> None:
     """Shares are those of the others; with one broker left there is nothing to level."""
     several, (a, b, c) = group(1, 1, 1, policy=policy)
     placed = {a: 90, b: 0, c: 1000}
-    c.health.pause()
+    c.health.paused = True
     assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
-    c.health.resume()
+    c.health.paused = False
     out(c)
     assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
     b.health.up = None
@@ -111,7 +111,7 @@ def test_sessions_go_where_most_are() -> None:
     placed = {a: 1, b: 3, c: 2}
     assert several.shifts(placed, 10, NOW) == [Shift(a, b, 1), Shift(c, b, 2)]
     assert several.shifts(placed, 2, NOW) == [Shift(a, b, 1), Shift(c, b, 1)]
-    a.health.pause()
+    a.health.paused = True
     assert several.shifts(placed, 10, NOW) == [Shift(c, b, 2)]
     b.health.failed(Checks(), NOW, lambda: 0.5)
     assert several.shifts(placed, 10, NOW + GRACE / 2) == []

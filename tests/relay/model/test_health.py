@@ -71,7 +71,7 @@ def test_a_failure_does_not_count_against_a_paused_broker() -> None:
     """What an operator restarts is not left out when he gives it back."""
     health = Health()
     health.answered()
-    health.pause()
+    health.paused = True
     health.failed(Checks(), 1000.0, middle)
     assert health.up is False
     assert (health.failures, health.out(1000.0)) == (0, False)
@@ -94,9 +94,14 @@ def test_one_at_a_time_tries_a_broker_whose_pause_is_over() -> None:
 # Doubts
 
 
+def probed(health: Health) -> None:
+    """A probe begins, which will show how it is."""
+    health.doubted = False
+
+
 def test_a_doubt_is_for_a_probe() -> None:
     """It changes nothing but that one is due, until that begins, or the broker answers or fails."""
-    for ends in (Health.probed, Health.answered, lambda health: health.failed(Checks(), 1000.0, middle)):
+    for ends in (probed, Health.answered, lambda health: health.failed(Checks(), 1000.0, middle)):
         health = Health()
         assert not health.doubted
         health.doubt(health.sight())
@@ -159,7 +164,7 @@ def test_a_broker_that_answered_since() -> None:
         # after the sight, whether it was well, whether that can never be said
         ([], False, False),
         ([answered], True, False),
-        ([Health.probed, answered, answered], True, False),
+        ([probed, answered, answered], True, False),
         ([suspected, answered], True, False),
         ([answered, suspected], True, False),
         ([answered, dropped], False, True),

@@ -21,7 +21,7 @@ from tests.passing import run_of
 def unconfirmed(most: int = 100, *, cumulative: bool = False) -> Unconfirmed:
     """One of a session called `s`."""
     kept = Unconfirmed(b"s", most)
-    kept.connected(cumulative=cumulative)
+    kept.cumulative = cumulative
     return kept
 
 
@@ -114,10 +114,10 @@ def test_an_error_that_names_a_receipt() -> None:
 def test_a_commit_that_was_not_answered(ours: bool) -> None:
     """It is in doubt, and returned once, as the receipt that its client asked for, if it did."""
     kept = unconfirmed()
-    assert kept.take_doubts() == []
+    assert kept.committing.take_doubts() == []
     kept.commit(b"c", ours=ours)
-    assert kept.take_doubts() == [None if ours else b"c"]
-    assert kept.take_doubts() == []
+    assert kept.committing.take_doubts() == [None if ours else b"c"]
+    assert kept.committing.take_doubts() == []
 
 
 # All together
@@ -188,7 +188,7 @@ class Account(RuleBasedStateMachine):
         assert all(self.owed.count(each) <= [r for r, _ in self.model].count(each) for each in again)
         taken = self.kept.take()
         assert [(each.receipt, each.wire) for each in taken] == self.model
-        self.kept.connected(cumulative=cumulative)
+        self.kept.cumulative = cumulative
         for each in taken:
             self.kept.keep(each.wire, each.receipt)
 
@@ -197,8 +197,6 @@ class Account(RuleBasedStateMachine):
         assert len(self.kept) == self.kept.sends == len(self.model)
         assert self.kept.safe is (not self.model)
         assert self.kept.size == sum(len(wire) for _, wire in self.model)
-        assert self.kept.full is (self.kept.size >= 50)
-        assert self.kept.crowded is (self.kept.size > 25)
         for name in (b"r", b"s"):
             assert self.kept.owes(name) is (name in self.owed)
 
