@@ -89,8 +89,12 @@ class Flow(Protocol):
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and is owed nothing: a broker that closes now is not lost."""
 
-    guard: Guard
-    """What judges the client's frames; another one may take its place."""
+    @property
+    def guard(self) -> Guard:
+        """What judges the client's frames."""
+
+    def guarded(self, guard: Guard) -> None:
+        """Have this guard judge the client's frames from now on. Call it also where the guard's rules have changed."""
 
     def passes(self) -> list[Pass]:
         """Return which frames of which leg may be sent straight on now, as far as the flow is concerned."""

@@ -9,6 +9,8 @@ from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 TOKEN: Final = b"relay-ack-"
 """How our tokens begin, in front of a number."""
+THING: Final = 512
+"""Bytes that anything that is kept costs beside its text: its objects, and its places in tables."""
 
 
 def ours(name: bytes) -> bool:

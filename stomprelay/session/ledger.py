@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Final
 
 from stomprelay.session.delivery import (
+    THING,
     TOKEN,
     Connection,
     Cumulative,
@@ -18,7 +19,6 @@ from stomprelay.session.delivery import (
     ours,
     unsettled,
 )
-from stomprelay.session.kept import THING
 from stomprelay.session.namesakes import Namesakes
 from stomprelay.session.recent import Recent
 from stomprelay.session.rows import Row

@@ -8,8 +8,7 @@ are texts with an LF behind each value, as on the wire to the client: see `Diale
 from collections.abc import Mapping
 from typing import Final
 
-from stomprelay.session.delivery import TOKEN, Orders
-from stomprelay.session.kept import THING
+from stomprelay.session.delivery import THING, TOKEN, Orders
 from stomprelay.session.rows import ROWS, joined, split
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.dialect import DeliveryNaming, Dialect

@@ -13,17 +13,17 @@ def test_everything_of_one_input_is_one_write() -> None:
     one.deliver(b"one ", b"body ")
     slow.output.note(Event.ERROR, "text")
     one.reply(b"receipt ")
-    slow.output.outbox.put(Close(one.leg, How.LINGER))
+    slow.output.put(Close(one.leg, How.LINGER))
     one.deliver(b"two ", b"body")
     slow.output.flush(7.0)
-    assert slow.output.outbox.drain() == [
+    assert slow.output.drain() == [
         Send(two.leg, b"other"),
         Send(one.leg, b"one body receipt two body"),
         Note(Event.ERROR, "text"),
         Close(one.leg, How.LINGER),
     ]
     slow.output.flush(8.0)
-    assert slow.output.outbox.drain() == []
+    assert slow.output.drain() == []
 
 
 def test_who_overran_is_ended_once() -> None:

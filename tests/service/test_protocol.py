@@ -17,7 +17,6 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.departures import AVAILABLE
 from stomprelay.service.connection.protocol import LegProtocol
@@ -25,6 +24,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
+from stomprelay.service.network.sockets import FIRST_READ, READ
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
@@ -318,10 +318,10 @@ async def test_the_settings_of_a_socket() -> None:
     assert transport.protocol is protocol
     assert transport.getTcpNoDelay()
     assert transport.getTcpKeepAlive()
-    assert transport.bufferSize == direct.FIRST_READ
+    assert transport.bufferSize == FIRST_READ
     peer.transport.write(b"x" * 1_000_000)
     await until(lambda: protocol.bytes_received == 1_000_000)
-    assert transport.bufferSize == direct.READ
+    assert transport.bufferSize == READ
     peer.transport.loseConnection()
     await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()

@@ -4,10 +4,9 @@ from collections import Counter
 
 import pytest
 
-from stomprelay.session.delivery import Delivery
-from stomprelay.session.kept import THING, Budget
+from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.rows import Row, joined
-from stomprelay.session.session import Session
+from stomprelay.session.session import Budget, Session
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
 from stomprelay.wire.names import ABORT, BEGIN, SUBSCRIBE, UNSUBSCRIBE
 

@@ -7,9 +7,8 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.committing import unknown_outcome
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.session.delivery import Delivery
+from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.kept import THING
 from stomprelay.session.leg import State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers

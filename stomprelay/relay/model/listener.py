@@ -103,7 +103,7 @@ class Listener:
     CONNECT. `before_connect`: bytes before it is complete. `unacknowledged`: owed ACKs before the broker is not read
     from. `transactions`, `subscriptions`: how many a client may have open. `kept`: bytes kept of a client, see
     `budget`. `linger`: seconds to read an ERROR. `clients`, `clients_per_address`, `clients_per_user`: how many at a
-    time; None: any number. `require_utf8`: refuse other heads. `trace`: see `bridge.own`. `web`: WebSocket; None: not
+    time; None: any number. `require_utf8`: refuse other heads. `trace`: see `Tracer`. `web`: WebSocket; None: not
     at all. `auth`: which `[auth.NAME]` identifies clients; None: none. `renew`: where clients show new tokens. `rates`:
     how often clients come, and how much they send. `rules`: what they may do; None: what brokers allow.
     """

@@ -6,9 +6,9 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from stomprelay.relay.bridge.own import RECEIPTS
+from stomprelay.relay.bridge.bridge import RECEIPTS
 from stomprelay.relay.resend.committing import Committing
-from stomprelay.session.kept import THING
+from stomprelay.session.delivery import THING
 from stomprelay.wire.run import Run
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Final
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.probe import Probe
-from stomprelay.service.connection.driver import Driver, log_note
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints
+from stomprelay.service.connection.repeats import log_note
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Event, Note

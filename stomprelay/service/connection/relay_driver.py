@@ -28,10 +28,10 @@ from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import MEMORY, PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
-from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.pipes import make_pipe
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
+from stomprelay.service.connection.repeats import log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.session_info import (
     SessionInfo,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.bridge.own import TRACE, Tracer
+from stomprelay.relay.bridge.bridge import TRACE, Tracer
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame, Limits
