@@ -22,7 +22,7 @@ from twisted.python.log import addObserver, removeObserver
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.service.connection import pipes
-from stomprelay.service.connection.backpressure import ASKED, PRESSURE
+from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -410,20 +410,20 @@ def test_a_layer_above_the_socket_is_respected(scene: Scene) -> None:
 def test_what_the_broker_does_not_take_waits(scene: Scene) -> None:
     """Some of it in the kernel, some here; then the client is not read from, and in the end all has come, in order."""
     scene.lets_pass()
-    reading = scene.protocol(scene.relay.client).reading
+    client = scene.protocol(scene.relay.client)
     sent = b""
     for number in range(2000):
         frame = SEND.replace(b"hello", b"%06d" % number + b"x" * 9000)
         scene.client.sendall(frame)
         sent += frame
-        if reading.held:  # and this one waits, too
+        if client.reasons:  # and this one waits, too
             break
         scene.turn()
-    assert reading.reasons == PRESSURE
+    assert client.reasons == PRESSURE
     queue = scene.protocol(scene.upstream).transport
     assert 0 < len(queue.dataBuffer) + queue._tempDataLen < 2 * READ
     assert scene.received_bytes(len(sent)) == sent
-    assert not reading.held
+    assert not client.reasons
     told = [what for what, *_ in scene.reported()]
     assert told == ["passed", "paused", "resumed", "passed"]
 
@@ -449,13 +449,13 @@ def test_nothing_overtakes_what_waits(scene: Scene) -> None:
 def test_a_leg_that_is_held_passes_nothing(scene: Scene) -> None:
     """One chunk may still come where the relay asked for a pause: it is the relay's."""
     scene.lets_pass()
-    reading = scene.protocol(scene.relay.client).reading
-    reading.hold(ASKED)
+    client = scene.protocol(scene.relay.client)
+    client.hold(ASKED)
     scene.sends(SEND)
     scene.sends(SEND)
     assert scene.said() == [("paused", scene.relay.client), scene.heard(SEND)]
     assert scene.received() == b""
-    reading.release(ASKED)
+    client.release(ASKED)
     scene.turn()
     assert scene.received() == SEND
     assert scene.reported() == [("resumed", scene.relay.client), scene.passed(1, len(SEND))]

@@ -13,7 +13,7 @@ from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings,
 from stomprelay.journal.tail import TailRequest, Watch
 from stomprelay.relay.effects import Effect, Pass
 from stomprelay.service.connection import pipes
-from stomprelay.service.connection.backpressure import JOURNAL, PRESSURE
+from stomprelay.service.connection.failures import JOURNAL, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.recording import RecordingDriver
@@ -75,8 +75,8 @@ class RecordedScene(Scene):
 
     @property
     def reading(self) -> Any:
-        """Whether the client is read from, and why not."""
-        return self.protocol(self.relay.client).reading
+        """The client's connection, which is read from or not."""
+        return self.protocol(self.relay.client)
 
     def blocks(self) -> list[Recorded]:
         """What was recorded since the last look."""

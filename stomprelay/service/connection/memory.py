@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from stomprelay.relay.inputs import Killed
 from stomprelay.relay.notes import CROWDED
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.backpressure import MEMORY
+from stomprelay.service.connection.failures import MEMORY
 from stomprelay.service.log import logger
 from stomprelay.service.network.sockets import FIRST_READ, READ
 from stomprelay.session.leg import Leg, Side
@@ -55,9 +55,8 @@ class _Connection(Protocol):
     """A connection of a session, as `LegProtocol` has it."""
 
     leg: Leg
+    reasons: int
 
-    @property
-    def held(self) -> bool: ...
     @property
     def has_input(self) -> bool: ...
     def hold(self, reason: int) -> None: ...
@@ -221,7 +220,7 @@ class Memory:
 
     def _look(self) -> None:
         """Read on where there is room; where there is none give turns, and end sessions."""
-        for protocol in [each for each in self._held if not each.held]:
+        for protocol in [each for each in self._held if not each.reasons]:
             del self._held[protocol]  # it is closed
         total, sessions = self._sums()
         if total >= self.limit:

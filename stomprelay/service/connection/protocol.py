@@ -32,8 +32,7 @@ from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer, providedBy
 
 from stomprelay.relay.effects import Effect
-from stomprelay.service.connection.backpressure import ASKED, TURN, ReadControl
-from stomprelay.service.connection.failures import shortage, spell
+from stomprelay.service.connection.failures import ASKED, TURN, shortage, spell
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.log import logger
@@ -295,10 +294,10 @@ class _Watched:
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reading` controls whether the leg is read from, from the time when the connection is established until `close`;
-    `hold` and `release` need none while there is no reason against it. `bytes_received` and `bytes_sent` count bytes,
-    `plain` is the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are
-    still received are discarded; the timer then waits for a peer that takes too long to close.
+    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told of changes:
+    silence of a peer that is not read from does not count. `bytes_received` and `bytes_sent` count bytes, `plain` is
+    the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
+    are discarded; the timer then waits for a peer that takes too long to close.
     """
 
     __slots__ = (
@@ -308,14 +307,15 @@ class LegProtocol(Timed):
         "_heard_all",
         "_owner",
         "_producer",
-        "_reading",
         "_ready",
+        "_stopped",
         "_tls",
         "_watched",
         "bytes_received",
         "bytes_sent",
         "leg",
         "plain",
+        "reasons",
         "runtime",
         "transport",
     )
@@ -325,7 +325,7 @@ class LegProtocol(Timed):
         self.runtime = owner.runtime
         self.leg = leg
         self.transport: Any = None
-        self._reading: ReadControl | None = None
+        self.reasons = 0
         self.bytes_received = self.bytes_sent = 0
         self.plain: tcp.Connection | None = None
         self._owner: Driver | None = owner
@@ -334,7 +334,7 @@ class LegProtocol(Timed):
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
         self._watched: _Watched | None = None
-        self._flushed = self._ready = self._heard_all = False
+        self._flushed = self._ready = self._heard_all = self._stopped = False
         owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
@@ -422,9 +422,8 @@ class LegProtocol(Timed):
         self.bytes_received += size
         if size == FIRST_READ and self.plain is not None and not self.runtime.memory.short:
             read_at_most(self.plain, self.runtime.memory.most)
-        reading = self._reading
-        if reading is not None and reading.held:
-            reading.received()
+        if self.reasons and not self._stopped:
+            self._stop_reading()
         owner.received(self, data)
 
     came = dataReceived
@@ -492,30 +491,28 @@ class LegProtocol(Timed):
         elif self.transport is not None:
             self.transport.write(data)
 
-    @property
-    def reading(self) -> ReadControl | None:
-        """What stops and resumes its reading; None before there is a connection, and after its end."""
-        if self._reading is None and self.transport is not None and self._owner is not None:
-            self._reading = ReadControl(self)
-        return self._reading
-
-    @property
-    def held(self) -> bool:
-        """Whether there is a reason not to read."""
-        return self._reading is not None and self._reading.held
-
     def hold(self, reason: int) -> None:
-        """Add a reason not to read; see `ReadControl`. Of a peer that closed its direction there is nothing to read."""
-        if not self._heard_all and self.reading is not None:
-            self.reading.hold(reason)
+        """Add a reason not to read, from the time when the connection is established until `close`. Where `ASKED` is
+        the only one, reading stops only after one more chunk, so that the end of the connection is seen.
+        """
+        if self._heard_all or self.transport is None or self._owner is None:
+            return
+        before = self.reasons
+        self.reasons = before | reason
+        if reason != ASKED and not self._stopped:
+            self._stop_reading()
+        if not before:
+            self._owner.reading_changed(self, False)
 
     def release(self, reason: int) -> None:
-        """Remove a reason not to read, where it is there."""
-        reading = self._reading
-        if reading is not None:
-            reading.release(reason)
-            if not reading.held:
-                self._reading = None
+        """Remove a reason not to read, where it is there. Reading goes on if it was the last."""
+        if not self.reasons & reason:
+            return
+        self.reasons &= ~reason
+        if not self.reasons:
+            self._read_on()
+            if self._owner is not None and not self._heard_all:
+                self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
         """Read so many bytes at once, at most, from now on; more is read at once later where more comes, unless memory
@@ -554,15 +551,9 @@ class LegProtocol(Timed):
         inner, _ = layers(self.transport)
         return inner if isinstance(inner, tcp.Connection) else None
 
-    @property
-    def reasons(self) -> int:
-        """The sum of the reasons not to read from it; 0 where there is none."""
-        return 0 if self._reading is None else self._reading.reasons
-
-    def stop_reading(self) -> None:
-        """Read nothing more; `reading` calls this. A client that leaves meanwhile is waited for no longer than it may
-        linger.
-        """
+    def _stop_reading(self) -> None:
+        """Read nothing more. A client that leaves meanwhile is waited for no longer than it may linger."""
+        self._stopped = True
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
             self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
@@ -583,8 +574,11 @@ class LegProtocol(Timed):
             if self._owner is not None:  # else the timer is that of a closed connection
                 self.runtime.timers.set(self, inf)
 
-    def read_on(self) -> None:
-        """Read again; `reading` calls this."""
+    def _read_on(self) -> None:
+        """Read again, where reading was stopped."""
+        if not self._stopped:
+            return
+        self._stopped = False
         self._unwatch()
         if self.transport is not None:
             self.transport.resumeProducing()
@@ -617,11 +611,6 @@ class LegProtocol(Timed):
         if self.leg.state is State.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
         self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
-
-    def reading_changed(self, on: bool) -> None:
-        """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
-        if self._owner is not None and not self._heard_all:
-            self._owner.reading_changed(self, on)
 
     def set_producer(self, producer: IPushProducer) -> None:
         """Pause this producer when too much waits to be written here, and resume it when there is room again. The
@@ -660,7 +649,7 @@ class LegProtocol(Timed):
         self._owner = None
         if self._producer is not None:
             self._drop_producer()
-        reading, self._reading = self._reading, None
+        self.reasons = 0
         transport = self.transport
         if transport is None:
             cancel, self._attempt = self._attempt, None
@@ -679,8 +668,7 @@ class LegProtocol(Timed):
                 transport.loseConnection()
             if self.transport is not None:
                 self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
-        if reading is not None:
-            reading.retire()
+        self._read_on()
         self._unwatch()
         owner.closed(self)
 

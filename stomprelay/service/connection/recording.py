@@ -10,7 +10,7 @@ from stomprelay.journal.session import Records, SessionRecorder
 from stomprelay.relay.effects import Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
+from stomprelay.service.connection.failures import ASKED, JOURNAL, PRESSURE
 from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
@@ -209,8 +209,8 @@ class RecordingDriver(RelayDriver):
         stop = self._stops.get(leg) if self._stops else None
         if stop is not None:
             (stop.resumed if on else stop.stopped)()
-        elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
-            reason = _REASONS.get(protocol.reading.reasons)
+        elif not on and leg.state not in _NOT_CONNECTED:
+            reason = _REASONS.get(protocol.reasons)
             if reason is not None:
                 self._begin_stop(recorder, leg, reason)
 

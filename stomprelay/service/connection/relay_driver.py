@@ -26,8 +26,8 @@ from stomprelay.relay.inputs import (
 from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.backpressure import MEMORY, PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
+from stomprelay.service.connection.failures import MEMORY, PRESSURE
 from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import Driver, LegProtocol
@@ -469,7 +469,7 @@ class RelayDriver(Driver):
         pipe = self.make_pipe(source, target, effect.passing, effect.trails)
         if pipe is not None:
             self._pipes = (*self._pipes, pipe)
-            if not source.held:
+            if not source.reasons:
                 pipe.open()
 
     def make_pipe(

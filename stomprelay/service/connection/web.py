@@ -11,8 +11,7 @@ from twisted.internet import tcp
 from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import Listener, Web
-from stomprelay.service.connection.backpressure import UNREAD
-from stomprelay.service.connection.failures import Farewell
+from stomprelay.service.connection.failures import UNREAD, Farewell
 from stomprelay.service.connection.protocol import Driver, LegProtocol, close_when_written, send
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
@@ -124,8 +123,9 @@ class _WebSocketProtocol(LegProtocol):
         self._found(websocket, websocket.received(data))
         if not websocket.waits or self.transport is None:
             return
-        if self._reading is not None and self._reading.held:
-            self._reading.received()
+        if self.reasons:
+            if not self._stopped:
+                self._stop_reading()
         else:
             self.hold(UNREAD)
             self._wait()
@@ -139,10 +139,11 @@ class _WebSocketProtocol(LegProtocol):
         if found.end:
             self._leave(found.end)
 
-    def read_on(self) -> None:
-        """Read again; `reading` calls this. What waits comes first."""
-        super().read_on()
-        if self._websocket is not None and self._websocket.waits:
+    def _read_on(self) -> None:
+        """Read again, where reading was stopped. What waits comes first."""
+        stopped = self._stopped
+        super()._read_on()
+        if stopped and self._websocket is not None and self._websocket.waits:
             self._wait()
 
     def _wait(self) -> None:
@@ -153,7 +154,7 @@ class _WebSocketProtocol(LegProtocol):
         if websocket is None or self.transport is None:
             return
         if self._ended is None or self._owner is not None:
-            if self._reading is None or not self._reading.reasons & ~UNREAD:
+            if not self.reasons & ~UNREAD:
                 self._found(websocket, websocket.received())
                 if websocket.waits and self.transport is not None:
                     self._wait()
@@ -308,7 +309,7 @@ class WebLegProtocol(_WebSocketProtocol):
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return
-        if self.held or self.waits:
+        if self.reasons or self.waits:
             pings.heard(now)
         interval = self._web.ping_interval
         silent = now - pings.heard_at
