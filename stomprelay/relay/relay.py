@@ -561,7 +561,7 @@ class ClientConnection:
     def _resumed(self, event: inputs.Resumed, now: float) -> None:
         if event.leg.state is not State.LEAVING:
             event.leg.heartbeat.resumed(now)
-        self._wake()
+        self.due = True
 
     def connected(self, event: inputs.BrokerConnected, now: float) -> None:
         """Have the link send CONNECT. A connection that no link needs any more is closed."""
@@ -599,7 +599,7 @@ class ClientConnection:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self.flow.to_client(link, now), now)
-            leg.lost()
+            leg.gone = True
             clean = reason == CLOSED
             if self.shutdown.answered_by_closing(link):
                 self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
@@ -634,7 +634,7 @@ class ClientConnection:
                 self.shutdown.overdue(now)
             except StompError as error:  # of a frame that waited until now
                 self._fail(self._client, error, now)
-            self._wake()
+            self.due = True
             return
         links = self.flow.links
         legs = [leg for each in links for leg in (each.leg, each.next_leg)]
@@ -659,7 +659,7 @@ class ClientConnection:
             if link.broker is event.broker and self.flow.disconnect is DisconnectState.NONE:
                 link.leave(now, event.within, event.target, may_stay=event.may_stay)
         self._move(now)
-        self._wake()
+        self.due = True
 
     def _reconsidered(self, event: inputs.Reconsidered, now: float) -> None:
         waiting = [link for link in self.flow.links if link.waiting]
@@ -671,7 +671,7 @@ class ClientConnection:
         if not self.over:
             self.shutdown.stop_began()
             self._carry(self._client, lambda: None, now)
-            self._wake()
+            self.due = True
 
     def _stopped(self, event: inputs.Stopped, now: float) -> None:
         if not self.over:
@@ -873,7 +873,7 @@ class ClientConnection:
         for link in self.flow.links:
             if link.hasty and link.leg is not None:
                 self.turns.give_way(link.leg)
-        self._wake()
+        self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
@@ -888,12 +888,12 @@ class ClientConnection:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
-            self._wake()
+            self.due = True
         if (shutdown.ending or client.gone) and shutdown.delivered:
             shutdown.conclude()
         elif flow.survives and not shutdown.ending:
             if self._move(now):
-                self._wake()
+                self.due = True
             self._buffer.paced(self.flow)
         if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
             self._finish(now)
@@ -914,7 +914,7 @@ class ClientConnection:
             self._buffer.clear()
         elif self._buffer.pace is not None:
             self._buffer.paced(self.flow)
-            self._wake()
+            self.due = True
         elif self.flow.survives:
             self._buffer.paced(self.flow)
 
@@ -952,7 +952,7 @@ class ClientConnection:
         if lost:
             self.shutdown.searching()
         if failure is None:
-            self._wake()
+            self.due = True
             return
         self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
@@ -965,10 +965,6 @@ class ClientConnection:
                 link.disconnect(now)
                 moves = True
         return moves
-
-    def _wake(self) -> None:
-        """Have the next time at which something is due asked for at the end of the input."""
-        self.due = True
 
     def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
@@ -1010,7 +1006,7 @@ class ClientConnection:
     def _left_at_once(self, now: float) -> None:
         """Links that can leave now do so; a client that was held for one that stays goes on."""
         self._move(now)
-        self._wake()
+        self.due = True
         if self._client.state is State.CONNECTED:
             self._release(now)
 
@@ -1038,7 +1034,7 @@ class ClientConnection:
         if client.gone or client.closed:
             return
         self.shutdown.expires = identity.until
-        self._wake()
+        self.due = True
         changed = guard.renewed(identity)
         receipt = guard.answered()
         give_receipts([] if receipt is None else [receipt], client, self._outbox, now)

@@ -20,8 +20,7 @@ from stomprelay.session.delivery import (
     unsettled,
 )
 from stomprelay.session.namesakes import Namesakes
-from stomprelay.session.recent import Recent
-from stomprelay.session.rows import Row
+from stomprelay.session.recent import Recent, Row
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
@@ -285,7 +284,7 @@ class Ledger:
     def _release(self, account: Unsettled, taken: Taken) -> None:
         """Forget deliveries that were taken, and their names."""
         for delivery in account.release(taken):
-            delivery.forget()
+            delivery.gone = True
             self._size -= _cost(delivery)
             del self._by_order[delivery.order]
             (self._hidden if delivery.hidden else self._named).remove(delivery)
@@ -305,7 +304,7 @@ class Ledger:
     def lost(self) -> None:
         """Record that the broker is lost: its deliveries are lost, and ACKs of them concern no broker."""
         self._list_recent()
-        self._connection.end()
+        self._connection.lost = True
         self._connection = Connection()
         self.forgot = self.forgot or self.dropped
         self.dropped = False

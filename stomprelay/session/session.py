@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from stomprelay.session.delivery import THING, Orders, ours
 from stomprelay.session.ledger import Ledger
-from stomprelay.session.rows import ids_of, joined, split
+from stomprelay.session.recent import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import LimitError, ProtocolError
@@ -97,8 +97,8 @@ class Transaction:
     """The frames of an open transaction.
 
     `frames`: its BEGIN and SENDs as they came, `size` bytes, if another broker may need them; only the BEGIN once it is
-    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK. `doomed`: why it cannot
-    be committed; None: it can.
+    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK, so that the next
+    loss dooms it, as another broker lacks those deliveries. `doomed`: why it cannot be committed; None: it can.
     """
 
     __slots__ = ("acknowledged", "cost", "cut", "doomed", "frames", "size")
@@ -128,10 +128,6 @@ class Transaction:
         self.frames = self.frames[:1]
         self.size = len(self.frames[0])
         return self.size - kept
-
-    def acknowledge(self) -> None:
-        """Record an ACK or NACK in it: the next loss dooms it, as another broker lacks those deliveries."""
-        self.acknowledged = True
 
     def doom(self, reason: str) -> None:
         """Record that it cannot be committed any more. Clients are sent `reason`, so it must hold no address."""

@@ -178,7 +178,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         session.lose("acks_stale")
         return NOTHING
     if transaction is not None:
-        transaction.acknowledge()
+        transaction.acknowledged = True
     if pair.alike:
         return _renamed(frame, delivery, source)
     if target.delivery is DeliveryNaming.ACK:
@@ -664,7 +664,7 @@ class Tracer:
         """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
         self._number += 1
         trace = b"%b-%d" % (self._name, self._number)
-        frame.mark(trace)
+        frame.trace = trace
         lines = frame.data[frame.head - 1 : frame.body]
         return b"%b%b%b" % (_NEEDLE, trace, _LINE.sub(b"", lines) if _NEEDLE in lines else lines)
 

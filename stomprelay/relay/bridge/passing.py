@@ -7,7 +7,7 @@ from functools import cache
 
 from stomprelay.relay.bridge.bridge import ACKNOWLEDGED, DELIVERED, NAMED, OWN, SAID_BESIDE, Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.session.rows import ids_of
+from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming

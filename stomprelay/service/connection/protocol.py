@@ -284,11 +284,6 @@ class _Watched:
         self.since = since
         self.given_up = inf
 
-    def give_up(self, at: float) -> float:
-        """Set the time after which the client counts as gone, and return it."""
-        self.given_up = at
-        return at
-
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
 class LegProtocol(Timed):
@@ -594,7 +589,8 @@ class LegProtocol(Timed):
                 self.close(How.ABORT)
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
-            self.runtime.timers.set(self, watched.give_up(since + owner.linger))
+            watched.given_up = since + owner.linger
+            self.runtime.timers.set(self, watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
         """Report a client to the owner that left while it is not read from, and end its connection. One that has closed
