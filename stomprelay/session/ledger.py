@@ -40,11 +40,14 @@ def _left(account: Unsettled) -> int:
 
 
 class Ledger:
-    """The unsettled deliveries of one client.
+    """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
+    open transaction.
 
-    `full`: there are `most` or more, with those of open transactions; stop reading from the broker until it is not
-    `crowded`. `orders`: the numbers, shared by the client's ledgers. `dialect`: the client's. `forgot`: lost ones were
-    forgotten. `dropped`: so were others, of which the broker may still await an ACK.
+    `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
+    gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
+    `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which names nothing here may be for
+    one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the present broker may still await
+    their ACKs.
     """
 
     __slots__ = (

@@ -156,13 +156,16 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 class Session:
     """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
 
-    `name` is unique. `receipts`: ids of SENDs that the broker owes. `unproved`: SENDs without one since the last
-    RECEIPT. `counters` and `kept` count. `unsettled`, `transactions`, `subscriptions`: how many it may have. `memo`,
-    `memo_head`: the old and new head of the last SEND that left no trace; `traces` counts the others. `client_frames`,
-    `broker_frames`: counted by the first of a client's sessions only. `sent_to`: recent destinations, if they are
-    counted. `orders`: shared by the client's sessions (`beside`). `misreads`: by the receipt with which the broker
-    will answer, those that the client asked for, see `asked`. `active_at`: when something but a beat was received
-    last, in seconds.
+    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
+    without a receipt the broker was sent since its last RECEIPT, so that nothing shows whether it has them. `misreads`:
+    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `unsettled`, `transactions`,
+    `subscriptions`: how many of each there may be.
+
+    `memo`, `memo_head`: the head of the last SEND that changed nothing here, as it came and as it was sent on;
+    `traces`: how many SENDs did change something. `client_frames`, `broker_frames`: how many frames came; they are
+    counted by the first of a client's sessions only. `sent_to`: the destinations of the client's last SENDs, where
+    destinations are counted. `orders`: gives deliveries their numbers; the client's sessions with several brokers
+    (`beside`) share it. `active_at`: when something but a beat came last, in seconds.
     """
 
     __slots__ = (
@@ -476,7 +479,9 @@ class Session:
         self.misreads.setdefault(taken, deque()).append(receipt)
 
     def asked(self, receipt: bytes | None) -> bytes | None:
-        """Return the receipt that the client asked for where the broker answers with this one; once for each answer."""
+        """Return the receipt that the client asked for where the broker answers with this one: another one if the
+        broker reads its spelling otherwise than the client (`misreads`). Call it once for each answer.
+        """
         asked = self.misreads.get(receipt) if receipt is not None else None
         if receipt is None or asked is None:
             return receipt

@@ -1,9 +1,13 @@
 """What may be sent straight on, past the relay: while nothing else is to be done, and no longer."""
 
+import pytest
+
 from stomprelay.session.heartbeat import Terms
+from stomprelay.session.recent import COMPILED
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
 from tests.relay.failing import started
 
+keeps_names = pytest.mark.skipif(COMPILED is None, reason="not built, or not wanted")
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
 
@@ -101,6 +105,7 @@ def test_an_error_ends_it_until_the_broker_goes_on() -> None:
         assert passing(play) == {"client", "broker"}
 
 
+@keeps_names
 def test_deliveries_that_passed_are_accounted_for() -> None:
     """After a loss, the ACK of a lost broker's message goes to nobody, and its receipt is given."""
     with started(cut=Cut.PASSED) as play:
@@ -114,6 +119,7 @@ def test_deliveries_that_passed_are_accounted_for() -> None:
         assert passing(play) == set()
 
 
+@keeps_names
 def test_who_owes_too_many_acks() -> None:
     """The relay sees when it is enough, and stops reading from the broker."""
     with started(cut=Cut.PASSED, front={"unacknowledged": 3}) as play:
@@ -129,6 +135,7 @@ def test_who_owes_too_many_acks() -> None:
         assert (play.broker.paused, passing(play)) == (False, {"client", "broker"})
 
 
+@keeps_names
 def test_what_has_to_be_confirmed_comes_to_the_relay() -> None:
     """It asks for a receipt, which concerns nobody else, and keeps the SEND; ACKs pass."""
     with started(cut=Cut.PASSED, confirm=True) as play:
