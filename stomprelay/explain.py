@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from textwrap import indent
 from typing import Final
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.bridge import Bridge, Edit, Pair
 from stomprelay.relay.bridge.negotiation import asked, bridges_between, profile
-from stomprelay.relay.bridge.steps import Edit, Pair
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy

@@ -46,9 +46,7 @@ SHORT: dict[str, str] = {
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
-WIDE: dict[str, str] = {
-    "stomprelay/service/connection": "what all connections are bounded by stands beside what bounds one",
-}
+WIDE: dict[str, str] = {}
 """Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 
 

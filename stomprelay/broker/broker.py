@@ -48,7 +48,7 @@ class EmbeddedBroker:
             self._ended,
         )
         self._connections[connection] = None
-        outbox = self._output.outbox
+        outbox = self._output
         outbox.put(Wake(connect_by))
         return connection, outbox.drain()
 
@@ -60,7 +60,7 @@ class EmbeddedBroker:
         for connection in connections:
             connection.fail(StompError("the broker is stopping", "connect again later"))
         self._output.flush(now)
-        return self._output.outbox.drain()
+        return self._output.drain()
 
     def _ended(self, connection: Connection) -> None:
         del self._connections[connection]

@@ -130,7 +130,7 @@ class Connection:
                 return
         if decoder.behind:
             self._deferred = True
-            self._output.outbox.put(GiveWay(self.leg))
+            self._output.put(GiveWay(self.leg))
 
     def half_closed(self, now: float) -> list[Effect]:
         """The client sends nothing more. The connection is closed when all was executed and, with a subscription, after
@@ -200,7 +200,7 @@ class Connection:
             self._reading = True
             if self._finish_by == inf:
                 self.leg.heartbeat.resumed(now)
-            self._output.outbox.put(Resume(self.leg))
+            self._output.put(Resume(self.leg))
         return self._drain(now, wake=True)
 
     # For the broker
@@ -248,7 +248,7 @@ class Connection:
         self._connect_by = inf
         self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
         self._output.note(Event.CONNECTED, f"{self._shown}: STOMP {dialect.version.decode()}")
-        self._output.outbox.put(Wake(leg.heartbeat.deadline))
+        self._output.put(Wake(leg.heartbeat.deadline))
 
     # Ends
 
@@ -261,7 +261,7 @@ class Connection:
 
     def _close(self) -> None:
         """Close the connection after the buffer is written."""
-        self._output.outbox.put(Close(self.leg, How.LINGER))
+        self._output.put(Close(self.leg, How.LINGER))
         self._end()
 
     def _end(self) -> None:
@@ -285,7 +285,7 @@ class Connection:
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
         """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
-        buffer, outbox = self._buffer, self._output.outbox
+        buffer, outbox = self._buffer, self._output
         buffer.end_turn()
         self._output.flush(now)
         if self.leg.closed:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from stomprelay.session.effects import Effect, Event, Note, Outbox, Send
+from stomprelay.session.effects import Effect, Event, Note, Send
 from stomprelay.session.leg import Leg
 
 if TYPE_CHECKING:
@@ -13,20 +13,29 @@ if TYPE_CHECKING:
 
 
 class Output:
-    """The output of one input, for all connections: effects in `outbox`, bytes in buffers. An input ends with `flush`;
-    then drain the `outbox`.
+    """The output of one input, for all connections: effects, and bytes in buffers. An input ends with `flush`, then
+    `drain`.
     """
 
-    __slots__ = ("_filled", "_overrun", "outbox")
+    __slots__ = ("_effects", "_filled", "_overrun")
 
     def __init__(self) -> None:
-        self.outbox: Outbox[Effect] = Outbox()
+        self._effects: list[Effect] = []
         self._filled: list[SendBuffer] = []
         self._overrun: dict[Callable[[], None], None] = {}
 
     def note(self, event: Event, text: str) -> None:
-        """Put a note into the outbox."""
-        self.outbox.put(Note(event, text))
+        """Append a note."""
+        self.put(Note(event, text))
+
+    def put(self, *effects: Effect) -> None:
+        """Append these effects."""
+        self._effects += effects
+
+    def drain(self) -> list[Effect]:
+        """Return all effects since the last call, and forget them; the caller must perform them in order."""
+        effects, self._effects = self._effects, []
+        return effects
 
     def filled(self, buffer: "SendBuffer") -> None:
         """Record that an empty buffer now has bytes: `flush` will send them."""
@@ -41,12 +50,12 @@ class Output:
         while self._overrun:
             end, _ = self._overrun.popitem()
             end()
-        rest = self.outbox.drain()
+        rest = self.drain()
         for buffer in self._filled:
             buffer.leg.heartbeat.sent_at = now
-            self.outbox.put(Send(buffer.leg, buffer.drain()))
+            self.put(Send(buffer.leg, buffer.drain()))
         self._filled.clear()
-        self.outbox.put(*rest)
+        self.put(*rest)
 
 
 class SendBuffer:

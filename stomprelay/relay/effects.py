@@ -60,8 +60,8 @@ class Report:
 Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
-class Outbox(effects.Outbox[Effect]):
-    """The effects of one client's relay, which `Relay` drains after each input. `legs`: those that are open."""
+class Outbox(list[Effect]):
+    """The effects of one client's relay, in order; it is empty after each input. `legs`: those that are open."""
 
     __slots__ = ("legs",)
 
@@ -76,10 +76,13 @@ class Outbox(effects.Outbox[Effect]):
                 self.opened(effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
                 self.legs = tuple([leg for leg in self.legs if leg is not effect.leg])
-        if self._effects is None:
-            self._effects = [*effects]
-        else:
-            self._effects += effects
+        self += effects
+
+    def drain(self) -> list[Effect]:
+        """Return all effects since the last call, and forget them; the caller must perform them in order."""
+        effects = [*self]
+        self.clear()
+        return effects
 
     def opened(self, leg: Leg) -> None:
         """Record a leg whose connection is there, or asked for: the client's, without an `Open`."""
@@ -89,14 +92,11 @@ class Outbox(effects.Outbox[Effect]):
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
         if not leg.gone:
             leg.heartbeat.sent_at = now
-            if self._effects is None:
-                self._effects = [Send(leg, data)]
-            else:
-                self._effects.append(Send(leg, data))
+            self.append(Send(leg, data))
 
     def sent_to(self, leg: Leg) -> list[bytes]:
         """Return what was written to a leg since the last drain."""
-        return [each.data for each in self._effects or () if type(each) is Send and each.leg is leg]
+        return [each.data for each in self if type(each) is Send and each.leg is leg]
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
         """Write the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""

@@ -59,11 +59,10 @@ from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, NO_BEATS
-from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain
-from stomprelay.session.session import Session
+from stomprelay.session.session import Budget, Session
 from stomprelay.wire.dialect import V1_0, demanding_utf8
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN
@@ -223,11 +222,9 @@ class Relay:
                 act = owner.inputs.get(type(event))
                 if act is not None:
                     act(owner, event, now)
-            if self._connection is not None:
-                self._connection.settle(passes=self._passes and self._sample is None)
+            return self._ended()
         except Exception as fault:
             return self.failed(fault)
-        return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """Bytes were received on a leg."""
@@ -247,11 +244,20 @@ class Relay:
                     self._opening.fail(error)
                 if let is not None:
                     self._let_in(let, now)
-            if self._connection is not None:
-                self._connection.settle(passes=self._passes and self._sample is None)
+            return self._ended()
         except Exception as fault:
             return self.failed(fault)
-        return self._outbox.drain()
+
+    def _ended(self) -> list[Effect]:
+        """An input ends: settle what it changed, and return its effects."""
+        connection, outbox = self._connection, self._outbox
+        if connection is not None:
+            passes = self._passes and self._sample is None
+            if passes or connection.due or connection.turns.allowed:
+                connection.settle(passes=passes)
+        effects = [*outbox]
+        outbox.clear()
+        return effects
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
         """Count frames of a leg, `size` bytes, that a `Pass` sent straight on to `to`, the last at the time `at`."""
@@ -367,7 +373,7 @@ class Relay:
                 leg.enter(State.CLOSED)
             outbox.put(Close(leg, How.LINGER))  # which brings brokers what they were sent
         outbox.put(Wake(inf))
-        return outbox.drain()
+        return self._ended()
 
     # Until the client is in
 
@@ -416,17 +422,17 @@ class Relay:
 
 
 class ClientConnection:
-    """A session from CONNECT on. Call `begin` first, and `settle` after each input. `flow` carries frames, `links` have
-    the brokers, `Shutdown` ends it. `login`: the client's, or None.
+    """A session from CONNECT on. Call `begin` first. `flow` carries frames, `links` have the brokers, `Shutdown` ends
+    it. `login`: the client's, or None. `due`: the time of its next `Wake` may have changed: call `settle`.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
-        "_due",
         "_listener",
         "_offer",
         "_outbox",
+        "due",
         "flow",
         "login",
         "session",
@@ -443,7 +449,7 @@ class ClientConnection:
         self._offer: Offer | None = offer
         self.login = offer.first(LOGIN)
         self._outbox = outbox
-        self._due = False
+        self.due = False
         self.flow = flow
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(self._buffer)
@@ -555,7 +561,7 @@ class ClientConnection:
     def _resumed(self, event: inputs.Resumed, now: float) -> None:
         if event.leg.state is not State.LEAVING:
             event.leg.heartbeat.resumed(now)
-        self._wake()
+        self.due = True
 
     def connected(self, event: inputs.BrokerConnected, now: float) -> None:
         """Have the link send CONNECT. A connection that no link needs any more is closed."""
@@ -593,7 +599,7 @@ class ClientConnection:
             self.turns.had(leg)
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self.flow.to_client(link, now), now)
-            leg.lost()
+            leg.gone = True
             clean = reason == CLOSED
             if self.shutdown.answered_by_closing(link):
                 self.shutdown.overdue(now, f"closed at DISCONNECT without its RECEIPT: {reason}")
@@ -628,7 +634,7 @@ class ClientConnection:
                 self.shutdown.overdue(now)
             except StompError as error:  # of a frame that waited until now
                 self._fail(self._client, error, now)
-            self._wake()
+            self.due = True
             return
         links = self.flow.links
         legs = [leg for link in links for leg in link.legs]
@@ -653,7 +659,7 @@ class ClientConnection:
             if link.broker is event.broker and self.flow.disconnect is DisconnectState.NONE:
                 link.leave(now, event.within, event.target, may_stay=event.may_stay)
         self._move(now)
-        self._wake()
+        self.due = True
 
     def _reconsidered(self, event: inputs.Reconsidered, now: float) -> None:
         waiting = [link for link in self.flow.links if isinstance(link.state, Waiting)]
@@ -665,7 +671,7 @@ class ClientConnection:
         if not self.over:
             self.shutdown.stop_began()
             self._carry(self._client, lambda: None, now)
-            self._wake()
+            self.due = True
 
     def _stopped(self, event: inputs.Stopped, now: float) -> None:
         if not self.over:
@@ -708,8 +714,8 @@ class ClientConnection:
 
     def settle(self, *, passes: bool) -> None:
         """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
-        if self._due:
-            self._due = False
+        if self.due:
+            self.due = False
             if not self.over:
                 self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
         turns = self.turns
@@ -830,14 +836,16 @@ class ClientConnection:
             self._begin(opened, now)
         if not (opened and client.closed):
             self._carried(client, before, failure, now)
-            if client.state is State.CONNECTED and client.decoder.behind:
+            if client.decoder.buffered and client.state is State.CONNECTED and client.decoder.behind:
                 self.turns.give_way(client)
         return self.session.client_frames - frames
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
-        link = self._link(leg)
-        if link is None or leg.state is State.CLOSED:
+        for link in self.flow.links:
+            if link.state.leg is leg and leg.state is not State.CLOSED:
+                break
+        else:
             return
         before, failure = self.flow.disconnect, None
         try:
@@ -849,7 +857,7 @@ class ClientConnection:
         if survives and link.done:
             self._broker_lost(link, "", now)
             return
-        if leg.decoder.behind or (survives and link.hasty):
+        if (leg.decoder.buffered and leg.decoder.behind) or (survives and link.hasty):
             self.turns.give_way(leg)
         if (survives or self._buffer.pace is not None) and self._buffer.unread:
             self._release(now)
@@ -868,7 +876,7 @@ class ClientConnection:
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)
-        self._wake()
+        self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
@@ -883,12 +891,12 @@ class ClientConnection:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
-            self._wake()
+            self.due = True
         if (shutdown.ending or client.gone) and shutdown.delivered:
             shutdown.conclude()
         elif flow.survives and not shutdown.ending:
             if self._move(now):
-                self._wake()
+                self.due = True
             self._buffer.paced(self.flow)
         if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
             self._finish(now)
@@ -909,7 +917,7 @@ class ClientConnection:
             self._buffer.clear()
         elif self._buffer.pace is not None:
             self._buffer.paced(self.flow)
-            self._wake()
+            self.due = True
         elif self.flow.survives:
             self._buffer.paced(self.flow)
 
@@ -947,7 +955,7 @@ class ClientConnection:
         if lost:
             self.shutdown.searching()
         if failure is None:
-            self._wake()
+            self.due = True
             return
         self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
@@ -960,10 +968,6 @@ class ClientConnection:
                 link.disconnect(now)
                 moves = True
         return moves
-
-    def _wake(self) -> None:
-        """Have the next time at which something is due asked for at the end of the input."""
-        self._due = True
 
     def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
@@ -1005,7 +1009,7 @@ class ClientConnection:
     def _left_at_once(self, now: float) -> None:
         """Links that can leave now do so; a client that was held for one that stays goes on."""
         self._move(now)
-        self._wake()
+        self.due = True
         if self._client.state is State.CONNECTED:
             self._release(now)
 
@@ -1033,7 +1037,7 @@ class ClientConnection:
         if client.gone or client.closed:
             return
         self.shutdown.expires = identity.until
-        self._wake()
+        self.due = True
         changed = guard.renewed(identity)
         receipt = guard.answered()
         give_receipts([] if receipt is None else [receipt], client, self._outbox, now)
@@ -1042,11 +1046,12 @@ class ClientConnection:
 
     def ruled(self, rules: AccessRules | None, identity: Identity, now: float) -> None:
         """These are the rules from now on."""
-        flow = self.flow
-        if flow.guard is UNGUARDED and rules is not None:
-            flow.guard = Guard(rules, identity, self.session.counters)
-        elif flow.guard is not UNGUARDED:
-            flow.guard.ruled(rules)
+        guard = self.flow.guard
+        if guard is UNGUARDED and rules is not None:
+            guard = Guard(rules, identity, self.session.counters)
+        elif guard is not UNGUARDED:
+            guard.ruled(rules)
+        self.flow.guarded(guard)
         self._doubt(now)
 
     def _doubt(self, now: float) -> None:

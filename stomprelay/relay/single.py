@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from stomprelay.relay.bridge.bridge import Tracer
 from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.relay.bridge.own import Tracer
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import Outbox, Pass
@@ -52,7 +52,6 @@ class Single:
         "_erred",
         "_frame",
         "_goodbye",
-        "_judges",
         "_known",
         "_link",
         "_outbox",
@@ -94,7 +93,6 @@ class Single:
         self.survives = link.resender is not None
         self._outbox = outbox
         self.guard = guard
-        self._judges = guard.active
         self._tracer = tracer
         self._counter = counter
         self._frame = b""
@@ -149,6 +147,11 @@ class Single:
         """Return no link: there is never a second one."""
         return []
 
+    def guarded(self, guard: Guard) -> None:
+        """Have this guard judge the client's frames from now on. Call it also where the guard's rules have changed."""
+        self.guard = guard
+        self._passing = None
+
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
@@ -166,8 +169,6 @@ class Single:
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's may pass to this broker straight on; None until frames were carried."""
-        if self._judges is not self.guard.active:
-            self._passing, self._judges = None, self.guard.active
         if self._passing is None and self.disconnect is DisconnectState.NONE:
             carried = self._session.client_frames or self._session.broker_frames
             self._passing = self._meet(connection) if carried else None
@@ -186,7 +187,7 @@ class Single:
         if self._counter is not None:
             passing = queue_runs(passing, self._link.queue_sent)
             straight = queue_runs(straight, self._link.queue_sent)
-        if self._judges:
+        if self.guard.active:
             passing = self.guard.passing(passing)
             straight = self.guard.passing(straight)
         return passing, Pass(self._client, connection.leg, straight)

@@ -28,7 +28,6 @@ from stomprelay.service.clients.admission import Admission
 from stomprelay.service.clients.clients import Clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection.memory import Memory
-from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
@@ -161,10 +160,6 @@ def _reads_files(config: Config) -> bool:
     )
 
 
-def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
-    return (session for session in sessions if isinstance(session, RecordingDriver))
-
-
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
@@ -203,7 +198,7 @@ class RelayService(MultiService):
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
-        tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
+        tails = Tails(config.journal, journal, lambda: sessions, reactor, run, clock)
         self._notify = Notify(self._status, reactor)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
@@ -234,7 +229,6 @@ class RelayService(MultiService):
             self.state,
             self._admission,
             self._endpoints,
-            self._upstreams,
             self._identification.ask,
             f"relay-{run}",
             lambda: self.config.fast_path,
@@ -266,9 +260,7 @@ class RelayService(MultiService):
     ) -> Journal | None:
         if settings.directory is None:
             return None
-        journal = Journal(
-            settings.directory, settings, self._reactor, run, lambda: _recordable(sessions), clock
-        )
+        journal = Journal(settings.directory, settings, self._reactor, run, lambda: sessions, clock)
         journal.setServiceParent(self)
         return journal
 

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Keeps rows of values under names: the twin in C of `rows`, where it is said what each call does.
+"""Keeps rows of values under names; `_rows.pyi` says what each call does.
 
 The contract. A text of rows is copied behind those that are there. A table finds a row by its name: by Python's own
 hash, which no peer can foresee, so that each row costs a constant time, in whatever order rows are named; most are named
 in the order in which they came, so the row behind the last one is tried first, which needs no hash. Of what was
-removed the room is used again when there is more of it than of rows. tests/session/test_rows.py holds the two
-against each other.
+removed the room is used again when there is more of it than of rows. tests/session/test_rows.py holds it
+against a model.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize

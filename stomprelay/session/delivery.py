@@ -9,6 +9,8 @@ from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 TOKEN: Final = b"relay-ack-"
 """How our tokens begin, in front of a number."""
+THING: Final = 512
+"""Bytes that anything that is kept costs beside its text: its objects, and its places in tables."""
 
 
 def ours(name: bytes) -> bool:
@@ -42,10 +44,6 @@ class Connection:
 
     def __init__(self) -> None:
         self.lost = False
-
-    def end(self) -> None:
-        """Record that it has ended: no broker awaits the ACKs of what came on it."""
-        self.lost = True
 
 
 class Delivery:
@@ -113,10 +111,6 @@ class Delivery:
     def token(self) -> bytes:
         """Our name for it in the client's ACK: on 1.2 without an `ack` value, or where its name is taken."""
         return TOKEN + b"%d" % self.order
-
-    def forget(self) -> None:
-        """Record that it is `gone`."""
-        self.gone = True
 
     def move(self, unsettled: "Unsettled") -> None:
         """Take it out of its account, where it is pending, and put it into another one."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
 
 from stomprelay.session.leg import Leg
 
@@ -102,36 +101,3 @@ class Note:
 
 Effect = Send | Close | Pause | Resume | GiveWay | Wake | Note
 """What every conversation may ask the service for; a relay also asks for connections to brokers."""
-
-AnyEffect = TypeVar("AnyEffect")
-
-
-class Outbox(Generic[AnyEffect]):
-    """The effects of one conversation, in order. Each input of the conversation ends with `drain`."""
-
-    __slots__ = ("_effects",)
-
-    def __init__(self) -> None:
-        # Between two inputs of an idle conversation there is not even an empty list.
-        self._effects: list[AnyEffect] | None = None
-
-    def __len__(self) -> int:
-        return len(self._effects or ())
-
-    def put(self, *effects: AnyEffect) -> None:
-        """Append these effects."""
-        if self._effects is None:
-            self._effects = [*effects]
-        else:
-            self._effects += effects
-
-    def insert(self, at: int, effect: AnyEffect) -> None:
-        """Insert an effect at index `at`: in front of those that were put in since the outbox had that length."""
-        if self._effects is None:
-            self._effects = []
-        self._effects.insert(at, effect)
-
-    def drain(self) -> list[AnyEffect]:
-        """Return all effects since the last call, and forget them; the caller must perform them in order."""
-        effects, self._effects = self._effects, None
-        return [] if effects is None else effects

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Final
 
 from stomprelay.session.delivery import (
+    THING,
     TOKEN,
     Connection,
     Cumulative,
@@ -18,10 +19,8 @@ from stomprelay.session.delivery import (
     ours,
     unsettled,
 )
-from stomprelay.session.kept import THING
 from stomprelay.session.namesakes import Namesakes
-from stomprelay.session.recent import Recent
-from stomprelay.session.rows import Row
+from stomprelay.session.recent import Recent, Row
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
@@ -41,11 +40,14 @@ def _left(account: Unsettled) -> int:
 
 
 class Ledger:
-    """The unsettled deliveries of one client.
+    """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
+    open transaction.
 
-    `full`: there are `most` or more, with those of open transactions; stop reading from the broker until it is not
-    `crowded`. `orders`: the numbers, shared by the client's ledgers. `dialect`: the client's. `forgot`: lost ones were
-    forgotten. `dropped`: so were others, of which the broker may still await an ACK.
+    `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
+    gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
+    `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which names nothing here may be for
+    one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the present broker may still await
+    their ACKs.
     """
 
     __slots__ = (
@@ -285,7 +287,7 @@ class Ledger:
     def _release(self, account: Unsettled, taken: Taken) -> None:
         """Forget deliveries that were taken, and their names."""
         for delivery in account.release(taken):
-            delivery.forget()
+            delivery.gone = True
             self._size -= _cost(delivery)
             del self._by_order[delivery.order]
             (self._hidden if delivery.hidden else self._named).remove(delivery)
@@ -305,7 +307,7 @@ class Ledger:
     def lost(self) -> None:
         """Record that the broker is lost: its deliveries are lost, and ACKs of them concern no broker."""
         self._list_recent()
-        self._connection.end()
+        self._connection.lost = True
         self._connection = Connection()
         self.forgot = self.forgot or self.dropped
         self.dropped = False

@@ -96,10 +96,6 @@ class Leg:
         if state is State.CLOSED:
             self.decoder.drop()
 
-    def lost(self) -> None:
-        """Record that the connection has ended (`gone`): from now on nothing may be written to the leg."""
-        self.gone = True
-
     @property
     def beating(self) -> bool:
         """Whether its heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""

@@ -1,18 +1,26 @@
 """Deliveries of which nothing is known but their names. A chunk's are noted in one go, and mostly settled so, without
-an object for each. When a loss, an ended subscription or a transaction concerns them the ledger takes them.
+an object for each. When a loss, an ended subscription or a transaction concerns them the ledger takes them. Only the
+compiled `_rows` keeps such deliveries; without it the ledger has a `Delivery` for each.
 
 A row is a MESSAGE's subscription, message-id and, where ACKs name that, `ack` value. A name is what an ACK says. Both
 are texts with an LF behind each value, as on the wire to the client: see `Dialect.spells_once`.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from stomprelay.session.delivery import TOKEN, Orders
-from stomprelay.session.kept import THING
-from stomprelay.session.rows import ROWS, joined, split
+from stomprelay.session.delivery import THING, TOKEN, Orders
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
+from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
+
+if TYPE_CHECKING:
+    from stomprelay.session._rows import Rows
+
+Row = tuple[bytes, ...]
+
+COMPILED: Final = compiled("stomprelay.session._rows")
+"""The compiled `_rows`; None where it was not built, or nothing compiled is wanted."""
 
 _NAME: Final[Mapping[DeliveryNaming, tuple[int, int]]] = {
     DeliveryNaming.MESSAGE_ID: (1, 2),
@@ -22,6 +30,27 @@ _NAME: Final[Mapping[DeliveryNaming, tuple[int, int]]] = {
 """From which value of a row up to which its name is."""
 _WIDEST: Final = 3
 _OURS: Final = b"\n" + TOKEN
+
+
+def split(text: bytes, width: int) -> list[Row]:
+    """Return rows, or names, of so many values one by one."""
+    *values, rest = text.split(b"\n")
+    if rest:
+        raise ValueError("a value without its LF")
+    return list(zip(*[iter(values)] * width, strict=True))
+
+
+def joined(rows: Iterable[Sequence[bytes]]) -> bytes:
+    """Return the text of rows."""
+    return b"".join([value + b"\n" for row in rows for value in row])
+
+
+def _ids(rows: bytes, width: int) -> set[bytes]:
+    return {row[0] for row in split(rows, width)}
+
+
+ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None else COMPILED.ids
+"""Returns the first values of rows of so many values: of which subscriptions they are."""
 
 
 class Recent:
@@ -37,17 +66,17 @@ class Recent:
         self._orders = orders
         self._end = 0
         self._width = _WIDEST
-        self._rows = ROWS(_WIDEST, *_NAME[dialect.delivery])
+        self._rows: Rows | None = None
         self._subscriptions: dict[bytes, Subscription] = {}
         self._cumulative: set[bytes] = set()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return 0 if self._rows is None else len(self._rows)
 
     @property
     def size(self) -> int:
         """The number of bytes that all of them cost."""
-        return THING * len(self._rows) + self._rows.size
+        return 0 if self._rows is None else THING * len(self._rows) + self._rows.size
 
     def concerns(self, subscription: Subscription) -> bool:
         """Whether this subscription was introduced: one of them may be its own. Then `take` all when it ends."""
@@ -71,11 +100,11 @@ class Recent:
                 return self._has(message_id)
             case DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID if subscription is not None:
                 return self._has(subscription, message_id)
-        return len(self._rows) > 0
+        return len(self) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
         """Return the values `first` up to `stop` of the rows of these names; None where `settle` may not find each."""
-        return self._rows.values(names, first, stop)
+        return None if self._rows is None else self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:
         """Return rows of so many values, decoded."""
@@ -93,17 +122,18 @@ class Recent:
 
     def add(self, rows: bytes, width: int) -> bool:
         """Add rows of the newest deliveries. Return False, and add none, where a name is taken, or may be our token."""
-        if _OURS in rows:
+        if COMPILED is None or _OURS in rows:
             return False
-        if width != self._width:
-            if self._rows:
+        kept = self._rows
+        if kept is None or width != self._width:
+            if kept:
                 return False
             self._width = width
-            self._rows = ROWS(width, *_NAME[self._dialect.delivery])
-        before = len(self._rows)
-        if not self._rows.add(rows, self._cumulative):
+            kept = self._rows = COMPILED.Rows(width, *_NAME[self._dialect.delivery])
+        before = len(kept)
+        if not kept.add(rows, self._cumulative):
             return False
-        many = len(self._rows) - before
+        many = len(kept) - before
         self._end = self._orders.give(many) + many
         return True
 
@@ -111,11 +141,15 @@ class Recent:
         """Forget what ACKs of these names cover. Return whether each name was found, and those cumulative subscriptions
         of which other deliveries are covered, too.
         """
+        if self._rows is None:
+            return False, []
         found, covered = self._rows.remove(names)
         return found, [self._subscriptions[id] for id in covered]
 
     def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
         """Forget and return all in order: each number, subscription and, decoded, message-id and `ack` value."""
+        if self._rows is None:
+            return []
         subscriptions, left = self._subscriptions, len(self._rows)
         rows = self._rows.take()
         self._subscriptions, self._cumulative = {}, set()

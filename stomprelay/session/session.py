@@ -1,15 +1,16 @@
-"""What a client has open: version, subscriptions, transactions, owed receipts. It outlives the legs toward brokers."""
+"""What a client has open: version, subscriptions, transactions, owed receipts. It outlives the legs toward brokers. And
+how many bytes the relay keeps of the client, and how many it may.
+"""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import filterfalse
-from typing import Final
+from typing import Final, Protocol
 
-from stomprelay.session.delivery import Orders, ours
-from stomprelay.session.kept import THING, Budget, cost
+from stomprelay.session.delivery import THING, Orders, ours
 from stomprelay.session.ledger import Ledger
-from stomprelay.session.rows import ids_of, joined, split
+from stomprelay.session.recent import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import LimitError, ProtocolError
@@ -23,12 +24,81 @@ _PLACES: Final = 128
 """Bytes that a subscription costs beside what anything does: its places by id and by destination."""
 
 
+_HEADER: Final = 160
+"""Bytes that a header costs beside its text."""
+
+
+def cost(headers: Headers) -> int:
+    """Return how many bytes a frame's decoded headers cost."""
+    return THING + sum(len(name) + len(value) + _HEADER for name, value in headers)
+
+
+class Costing(Protocol):
+    """What keeps something. `cost`: the bytes of it."""
+
+    @property
+    def cost(self) -> int:
+        """The bytes of what is kept now."""
+
+
+class Budget:
+    """The bytes that are kept of one client; `most` may be. Its sessions with several brokers share one."""
+
+    __slots__ = ("_size", "_watched", "most")
+
+    def __init__(self, most: int = 1 << 26) -> None:
+        self.most = most
+        self._size = 0
+        self._watched: tuple[Costing, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that are kept."""
+        size = self._size
+        for each in self._watched:
+            size += each.cost
+        return size
+
+    @property
+    def full(self) -> bool:
+        """Whether as much is kept as may be."""
+        return self.size >= self.most
+
+    def room(self, wanted: int) -> int:
+        """Return how many bytes may wait in one place: `wanted`, or fewer, to stop reading before a refusal."""
+        return min(wanted, self.most // 4)
+
+    def watch(self, keeper: Costing) -> None:
+        """Add what this one keeps to `size`, whenever that is asked for."""
+        self._watched = (*self._watched, keeper)
+
+    def take(self, size: int) -> None:
+        """Count that so many more bytes are kept. Raises `LimitError`, and counts nothing, where that is too much."""
+        self._size += size
+        if self.size > self.most:
+            self._size -= size
+            raise self._too_much
+
+    def give(self, size: int) -> None:
+        """Record that so many bytes are kept no longer."""
+        self._size -= size
+
+    def check(self) -> None:
+        """Raise `LimitError` if more is kept than may be."""
+        if self.size > self.most:
+            raise self._too_much
+
+    @property
+    def _too_much(self) -> LimitError:
+        return LimitError("too much is kept for this client", f"the limit is {self.most} bytes")
+
+
 class Transaction:
     """The frames of an open transaction.
 
     `frames`: its BEGIN and SENDs as they came, `size` bytes, if another broker may need them; only the BEGIN once it is
-    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK. `doomed`: why it cannot
-    be committed; None: it can.
+    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK, so that the next
+    loss dooms it, as another broker lacks those deliveries. `doomed`: why it cannot be committed; None: it can.
     """
 
     __slots__ = ("acknowledged", "cost", "cut", "doomed", "frames", "size")
@@ -59,10 +129,6 @@ class Transaction:
         self.size = len(self.frames[0])
         return self.size - kept
 
-    def acknowledge(self) -> None:
-        """Record an ACK or NACK in it: the next loss dooms it, as another broker lacks those deliveries."""
-        self.acknowledged = True
-
     def doom(self, reason: str) -> None:
         """Record that it cannot be committed any more. Clients are sent `reason`, so it must hold no address."""
         self.doomed = reason
@@ -90,17 +156,20 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 class Session:
     """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
 
-    `name` is unique. `receipts`: ids of SENDs that the broker owes. `unproved`: SENDs without one since the last
-    RECEIPT. `counters` and `kept` count. `unsettled`, `transactions`, `subscriptions`: how many it may have. `memo`,
-    `memo_head`: the old and new head of the last SEND that left no trace; `traces` counts the others. `client_frames`,
-    `broker_frames`: counted by the first of a client's sessions only. `sent_to`: recent destinations, if they are
-    counted. `orders`: shared by the client's sessions (`beside`). `active_at`: when something but a beat was received
-    last, in seconds.
+    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
+    without a receipt the broker was sent since its last RECEIPT, so that nothing shows whether it has them. `misreads`:
+    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `unsettled`, `transactions`,
+    `subscriptions`: how many of each there may be.
+
+    `memo`, `memo_head`: the head of the last SEND that changed nothing here, as it came and as it was sent on;
+    `traces`: how many SENDs did change something. `client_frames`, `broker_frames`: how many frames came; they are
+    counted by the first of a client's sessions only. `sent_to`: the destinations of the client's last SENDs, where
+    destinations are counted. `orders`: gives deliveries their numbers; the client's sessions with several brokers
+    (`beside`) share it. `active_at`: when something but a beat came last, in seconds.
     """
 
     __slots__ = (
         "_ledger",
-        "_misread",
         "_most",
         "_most_subscriptions",
         "_neighbours",
@@ -114,6 +183,7 @@ class Session:
         "kept",
         "memo",
         "memo_head",
+        "misreads",
         "most_transactions",
         "name",
         "receipts",
@@ -151,7 +221,7 @@ class Session:
         self._transactions_size = 0
         self.receipts = _NO_RECEIPTS
         self.unproved = 0
-        self._misread = _NONE_MISREAD
+        self.misreads = _NONE_MISREAD
         self.client_frames = self.broker_frames = 0
         self.sent_to = _NOWHERE
         self.active_at = now
@@ -320,7 +390,7 @@ class Session:
         again; the owed receipts will be asked for again.
         """
         self.forget_receipts()
-        for receipt in [each for each, asked in self._misread.items() for _ in asked]:
+        for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
             self.asked(receipt)
         if self._ledger is not None:
             self._ledger.lost()
@@ -390,7 +460,9 @@ class Session:
         self.traces += 1
         if len(self.receipts) < self._most and receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))
-            self._owe({receipt: None})
+            if not self.receipts:
+                self.receipts = {}
+            self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:
         """Record that the broker answered this receipt id, if any."""
@@ -402,24 +474,21 @@ class Session:
         """Record the spelling in which the broker will answer a receipt. Raises `LimitError` where too much is kept."""
         self.traces += 1
         self.kept.take(2 * THING + len(receipt) + len(taken))
-        if self._misread is _NONE_MISREAD:
-            self._misread = {}
-        self._misread.setdefault(taken, deque()).append(receipt)
-
-    @property
-    def misreads(self) -> bool:
-        """Whether the broker will answer with receipts that the client did not ask for: see `asked`."""
-        return bool(self._misread)
+        if self.misreads is _NONE_MISREAD:
+            self.misreads = {}
+        self.misreads.setdefault(taken, deque()).append(receipt)
 
     def asked(self, receipt: bytes | None) -> bytes | None:
-        """Return the receipt that the client asked for where the broker answers with this one; once for each answer."""
-        asked = self._misread.get(receipt) if receipt is not None else None
+        """Return the receipt that the client asked for where the broker answers with this one: another one if the
+        broker reads its spelling otherwise than the client (`misreads`). Call it once for each answer.
+        """
+        asked = self.misreads.get(receipt) if receipt is not None else None
         if receipt is None or asked is None:
             return receipt
         first = asked.popleft()
         self.kept.give(2 * THING + len(first) + len(receipt))
         if not asked:
-            del self._misread[receipt]
+            del self.misreads[receipt]
         return first
 
     def pass_unproved(self, sends: int) -> None:
@@ -432,28 +501,22 @@ class Session:
         if len(self.receipts) + len(new) > self._most:
             return False
         try:
-            self.kept.take(self._receipts_cost(new))
+            self.kept.take(_RECEIPT * len(new) + sum(map(len, new)))
         except LimitError:
             return False
         self.traces += 1
-        self._owe(new)
-        return True
-
-    def _owe(self, receipts: dict[bytes, None]) -> None:
-        if self.receipts is _NO_RECEIPTS:
-            self.receipts = receipts
+        if self.receipts:
+            self.receipts.update(new)
         else:
-            self.receipts.update(receipts)
+            self.receipts = new
+        return True
 
     def received_all(self, receipts: Iterable[bytes]) -> None:
         """Record as `received` does that the broker sent RECEIPTs with these ids."""
         self.unproved = 0
-        known = set(filter(self.receipts.__contains__, receipts))
-        for receipt in known:
-            del self.receipts[receipt]
-        self.kept.give(self._receipts_cost(known))
-
-    @staticmethod
-    def _receipts_cost(receipts: Collection[bytes]) -> int:
-        """Return how many bytes these receipt ids cost."""
-        return _RECEIPT * len(receipts) + sum(map(len, receipts))
+        owed, size = self.receipts, 0
+        for receipt in receipts:
+            if receipt in owed:
+                del owed[receipt]
+                size += _RECEIPT + len(receipt)
+        self.kept.give(size)

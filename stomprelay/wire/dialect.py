@@ -153,6 +153,14 @@ class Dialect:
         """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
+    def decode_all(self, lines: bytes) -> list[bytes] | None:
+        """What `decode` makes of raw values, each with an LF behind it; None where each is to be decoded by itself."""
+        if b"\\" in lines or b"\r" in lines or (self.padded and b" " in lines):
+            if not self.spells_once(lines):
+                return None
+            lines = self.decode_once(lines)
+        return lines.split(b"\n")[:-1]
+
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:
             return self.unescape.sub(self._unescaped, text)

@@ -39,7 +39,7 @@ class Frame:
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
     `data[body:end]`: the body. `plain`: the head has one colon a line, and neither backslash, CR nor padding, so it
     means the same in every dialect. `memo`: the frame's start as one object for neighbours with equal heads, or None.
-    `trace`: only set where the frame gets the relay's trace.
+    `trace`: only set where the frame is sent on with this trace, for the record of the frame.
     """
 
     __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start", "trace")
@@ -129,10 +129,6 @@ class Frame:
     def with_header(self, name: bytes, value: bytes) -> "Frame":
         """Return the frame with one more header in front, in bytes of its own. Both are plain in every dialect."""
         return self.with_lines(b"\n%b:%b%b" % (name, value, self.data[self.head - 1 : self.body]))
-
-    def mark(self, trace: bytes) -> None:
-        """The frame is sent on with this trace; whoever records the frame reads it."""
-        self.trace = trace
 
     def __repr__(self) -> str:
         """Command and size only: heads carry secrets."""

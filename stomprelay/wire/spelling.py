@@ -4,7 +4,7 @@ are left out of them: their frames are looked at one by one.
 
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.wire.decoder import SCANNER
+from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
 from stomprelay.wire.errors import FrameError
 from stomprelay.wire.run import Run
@@ -17,17 +17,8 @@ Table = list[bytes | None]
 _OCTETS: Final = [bytes([octet]) for octet in range(256)]
 
 
-def _compiled() -> "type[Speller] | None":
-    if SCANNER is None:
-        return None
-    try:
-        from stomprelay.wire._respell import Speller
-    except ImportError:
-        return None
-    return Speller
-
-
-SPELLER: Final = _compiled()
+_COMPILED: Final = compiled("stomprelay.wire._respell")
+SPELLER: "Final[type[Speller] | None]" = None if _COMPILED is None else _COMPILED.Speller
 """What writes many frames anew; None where it was not built, or nothing compiled is wanted."""
 
 

@@ -258,7 +258,7 @@ def test_frames_that_the_relay_gave_a_trace() -> None:
     receive(recorder, b"SEND\ndestination:/q\nrelay-trace:forged\n\nx\0" + b"BEGIN\ntransaction:1\n\n\0")
     (first, _) = recorder.frames
     assert isinstance(first, Frame)
-    first.mark(b"relay-1-7")
+    first.trace = b"relay-1-7"
     heads = [each.head for each in taken(recorder)[1]]
     assert heads == [b"SEND\nrelay-trace:relay-1-7\ndestination:/q\n\n", b"BEGIN\ntransaction:1\n\n"]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.client.turns import Flow, InputBuffer
 from stomprelay.relay.effects import Effect, Outbox
-from stomprelay.relay.flow import Flow
 from stomprelay.session.effects import Event, How, Pause
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits

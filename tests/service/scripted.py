@@ -11,8 +11,7 @@ from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.relay.link.link import Move
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.connection.driver import Driver
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.session.effects import Close, How, Note

@@ -1,106 +1,60 @@
 """Back-pressure: reasons not to read, and what they mean for a client and its brokers."""
 
-from typing import Any
-
 import pytest
 
-from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
+from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.session.effects import GiveWay
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, Side, State
 from tests.service.harness import FakeTransport
-from tests.service.scripted import ScriptedSession
-
-
-class Source:
-    """Reads from a transport; writes down what it was told."""
-
-    def __init__(self) -> None:
-        self.transport: Any = FakeTransport()
-        self.told: list[bool] = []
-
-    def stop_reading(self) -> None:
-        self.transport.pauseProducing()
-
-    def read_on(self) -> None:
-        if self.transport is not None:
-            self.transport.resumeProducing()
-
-    def reading_changed(self, on: bool) -> None:
-        self.told.append(on)
+from tests.service.scripted import DriverHarness, ScriptedSession
 
 
 @pytest.fixture
-def source() -> Source:
-    """It reads."""
-    return Source()
+def harness() -> DriverHarness:
+    """Its client is read from."""
+    harness = DriverHarness()
+    harness.said()
+    return harness
 
 
-def test_pressure_stops_the_reading_at_once(source: Source) -> None:
+STOPS, GOES_ON = ("read", Side.DOWNSTREAM, False), ("read", Side.DOWNSTREAM, True)
+
+
+def test_pressure_stops_the_reading_at_once(harness: DriverHarness) -> None:
     """And its end starts it."""
-    reading = ReadControl(source)
-    reading.pauseProducing()
-    assert not source.transport.reading
-    assert source.told == [False]
-    reading.resumeProducing()
-    assert source.transport.reading
-    assert source.told == [False, True]
+    harness.protocol.hold(PRESSURE)
+    assert not harness.transport.reading
+    assert harness.said() == [STOPS]
+    harness.protocol.release(PRESSURE)
+    assert harness.transport.reading
+    assert harness.said() == [GOES_ON]
 
 
-def test_a_wish_is_fulfilled_when_something_comes(source: Source) -> None:
+def test_a_wish_is_fulfilled_when_something_comes(harness: DriverHarness) -> None:
     """Until then the transport reads, and so sees the peer go."""
-    reading = ReadControl(source)
-    reading.hold(ASKED)
-    assert source.transport.reading
-    assert source.told == [False]
-    assert reading.held
-    reading.received()
-    assert not source.transport.reading
-    reading.release(ASKED)
-    assert source.transport.reading
-    assert source.told == [False, True]
+    harness.protocol.hold(ASKED)
+    assert harness.transport.reading
+    assert harness.said() == [STOPS]
+    harness.transport.sends(b"x")
+    assert not harness.transport.reading
+    harness.said()
+    harness.protocol.release(ASKED)
+    assert harness.transport.reading
+    assert harness.said() == [GOES_ON]
 
 
 @pytest.mark.parametrize("last", [ASKED, PRESSURE])
-def test_reading_goes_on_when_the_last_reason_is_gone(source: Source, last: int) -> None:
+def test_reading_goes_on_when_the_last_reason_is_gone(harness: DriverHarness, last: int) -> None:
     """Whichever that is; and it is told once."""
-    reading = ReadControl(source)
-    reading.hold(ASKED)
-    reading.hold(PRESSURE)
-    reading.release(ASKED if last == PRESSURE else PRESSURE)
-    assert not source.transport.reading
-    assert source.told == [False]
-    reading.release(last)
-    assert source.transport.reading
-    assert source.told == [False, True]
-
-
-def test_a_retired_valve_is_open_and_tells_nobody(source: Source) -> None:
-    """What the peer still says is read, to be thrown away; later pressure means nothing."""
-    reading = ReadControl(source)
-    reading.hold(PRESSURE)
-    reading.retire()
-    assert source.transport.reading
-    reading.hold(PRESSURE)
-    reading.release(PRESSURE)
-    reading.received()
-    reading.retire()
-    assert source.transport.reading
-    assert source.told == [False]
-
-
-def test_a_journal_without_room_stops_the_reading_at_once(source: Source) -> None:
-    """As pressure does; and each reason has to go."""
-    reading = ReadControl(source)
-    reading.hold(JOURNAL)
-    assert not source.transport.reading
-    assert reading.reasons == JOURNAL
-    reading.hold(PRESSURE)
-    assert reading.reasons == JOURNAL | PRESSURE
-    reading.release(JOURNAL)
-    assert not source.transport.reading
-    reading.release(PRESSURE)
-    assert source.transport.reading
-    assert source.told == [False, True]
+    harness.protocol.hold(ASKED)
+    harness.protocol.hold(PRESSURE)
+    assert harness.protocol.reasons == ASKED | PRESSURE
+    harness.protocol.release(ASKED if last == PRESSURE else PRESSURE)
+    assert not harness.transport.reading
+    assert harness.said() == [STOPS]
+    harness.protocol.release(last)
+    assert harness.transport.reading
+    assert harness.said() == [GOES_ON]
 
 
 # Between a client and its brokers, with the relay's part played by the test

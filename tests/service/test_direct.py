@@ -15,8 +15,8 @@ from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 
-from stomprelay.service.connection import direct
-from stomprelay.service.connection.direct import COMPILED
+from stomprelay.service.connection import protocol as direct
+from stomprelay.service.connection.protocol import COMPILED
 from stomprelay.service.network.sockets import Socket
 from tests.service.harness import FakeTransport
 
@@ -66,7 +66,7 @@ class Ends:
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The function in Python, and the compiled one: they do the same."""
     if request.param == "python":
-        monkeypatch.setattr(direct, "write", direct.write_in_python)
+        monkeypatch.setattr(direct, "send", direct.send_in_python)
     elif COMPILED is None:
         pytest.skip("it is not compiled here")
 
@@ -81,7 +81,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 def test_nothing_is_queued_when_the_socket_takes_all(ends: Ends) -> None:
     """It is there before the reactor's next turn, which is not asked for."""
-    direct.write(ends.connection, b"hello")
+    direct.send(ends.connection, b"hello")
     assert ends.peer.recv(100) == b"hello"
     assert not ends.waiting
 
@@ -89,7 +89,7 @@ def test_nothing_is_queued_when_the_socket_takes_all(ends: Ends) -> None:
 def test_what_the_socket_does_not_take_is_queued(ends: Ends) -> None:
     """Part of it went at once, the rest goes when there is room: the bytes arrive in order and once."""
     data = bytes(range(256)) * 40_000
-    direct.write(ends.connection, data)
+    direct.send(ends.connection, data)
     assert ends.waiting
     queued = len(ends.connection.dataBuffer) + ends.connection._tempDataLen
     assert 0 < queued < len(data)
@@ -100,13 +100,13 @@ def test_what_the_socket_does_not_take_is_queued(ends: Ends) -> None:
 def test_nothing_overtakes_what_is_queued(ends: Ends) -> None:
     """While something waits, what comes is put behind it, room or no room."""
     data = b"x" * 5_000_000
-    direct.write(ends.connection, data)
+    direct.send(ends.connection, data)
     first = len(ends.peer.recv(65536))
-    direct.write(ends.connection, b"after")
-    direct.write(ends.connection, b"wards")
+    direct.send(ends.connection, b"after")
+    direct.send(ends.connection, b"wards")
     rest = ends.received(len(data) + 10 - first)
     assert rest.endswith(b"xafterwards")
-    direct.write(ends.connection, b"now")
+    direct.send(ends.connection, b"now")
     assert ends.peer.recv(100) == b"now"
 
 
@@ -114,8 +114,8 @@ def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     """Nothing is raised; the reactor finds the broken connection when it writes what was queued."""
     ends.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ends.peer.close()
-    direct.write(ends.connection, b"hello")
-    direct.write(ends.connection, b"hello")
+    direct.send(ends.connection, b"hello")
+    direct.send(ends.connection, b"hello")
     assert ends.waiting
     assert ends.connection.doWrite() is CONNECTION_LOST
 
@@ -123,7 +123,7 @@ def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
 def test_a_connection_that_is_gone_is_not_written_to(ends: Ends) -> None:
     """Neither sent nor queued nor raised."""
     ends.connection.connected = 0
-    direct.write(ends.connection, b"hello")
+    direct.send(ends.connection, b"hello")
     ends.peer.setblocking(False)
     with pytest.raises(BlockingIOError):
         ends.peer.recv(100)
@@ -160,7 +160,7 @@ def test_a_connection_is_closed_when_all_is_written(ends: Ends, waits: bytes) ->
     ends.connection.protocol = ended
     if waits:
         ends.connection.write(waits)
-    direct.close(ends.connection)
+    direct.close_when_written(ends.connection)
     assert (ended.reason is None) == bool(waits)
     if waits:
         assert ends.connection.doWrite() is CONNECTION_DONE
@@ -175,7 +175,7 @@ def test_a_connection_is_closed_when_all_is_written(ends: Ends, waits: bytes) ->
 
 @pytest.mark.parametrize("kind", sorted(direct.PLAIN, key=repr))
 def test_twisted_is_as_we_know_it(kind: type[tcp.Connection]) -> None:
-    """The attributes that direct writing relies on; where this fails, `direct.write` needs another look."""
+    """The attributes that direct writing relies on; where this fails, `send` needs another look."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         connection: Any = object.__new__(kind)

@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.logger import LogLevel, capturedLogs
 
-from stomprelay.service.connection.driver import log_note, spell_address
+from stomprelay.service.connection.repeats import log_note, spell_address
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits

@@ -161,10 +161,7 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
         runtime = relay.service.state.runtime
 
         def held() -> bool:
-            return any(
-                protocol.reading is not None and protocol.reading.held
-                for protocol in runtime.protocols.values()
-            )
+            return any(protocol.reasons for protocol in runtime.protocols.values())
 
         await until(held)
         taken = sum(each.bytes_received for each in runtime.protocols.values())

@@ -19,9 +19,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.service.connection import direct
+from stomprelay.service.connection.protocol import send
 from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
+from stomprelay.service.network.sockets import FIRST_READ, READ
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 
@@ -235,8 +236,8 @@ class OnSocket(Secured):
         self.connection = tcp.Server(self.ours, self.layer, address, None, 0, self.reactor)  # type: ignore[arg-type]
         self.client = Client()
         self.sent = 0
-        self.connection.bufferSize = direct.FIRST_READ
-        self.layer.send_by(self.connection, self.sends, direct.READ)
+        self.connection.bufferSize = FIRST_READ
+        self.layer.send_by(self.connection, self.sends, READ)
         self.layer.makeConnection(self.connection)
         self.client.hears(b"")
         self.says(self.client.wire())
@@ -249,7 +250,7 @@ class OnSocket(Secured):
     def sends(self, connection: tcp.Connection, data: bytes) -> None:
         """Send at once."""
         self.sent += 1
-        direct.write(connection, data)
+        send(connection, data)
 
     def says(self, wire: bytes) -> None:
         """The peer sends this, and all of it is read."""

@@ -25,8 +25,7 @@ from twisted.python.failure import Failure
 from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.brokers.outages import LAST, LONGEST
-from stomprelay.service.connection.driver import spell_text
-from stomprelay.service.connection.repeats import EVERY, MOST
+from stomprelay.service.connection.repeats import EVERY, MOST, spell_text
 from stomprelay.service.log import (
     OWN,
     SharedHeads,

@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 from stomprelay.service.admin.readiness import obstacles
 from stomprelay.service.admin.snapshot import snapshot
-from stomprelay.service.connection import direct
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.network.sharing import Loads
 from stomprelay.service.process import available
 from tests.service.conftest import Lines
@@ -130,7 +130,7 @@ def test_a_frame_that_does_not_go_on() -> None:
     sessions = [harness.session() for _ in range(4)]
     for client, _ in sessions:
         comes_on(harness, client, FRAME[:240_000])
-    with patch.object(direct, "has_input", return_value=False):
+    with patch.object(LegProtocol, "has_input", False):
         harness.reactor.pump([EVERY] * int(TURN / EVERY - 2))
         assert [client.written() for client, _ in sessions] == [b""] * 4
         harness.reactor.pump([EVERY] * 4)

@@ -21,13 +21,13 @@ from twisted.python.log import addObserver, removeObserver
 
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass
-from stomprelay.service.connection import direct, pipes
-from stomprelay.service.connection.backpressure import ASKED, PRESSURE
+from stomprelay.service.connection import pipes
+from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.network.sockets import Socket
+from stomprelay.service.network.sockets import FIRST_READ, READ, Socket
 from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, How, Send
 from stomprelay.session.leg import Leg, Side, State
@@ -380,11 +380,11 @@ def test_however_it_comes(frames: list[bytes], cuts: list[int], answers: list[bo
 def test_a_chunk_that_fills_the_room_is_the_relays(scene: Scene) -> None:
     """It is part of more, for which more room is made; smaller ones pass, whatever the room."""
     scene.lets_pass()
-    frame = SEND.replace(b"hello", b"x" * (direct.FIRST_READ // 4 - len(SEND) + 5))
-    assert len(frame) * 4 == direct.FIRST_READ
+    frame = SEND.replace(b"hello", b"x" * (FIRST_READ // 4 - len(SEND) + 5))
+    assert len(frame) * 4 == FIRST_READ
     scene.sends(frame * 4)
     assert scene.said() == [scene.heard(frame * 4)]
-    assert scene.transport.bufferSize == direct.READ
+    assert scene.transport.bufferSize == READ
     scene.client.sendall(frame * 4)
     scene.turn()
     assert scene.received_bytes(len(frame) * 4) == frame * 4
@@ -410,20 +410,20 @@ def test_a_layer_above_the_socket_is_respected(scene: Scene) -> None:
 def test_what_the_broker_does_not_take_waits(scene: Scene) -> None:
     """Some of it in the kernel, some here; then the client is not read from, and in the end all has come, in order."""
     scene.lets_pass()
-    reading = scene.protocol(scene.relay.client).reading
+    client = scene.protocol(scene.relay.client)
     sent = b""
     for number in range(2000):
         frame = SEND.replace(b"hello", b"%06d" % number + b"x" * 9000)
         scene.client.sendall(frame)
         sent += frame
-        if reading.held:  # and this one waits, too
+        if client.reasons:  # and this one waits, too
             break
         scene.turn()
-    assert reading.reasons == PRESSURE
+    assert client.reasons == PRESSURE
     queue = scene.protocol(scene.upstream).transport
-    assert 0 < len(queue.dataBuffer) + queue._tempDataLen < 2 * direct.READ
+    assert 0 < len(queue.dataBuffer) + queue._tempDataLen < 2 * READ
     assert scene.received_bytes(len(sent)) == sent
-    assert not reading.held
+    assert not client.reasons
     told = [what for what, *_ in scene.reported()]
     assert told == ["passed", "paused", "resumed", "passed"]
 
@@ -449,13 +449,13 @@ def test_nothing_overtakes_what_waits(scene: Scene) -> None:
 def test_a_leg_that_is_held_passes_nothing(scene: Scene) -> None:
     """One chunk may still come where the relay asked for a pause: it is the relay's."""
     scene.lets_pass()
-    reading = scene.protocol(scene.relay.client).reading
-    reading.hold(ASKED)
+    client = scene.protocol(scene.relay.client)
+    client.hold(ASKED)
     scene.sends(SEND)
     scene.sends(SEND)
     assert scene.said() == [("paused", scene.relay.client), scene.heard(SEND)]
     assert scene.received() == b""
-    reading.release(ASKED)
+    client.release(ASKED)
     scene.turn()
     assert scene.received() == SEND
     assert scene.reported() == [("resumed", scene.relay.client), scene.passed(1, len(SEND))]
@@ -544,7 +544,7 @@ def test_a_relay_that_fails_to_take(scene: Scene) -> None:
 def test_a_write_that_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The relay is told what it took for passed, and ends the session."""
     scene.lets_pass()
-    monkeypatch.setattr(LegProtocol, "write", fails)
+    monkeypatch.setattr("stomprelay.service.connection._pipe.send", fails)
     scene.relay.answers.append([Close(scene.relay.client, How.ABORT)])
     scene.sends(SEND)
     assert [what for what, *_ in scene.said()] == ["passed", "failed"]

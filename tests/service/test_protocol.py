@@ -10,21 +10,22 @@ import pytest
 import pytest_twisted
 from twisted.internet import endpoints, error, reactor
 from twisted.internet.address import UNIXAddress
-from twisted.internet.interfaces import IAddress
+from twisted.internet.interfaces import IAddress, IPushProducer
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.connection import direct
-from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.departures import AVAILABLE
+from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
+from stomprelay.service.network.sockets import FIRST_READ, READ
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
@@ -90,40 +91,41 @@ def test_a_broker_that_closes_its_direction() -> None:
     assert harness.said() == []
 
 
-def test_pressure_is_told_to_the_producer(harness: DriverHarness) -> None:
-    """Whose bytes are written here stops when they are too many."""
-    source = DriverHarness()
-    source.said()
-    assert source.protocol.reading is not None
-    harness.protocol.set_producer(source.protocol.reading)
-    harness.transport.fills()
-    assert not source.transport.reading
-    assert source.said() == [("read", CLIENT, False)]
-    harness.transport.drains()
-    assert source.transport.reading
-    harness.transport.fills()
-    harness.protocol.close(How.ABORT)
-    assert source.transport.reading
-    assert harness.transport.producer is None
+@implementer(IPushProducer)
+class Producer:
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def pauseProducing(self) -> None:
+        self.told.append("pause")
+
+    def resumeProducing(self) -> None:
+        self.told.append("resume")
+
+    def stopProducing(self) -> None:
+        self.told.append("stop")
 
 
 def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -> None:
-    """The first one is released."""
-    one, two = DriverHarness(), DriverHarness()
-    assert one.protocol.reading is not None
-    assert two.protocol.reading is not None
-    harness.protocol.set_producer(one.protocol.reading)
+    """The first one is released; each is told when too much waits here, and of the connection's end."""
+    one, two = Producer(), Producer()
+    harness.protocol.set_producer(one)
     harness.transport.fills()
-    harness.protocol.set_producer(two.protocol.reading)
-    assert one.transport.reading
-    assert harness.transport.producer is two.protocol.reading
+    harness.transport.drains()
+    harness.protocol.set_producer(two)
+    assert one.told == ["pause", "resume", "stop"]
+    harness.transport.fills()
+    harness.protocol.close(How.ABORT)
+    assert two.told == ["pause", "stop"]
+    assert harness.transport.producer is None
 
 
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
-    assert harness.protocol.reading is not None
-    harness.protocol.reading.hold(PRESSURE)
+    harness.protocol.hold(PRESSURE)
     harness.said()
     harness.protocol.close(how)
     assert harness.transport.reading
@@ -228,7 +230,6 @@ def test_a_lost_connection_is_freed_at_once() -> None:
     try:
         harness = DriverHarness()
         harness.transport.sends(b"x")
-        assert harness.protocol.reading is not None
         seen = weakref.finalize(harness.transport, int)
         driver = weakref.finalize(harness.driver, int)
         harness.transport.disconnects()
@@ -318,10 +319,10 @@ async def test_the_settings_of_a_socket() -> None:
     assert transport.protocol is protocol
     assert transport.getTcpNoDelay()
     assert transport.getTcpKeepAlive()
-    assert transport.bufferSize == direct.FIRST_READ
+    assert transport.bufferSize == FIRST_READ
     peer.transport.write(b"x" * 1_000_000)
     await until(lambda: protocol.bytes_received == 1_000_000)
-    assert transport.bufferSize == direct.READ
+    assert transport.bufferSize == READ
     peer.transport.loseConnection()
     await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()

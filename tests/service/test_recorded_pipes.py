@@ -13,10 +13,9 @@ from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings,
 from stomprelay.journal.tail import TailRequest, Watch
 from stomprelay.relay.effects import Effect, Pass
 from stomprelay.service.connection import pipes
-from stomprelay.service.connection.backpressure import JOURNAL, PRESSURE
+from stomprelay.service.connection.failures import JOURNAL, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
-from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tapped
@@ -43,7 +42,7 @@ class ReadingRelay(ScriptedRelay):
 class RecordedScene(Scene):
     """A session with a journal that nobody writes; its client has sent CONNECT."""
 
-    driver: RecordingDriver
+    driver: RelayDriver
 
     def __init__(self, reactor: Any, directory: Path, *, trace: bool = False, **settings: Any) -> None:
         self._settings = JournalSettings(str(directory), **settings)
@@ -57,9 +56,7 @@ class RecordedScene(Scene):
         settings = self._settings
         self.journal = Journal(str(settings.directory), settings, self.reactor, "0" * 8, self._sessions)
         self.journal.running = 1
-        driver = RecordingDriver(
-            self.runtime, core, endpoints, self.ended.append, dict.fromkeys(endpoints, "main")
-        )
+        driver = RelayDriver(self.runtime, core, endpoints, self.ended.append)
         driver.record_to(self.journal)
         return driver
 
@@ -75,8 +72,8 @@ class RecordedScene(Scene):
 
     @property
     def reading(self) -> Any:
-        """Whether the client is read from, and why not."""
-        return self.protocol(self.relay.client).reading
+        """The client's connection, which is read from or not."""
+        return self.protocol(self.relay.client)
 
     def blocks(self) -> list[Recorded]:
         """What was recorded since the last look."""

@@ -17,12 +17,11 @@ from twisted.internet.testing import MemoryReactor, MemoryReactorClock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.service.connection.direct import READ
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import listening_service
-from stomprelay.service.network.sockets import Attempt, Socket
+from stomprelay.service.network.sockets import READ, Attempt, Socket
 from tests.service.sockets import Accepting, Peer, connect, port_of, reactor, running, until
 
 
@@ -562,7 +561,7 @@ def test_what_takes_long_is_read_in_smaller_pieces(monkeypatch: pytest.MonkeyPat
             pair.peer.sendall(bytes(60_000))
         monkeypatch.setattr(made, "_most", 4 * 20_000.0)
         for seconds in (0.5, 0.0, 0.0):  # noqa: B007
-            made._wait(0.02)
+            made.doPoll(0.02)
         assert [[len(each) for each in pair.protocol.told] for pair in pairs] == [[20_000, 2_500, 5_000]] * 4
         for pair in pairs:
             pair.peer.close()

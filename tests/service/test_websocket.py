@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.clients.admission import LINGERING
-from stomprelay.service.connection import direct
+from stomprelay.service.connection.web import WebLegProtocol
 from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
 from stomprelay.service.network.websocket import FRAMES
 from tests.service.harness import (
@@ -438,7 +438,7 @@ def test_no_answer_to_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None
     """Where something waits to be read, a pong would only wait behind it; and such a client is not asked."""
     relay = doors(Web(ping_interval=20.0))
     client, _ = session(relay)
-    monkeypatch.setattr(direct, "waits", lambda transport: transport.transport is client)
+    monkeypatch.setattr(WebLegProtocol, "waits", True)
     client.sends(masked(PING, b"x"))
     relay.reactor.advance(100)
     assert client.written() == b""

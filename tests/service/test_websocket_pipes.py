@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.listener import Web
-from stomprelay.service.connection import direct, pipes
+from stomprelay.service.connection import pipes
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.connection.web import WebLegProtocol
+from stomprelay.service.network.sockets import FIRST_READ, READ
 from tests.sanitizer import run_sanitized
 from tests.service.harness import SEND, listener
 from tests.service.test_pipes import ODD, Scene, reactor
@@ -123,10 +124,10 @@ def test_a_client_that_closes(scene: WebScene) -> None:
 def test_a_busy_one_is_read_in_large_pieces(scene: WebScene) -> None:
     """What fills the room is the relay's, as without WebSocket, and then there is more room."""
     scene.lets_pass()
-    scene.sends(masked(BINARY, SEND) * (2 * direct.FIRST_READ // len(SEND)))
-    assert scene.protocol(scene.relay.client).socket().bufferSize == direct.READ
+    scene.sends(masked(BINARY, SEND) * (2 * FIRST_READ // len(SEND)))
+    assert scene.protocol(scene.relay.client).socket().bufferSize == READ
     scene.turn(5)
-    assert scene.in_order() == SEND * (2 * direct.FIRST_READ // len(SEND))
+    assert scene.in_order() == SEND * (2 * FIRST_READ // len(SEND))
 
 
 def test_a_client_without_websocket(reactor: Any) -> None:

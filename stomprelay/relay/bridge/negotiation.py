@@ -3,8 +3,7 @@
 from functools import cache
 from typing import NamedTuple
 
-from stomprelay.relay.bridge.bridge import Bridge, Parting
-from stomprelay.relay.bridge.own import ToClient
+from stomprelay.relay.bridge.bridge import Bridge, Parting, ToClient
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect

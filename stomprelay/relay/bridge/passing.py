@@ -5,14 +5,12 @@ bridge would pass each of its frames with the same bytes and the same effect on 
 from collections.abc import Callable
 from functools import cache
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.bridge import ACKNOWLEDGED, DELIVERED, NAMED, OWN, SAID_BESIDE, Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.relay.bridge.own import OWN
-from stomprelay.relay.bridge.steps import ACKNOWLEDGED, DELIVERED, NAMED, SAID_BESIDE
-from stomprelay.session.rows import ids_of
+from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
-from stomprelay.wire.dialect import DeliveryNaming, Dialect
+from stomprelay.wire.dialect import DeliveryNaming
 from stomprelay.wire.names import (
     ACK,
     ACK_HEADER,
@@ -31,13 +29,6 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Passing, Rule, Rules, Run
 
 
-def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
-    """Return a run's values, of one name, decoded; None where that has to be done one by one."""
-    if not dialect.spells_once(run.values):
-        return None
-    return dialect.decode_once(run.values).split(b"\n")[:-1]
-
-
 def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
@@ -45,13 +36,13 @@ def to_client(
     again after SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
-    accounted = (bridge.tracked or _names(bridge)) and session.subscriptions.acknowledging > 0
+    accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
     naming = bridge.source.delivery if accounted else None
     rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
-            given = None if session.misreads else _decoded(run, bridges.broker)
+            given = None if session.misreads else bridges.broker.decode_all(run.values)
             if ours is not None:
                 return given is not None and ours(given)
             if given is None or (bridge.judges and not bridge.spelling.respell(run)):
@@ -67,16 +58,11 @@ def to_client(
     return Passing(rules, takes)
 
 
-def _names(bridge: Bridge) -> bool:
-    """Whether a client of another version names deliveries by what they came with, not by tokens of ours."""
-    return bridge.judges and bridge.target.delivery is not DeliveryNaming.ACK
-
-
 @cache
 def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
     """`naming`: how deliveries of which account is kept are named; None where none is."""
     if bridge.judges:
-        wants = (SUBSCRIPTION,) if naming is None or not _names(bridge) else DELIVERED[naming]
+        wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
@@ -130,7 +116,7 @@ def to_broker(
             return False
         unasked = run.count
         if run.values:
-            asked = None if bridge.misreads(run.values) else _decoded(run, bridge.source)
+            asked = None if bridge.misreads and b"\\" in run.values else bridge.source.decode_all(run.values)
             if asked is None or not session.owed_all(asked):
                 return False
             unasked -= len(asked)

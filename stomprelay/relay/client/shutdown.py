@@ -234,7 +234,7 @@ class Shutdown:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
         client, flow = self._client, self._flow
         if self.ending:
-            client.lost()
+            client.gone = True
             return
         leaving = flow.disconnect is not DisconnectState.NONE and self.stage is not Stage.ANSWERING
         self.finish_at = self._finish_by = inf
@@ -251,7 +251,7 @@ class Shutdown:
 
     def _deliver(self, now: float) -> None:
         """The client is gone: its time begins, and it wants no more messages."""
-        self._client.lost()
+        self._client.gone = True
         self._limit(now)
         for link in self._flow.links:
             if link.up and link.resender is not None:

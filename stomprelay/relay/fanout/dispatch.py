@@ -4,15 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from stomprelay.relay.bridge.own import RECEIPTS
-from stomprelay.relay.bridge.steps import named, said
+from stomprelay.relay.bridge.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
 from stomprelay.relay.notes import missed
 from stomprelay.session.delivery import Delivery
-from stomprelay.session.kept import cost
-from stomprelay.session.session import Session
+from stomprelay.session.session import Session, cost
 from stomprelay.session.subscriptions import CUMULATIVE
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError, Refused, StompError

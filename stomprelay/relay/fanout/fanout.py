@@ -5,8 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final
 
-from stomprelay.relay.bridge.bridge import Bridge
-from stomprelay.relay.bridge.own import Tracer
+from stomprelay.relay.bridge.bridge import Bridge, Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -19,7 +18,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import outvoted
-from stomprelay.session.kept import THING
+from stomprelay.session.delivery import THING
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
@@ -89,6 +88,10 @@ class Fanout:
         """What waits for members, or for their answers, in bytes."""
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
+
+    def guarded(self, guard: Guard) -> None:
+        """Have this guard judge the client's frames from now on."""
+        self.guard = guard
 
     # What is asked of it
 

@@ -11,9 +11,8 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
-from stomprelay.session.delivery import Delivery
+from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.kept import THING
 from stomprelay.session.leg import State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple
 
-from stomprelay.relay.bridge.own import RECEIPTS
-from stomprelay.session.kept import THING
+from stomprelay.relay.bridge.bridge import RECEIPTS
+from stomprelay.session.delivery import THING
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.run import Run
 

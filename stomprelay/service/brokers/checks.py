@@ -21,9 +21,9 @@ from stomprelay.relay.model.histogram import LAG
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.brokers.brokers import Brokers
-from stomprelay.service.connection.driver import Driver, log_note
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.connection.repeats import log_note
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger

@@ -10,7 +10,7 @@ from typing import Final
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.rates import Scope, spell_limit
 from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.protocol import LegOwner, LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
@@ -38,7 +38,7 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
     return spell_limit(scope, most, rate=False)
 
 
-class RefusedClient(LegOwner):
+class RefusedClient(Driver):
     """A client that gets an ERROR and is closed, within `patience` seconds if its first bytes decide between WebSocket
     and STOMP.
     """
@@ -66,6 +66,7 @@ class RefusedClient(LegOwner):
 
     def added(self, protocol: LegProtocol) -> None:
         """Store the connection: the client has no session."""
+        super().added(protocol)
         self._protocol = protocol
 
     def connected(self, protocol: LegProtocol) -> None:
@@ -96,7 +97,7 @@ class RefusedClient(LegOwner):
     def closed(self, protocol: LegProtocol) -> None:
         """Close the connection: there is nothing else to wait for."""
         self._error = b""
-        self.runtime.timers.forget(self)
+        super().closed(protocol)
 
 
 class Admission:
@@ -209,7 +210,7 @@ class Admission:
 
 
 def client_protocol(
-    owner: LegOwner, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
+    owner: Driver, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
 ) -> LegProtocol:
     """Return the protocol of a client's leg. `farewell` returns why the relay ends its connection."""
     if web is None:

@@ -1,25 +1,23 @@
 """New clients: each gets a session, or is refused."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.relay import Relay
 from stomprelay.service.clients.admission import Admission, client_protocol
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.recording import RecordingDriver
-from stomprelay.service.connection.relay_driver import Asks, Endpoints
+from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.state import RelayState
 
 
 class Clients:
-    """Begins the sessions of a relay. `endpoints` and `upstreams` have the way to each broker and its upstream's name;
-    both may change. `identify` finds out a client's user. `prefix` is that of the sessions' names. `fast_path` returns
-    whether frames may pass without the core.
+    """Begins the sessions of a relay. `endpoints` have the way to each broker; they may change. `identify` finds out a
+    client's user. `prefix` is that of the sessions' names. `fast_path` returns whether frames may pass without the
+    core.
     """
 
     def __init__(
@@ -27,7 +25,6 @@ class Clients:
         state: RelayState,
         admission: Admission,
         endpoints: Endpoints,
-        upstreams: Mapping[Broker, str],
         identify: Asks,
         prefix: str,
         fast_path: Callable[[], bool],
@@ -35,7 +32,6 @@ class Clients:
         self._state: Final = state
         self._admission: Final = admission
         self._endpoints: Final = endpoints
-        self._upstreams: Final = upstreams
         self._identify: Final = identify
         self.prefix: Final = prefix
         self._named = 0
@@ -63,9 +59,7 @@ class Clients:
             limiter=sessions.limiter,
             address=sessions.limited_by(address),
         )
-        driver = RecordingDriver(
-            state.runtime, relay, self._endpoints, sessions.ended, self._upstreams, self._identify
-        )
+        driver = RelayDriver(state.runtime, relay, self._endpoints, sessions.ended, self._identify)
         state.tails.accepted(driver)
         sessions.add(driver, address)
         return client_protocol(driver, relay.client, relay.listener, web, self._farewell)

@@ -9,7 +9,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
 
-def write(connection: tcp.Connection, data: bytes) -> None: ...
+def send(connection: tcp.Connection, data: bytes) -> None: ...
 
 class Pipe:
     source: LegProtocol

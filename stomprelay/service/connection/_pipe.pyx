@@ -30,21 +30,21 @@ cdef extern from *:
     #define RECV recv
     #endif
     """
-    ssize_t send "SEND"(int descriptor, const void *data, size_t size, int flags)
+    ssize_t send_now "SEND"(int descriptor, const void *data, size_t size, int flags)
     ssize_t recv "RECV"(int descriptor, void *into, size_t size, int flags)
 
 cdef enum:
     FEW = 16 * 1024     # bytes that are received on the stack, and copied
-    READ = 512 * 1024   # as in `direct`
+    READ = 512 * 1024   # as in `sockets`
 
 cdef Py_ssize_t _NEVER = PY_SSIZE_T_MAX
 
 
-def write(connection, bytes data not None):
-    """The twin of `direct.write`."""
+def send(connection, bytes data not None):
+    """The twin of `protocol.send_in_python`."""
     cdef Py_ssize_t sent = 0, size = len(data)
     if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
-        sent = max(send(connection.socket.fileno(), <const char *>data, size, 0), 0)
+        sent = max(send_now(connection.socket.fileno(), <const char *>data, size, 0), 0)
         if sent == size:
             return
     connection.bufferSize = READ
@@ -192,7 +192,11 @@ cdef class Pipe:
                 else:
                     out = data if at == size else data[:at]
                 self._sent += len(out)
-                self.target.write(out)
+                plain = self.target.plain
+                if plain is None:
+                    self.target.write(out)
+                else:
+                    send(plain, out)    # what `write` does, without a call of Python's
         except Exception as error:
             self._failed(error)
             return None

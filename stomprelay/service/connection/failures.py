@@ -1,5 +1,5 @@
-"""Why a connection ended or could not be established, from Twisted's exceptions: in words, and whose lack it was. And
-why the relay ends one.
+"""Why a connection is not read from; why it ended or could not be established, from Twisted's exceptions: in words, and
+whose lack it was; and why the relay ends one.
 """
 
 import errno
@@ -13,6 +13,19 @@ from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
+
+PRESSURE: Final = 1
+"""The other connection cannot be written to fast enough."""
+ASKED: Final = 2
+"""The core asked for it, by the effect `Pause`."""
+JOURNAL: Final = 4
+"""The journal has no room for what would come."""
+TURN: Final = 8
+"""What came waits until others had their turn."""
+UNREAD: Final = 16
+"""What came over WebSocket is looked at when others had their turn."""
+MEMORY: Final = 32
+"""Too much is kept of all clients, and of this session."""
 
 
 class Farewell(IntEnum):

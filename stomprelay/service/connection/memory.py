@@ -13,9 +13,9 @@ from twisted.internet.interfaces import IReactorTime
 from stomprelay.relay.inputs import Killed
 from stomprelay.relay.notes import CROWDED
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection import direct
-from stomprelay.service.connection.backpressure import MEMORY
+from stomprelay.service.connection.failures import MEMORY
 from stomprelay.service.log import logger
+from stomprelay.service.network.sockets import FIRST_READ, READ
 from stomprelay.session.leg import Leg, Side
 
 SESSION: Final = 12 * 1024
@@ -55,9 +55,8 @@ class _Connection(Protocol):
     """A connection of a session, as `LegProtocol` has it."""
 
     leg: Leg
+    reasons: int
 
-    @property
-    def held(self) -> bool: ...
     @property
     def has_input(self) -> bool: ...
     def hold(self, reason: int) -> None: ...
@@ -157,7 +156,7 @@ class Memory:
     @property
     def most(self) -> int:
         """How many bytes may be read of a connection at once: but a little of its share."""
-        return int(max(direct.FIRST_READ, min(direct.READ, self._share(self._sums()[1]) // 8)))
+        return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: _Session, protocol: _Connection) -> None:
         """Memory is short, and more is kept of a session: read no more from this connection if that is too much."""
@@ -210,7 +209,7 @@ class Memory:
         _log.info("memory is short no more: {kept} bytes are kept", kept=self._size)
         for driver in self._sessions:
             for protocol in driver.protocols():
-                protocol.read_at_once(direct.FIRST_READ)
+                protocol.read_at_once(FIRST_READ)
 
     def _look_in(self, seconds: float) -> None:
         call, at = self._next, self._reactor.seconds() + seconds
@@ -221,7 +220,7 @@ class Memory:
 
     def _look(self) -> None:
         """Read on where there is room; where there is none give turns, and end sessions."""
-        for protocol in [each for each in self._held if not each.held]:
+        for protocol in [each for each in self._held if not each.reasons]:
             del self._held[protocol]  # it is closed
         total, sessions = self._sums()
         if total >= self.limit:

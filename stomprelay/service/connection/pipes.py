@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stomprelay.journal.capture import LegRecorder
-from stomprelay.service.connection.direct import COMPILED
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import COMPILED, LegProtocol
 from stomprelay.session.leg import EXPECTED
 from stomprelay.session.session import Session
 from stomprelay.wire import decoder

@@ -1,14 +1,23 @@
-"""The connection of one leg, as Twisted knows it: what happens to it is reported to its owner.
+"""The connection of one leg, as Twisted knows it: what happens to it is reported to a `Driver`, which knows the core.
 
-The owner is a `Driver` (see `driver`), which knows the core.
+Twisted's transports queue what they are given and send it in the reactor's next turn, when the socket reports that
+it can be written to. When nothing is queued the socket nearly always takes everything, so it is offered the bytes
+first: one turn of the reactor and two system calls saved for every message. The same holds for the end: Twisted waits
+for that turn to find that there is nothing left to write before it closes.
+
+This relies on six attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`,
+`disconnecting`, `_writeDisconnected`), of the exact types in `PLAIN` only; every other transport is written to as
+usual. The tests hold Twisted to it. Most is sent by a compiled twin; both are tested alike.
 """
 
-from collections.abc import Callable
+import select
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from OpenSSL.crypto import X509
-from twisted.internet import tcp
+from twisted.internet import tcp, unix
 from twisted.internet.interfaces import (
     IHalfCloseableProtocol,
     IHandshakeListener,
@@ -22,38 +31,96 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer, providedBy
 
-from stomprelay.service.connection import direct
-from stomprelay.service.connection.backpressure import ReadControl
-from stomprelay.service.connection.failures import shortage, spell
+from stomprelay.relay.effects import Effect
+from stomprelay.service.connection.failures import ASKED, TURN, shortage, spell
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.timers import Timed
-from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
+from stomprelay.service.log import logger
+from stomprelay.service.network.endpoints import (
+    AddressEndpoint,
+    BrokerEndpoint,
+    OneProtocol,
+    WebSocketEndpoint,
+)
 from stomprelay.service.network.layer import Layer
-from stomprelay.service.network.sockets import Socket, read_at_most
+from stomprelay.service.network.sockets import FIRST_READ, READ, Socket, read_at_most
 from stomprelay.service.network.tls import certificate_problem
-from stomprelay.session.effects import How
+from stomprelay.session.effects import Close, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.reasons import CLOSED, UNREAD
+from stomprelay.session.reasons import CLOSED, UNREAD, spell_fault
+from stomprelay.wire.decoder import compiled
+
+_log: Final = logger()
 
 _PROBED: Final = 1.0
 """Seconds between two looks at a client that is not read from, where it may linger for less."""
 
 
-class LegOwner(Timed):
-    """Receives what happens to the connections of its legs. `linger` is for how many seconds a closed connection
-    may wait for its peer.
+COMPILED: Final = compiled("stomprelay.service.connection._pipe")
+"""The compiled `_pipe`; None where it was not built, or nothing compiled is wanted."""
+
+PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
+
+
+def plain(transport: ITransport) -> tcp.Connection | None:
+    """Return the transport if it is a socket's own, without TLS or another layer above it; else None."""
+    return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]
+
+
+def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
+    """Return the innermost transport, and the TLS layer above it or None."""
+    tls = None
+    while isinstance(transport, ProtocolWrapper):
+        if isinstance(transport, TLSMemoryBIOProtocol):
+            tls = transport
+        transport = transport.transport
+    return transport, tls
+
+
+def send_in_python(connection: tcp.Connection, data: bytes) -> None:
+    """Send what the socket takes now, and queue the rest. The reactor meets an error of the socket, too."""
+    sent = 0
+    if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
+        try:
+            sent = connection.socket.send(data)
+        except OSError:
+            pass
+        if sent == len(data):
+            return
+    read_at_most(connection, READ)
+    connection.write(data[sent:] if sent else data)
+
+
+send: Final = send_in_python if COMPILED is None else COMPILED.send
+
+
+def close_when_written(connection: tcp.Connection) -> None:
+    """Close when all is written: at once, with the protocol's `connectionLost`, where nothing waits for that."""
+    if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
+        connection._writeDisconnected = True
+    connection.loseConnection()
+
+
+class Driver(Timed):
+    """Reports to a core what happens to the connections of its legs, and performs the effects that the core returns, in
+    order. It stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
+    Its own timer wakes its core.
+
+    `linger` is for how many seconds a closed connection may wait for its peer. `legs` counts those that are not closed.
+    Subclasses know the core: they implement what this class leaves open. Where they set `_record`, it is called with
+    this driver and all effects before they are performed.
     """
 
-    __slots__ = ("linger", "runtime")
+    __slots__ = ("_record", "legs", "linger", "runtime")
 
     def __init__(self, runtime: Runtime, linger: float) -> None:
         super().__init__()
         self.runtime = runtime
         self.linger = linger
+        self.legs = 0
+        self._record: Callable[[Any, Sequence[Effect]], None] | None = None
 
-    def added(self, protocol: "LegProtocol") -> None:
-        """A leg has a connection, or is about to have one."""
-        raise NotImplementedError
+    # What the connections report
 
     def connected(self, protocol: "LegProtocol") -> None:
         """The connection is established, with TLS its handshake included: bytes may be written from now on."""
@@ -88,9 +155,121 @@ class LegOwner(Timed):
         """The connection was ended by the peer or by an error, without a call of `close`."""
         raise NotImplementedError
 
+    # What the core asks for
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Perform the effects that the core returned, in order. Where one raises, which is a bug, the others are
+        performed all the same, then `failed` is called.
+        """
+        if self._record is not None:
+            self._record(self, effects)
+        protocols = self.runtime.protocols
+        fault: Exception | None = None
+        pending = iter(effects)
+        while True:
+            try:
+                for effect in pending:
+                    if type(effect) is Send:
+                        protocol = protocols.get(effect.leg)
+                        if protocol is not None:
+                            protocol.write(effect.data)
+                            protocol.bytes_sent += len(effect.data)
+                    else:
+                        self.effects[type(effect)](self, effect)
+                break
+            except Exception as error:
+                _log.critical("an effect {fault}", fault=spell_fault(error))
+                fault = fault or error
+        if fault is not None:
+            self.failed(fault)
+
+    def failed(self, error: Exception) -> None:
+        """An effect could not be performed; that was logged."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen: its legs are all closed."""
+        return not self.legs
+
+    def added(self, protocol: "LegProtocol") -> None:
+        """Count a leg that has a connection, or is about to have one."""
+        self.legs += 1
+        self.runtime.protocols[protocol.leg] = protocol
+
     def closed(self, protocol: "LegProtocol") -> None:
-        """The protocol reports nothing more of this leg: its connection was closed, lost or refused."""
+        """Count a leg that was closed. With the last one call `end`, where `over` is True."""
+        self.legs -= 1
+        del self.runtime.protocols[protocol.leg]
+        if self.over:
+            self.end()
+
+    def end(self) -> None:
+        """Stop the timer: nothing more will happen. Subclasses also call the `ended` that they were made with."""
+        self.runtime.timers.forget(self)
+
+    def gave_way(self, leg: Leg) -> None:
+        """Others had their turn after a `GiveWay`: the core goes on with what waits on the leg."""
         raise NotImplementedError
+
+    def connect(self, leg: Leg, endpoint: BrokerEndpoint) -> None:
+        """Connect a leg to a broker. Its protocol reports `connected` or `refused`."""
+        if not isinstance(endpoint, WebSocketEndpoint):
+            LegProtocol(self, leg).connect(self.introduced(endpoint))
+            return
+        # What reads WebSocket is not loaded where none is wanted.
+        from stomprelay.service.connection.web import BrokerWebProtocol
+
+        BrokerWebProtocol(self, leg, endpoint).connect(self.introduced(endpoint.endpoint))
+
+    def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
+        """Return the endpoint by which the broker is told whose connection it is; the same where there is no client."""
+        return endpoint
+
+    def _close(self, effect: Close) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None:
+            protocol.close(effect.how)
+
+    def _pause(self, effect: Pause) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None:
+            protocol.hold(ASKED)
+
+    def _resume(self, effect: Resume) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None:
+            protocol.release(ASKED)
+
+    def _give_way(self, effect: GiveWay) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None:
+            protocol.hold(TURN)
+        self.runtime.turns.wait(effect.leg, partial(self._next_turn, effect.leg))
+
+    def _next_turn(self, leg: Leg) -> None:
+        """Read on before the core goes on, which may stop the reading again, for this reason or for another."""
+        protocol = self.runtime.protocols.get(leg)
+        if protocol is not None:
+            protocol.release(TURN)
+        self.gave_way(leg)
+
+    def _wake(self, effect: Wake) -> None:
+        if self.legs or not self.over:
+            self.runtime.timers.set(self, effect.at)
+
+    def _note(self, effect: Note) -> None:
+        """Write a line to the log."""
+        raise NotImplementedError
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        Close: _close,
+        Pause: _pause,
+        Resume: _resume,
+        GiveWay: _give_way,
+        Wake: _wake,
+        Note: lambda self, effect: self._note(effect),
+    }
+    """The method that performs each kind of effect but `Send`."""
 
 
 class _Watched:
@@ -105,20 +284,15 @@ class _Watched:
         self.since = since
         self.given_up = inf
 
-    def give_up(self, at: float) -> float:
-        """Set the time after which the client counts as gone, and return it."""
-        self.given_up = at
-        return at
-
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reading` controls whether the leg is read from, from the time when the connection is established until `close`;
-    `hold` and `release` need none while there is no reason against it. `bytes_received` and `bytes_sent` count bytes,
-    `plain` is the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are
-    still received are discarded; the timer then waits for a peer that takes too long to close.
+    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told of changes:
+    silence of a peer that is not read from does not count. `bytes_received` and `bytes_sent` count bytes, `plain` is
+    the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
+    are discarded; the timer then waits for a peer that takes too long to close.
     """
 
     __slots__ = (
@@ -128,33 +302,34 @@ class LegProtocol(Timed):
         "_heard_all",
         "_owner",
         "_producer",
-        "_reading",
         "_ready",
+        "_stopped",
         "_tls",
         "_watched",
         "bytes_received",
         "bytes_sent",
         "leg",
         "plain",
+        "reasons",
         "runtime",
         "transport",
     )
 
-    def __init__(self, owner: LegOwner, leg: Leg) -> None:
+    def __init__(self, owner: Driver, leg: Leg) -> None:
         super().__init__()
         self.runtime = owner.runtime
         self.leg = leg
         self.transport: Any = None
-        self._reading: ReadControl | None = None
+        self.reasons = 0
         self.bytes_received = self.bytes_sent = 0
         self.plain: tcp.Connection | None = None
-        self._owner: LegOwner | None = owner
+        self._owner: Driver | None = owner
         self._attempt: Callable[[], object] | None = None
         self._address: object = None
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
         self._watched: _Watched | None = None
-        self._flushed = self._ready = self._heard_all = False
+        self._flushed = self._ready = self._heard_all = self._stopped = False
         owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
@@ -196,19 +371,19 @@ class LegProtocol(Timed):
             self.runtime.socket_closing()
             self.transport.abortConnection()
             return
-        inner: Any = direct.plain(transport)
+        inner: Any = plain(transport)
         if inner is not None:
             self.plain = inner
-            read_at_most(inner, direct.FIRST_READ)
+            read_at_most(inner, FIRST_READ)
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             inner.protocol = self
         else:
-            inner, self._tls = direct.layers(transport)
+            inner, self._tls = layers(transport)
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
-            if direct.plain(beneath) is not None:
-                read_at_most(beneath, direct.FIRST_READ)
-                self._tls.send_by(beneath, direct.write, direct.READ)
+            if plain(beneath) is not None:
+                read_at_most(beneath, FIRST_READ)
+                self._tls.send_by(beneath, send, READ)
         elif self._tls is None and isinstance(transport, ProtocolWrapper):  # it reads a PROXY header, no more
             wrapper: Any = transport
             wrapper.readConnectionLost = self.readConnectionLost
@@ -225,7 +400,7 @@ class LegProtocol(Timed):
         if self._owner is not None and not self._ready and not self.transport.disconnecting:
             self._connected(self._owner)
 
-    def _connected(self, owner: LegOwner) -> None:
+    def _connected(self, owner: Driver) -> None:
         self._ready = True
         owner.connected(self)
 
@@ -240,11 +415,10 @@ class LegProtocol(Timed):
             return
         size = len(data)
         self.bytes_received += size
-        if size == direct.FIRST_READ and self.plain is not None and not self.runtime.memory.short:
+        if size == FIRST_READ and self.plain is not None and not self.runtime.memory.short:
             read_at_most(self.plain, self.runtime.memory.most)
-        reading = self._reading
-        if reading is not None and reading.held:
-            reading.received()
+        if self.reasons and not self._stopped:
+            self._stop_reading()
         owner.received(self, data)
 
     came = dataReceived
@@ -308,70 +482,80 @@ class LegProtocol(Timed):
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames; drop them where there is no connection, or none any more."""
         if self.plain is not None:
-            direct.write(self.plain, data)
+            send(self.plain, data)
         elif self.transport is not None:
             self.transport.write(data)
 
-    @property
-    def reading(self) -> ReadControl | None:
-        """What stops and resumes its reading; None before there is a connection, and after its end."""
-        if self._reading is None and self.transport is not None and self._owner is not None:
-            self._reading = ReadControl(self)
-        return self._reading
-
-    @property
-    def held(self) -> bool:
-        """Whether there is a reason not to read."""
-        return self._reading is not None and self._reading.held
-
     def hold(self, reason: int) -> None:
-        """Add a reason not to read; see `ReadControl`. Of a peer that closed its direction there is nothing to read."""
-        if not self._heard_all and self.reading is not None:
-            self.reading.hold(reason)
+        """Add a reason not to read, from the time when the connection is established until `close`. Where `ASKED` is
+        the only one, reading stops only after one more chunk, so that the end of the connection is seen.
+        """
+        if self._heard_all or self.transport is None or self._owner is None:
+            return
+        before = self.reasons
+        self.reasons = before | reason
+        if reason != ASKED and not self._stopped:
+            self._stop_reading()
+        if not before:
+            self._owner.reading_changed(self, False)
 
     def release(self, reason: int) -> None:
-        """Remove a reason not to read, where it is there."""
-        reading = self._reading
-        if reading is not None:
-            reading.release(reason)
-            if not reading.held:
-                self._reading = None
+        """Remove a reason not to read, where it is there. Reading goes on if it was the last."""
+        if not self.reasons & reason:
+            return
+        self.reasons &= ~reason
+        if not self.reasons:
+            self._read_on()
+            if self._owner is not None and not self._heard_all:
+                self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
         """Read so many bytes at once, at most, from now on; more is read at once later where more comes, unless memory
         is short.
         """
         if isinstance(self._tls, Layer):
-            self._tls.read_at_once(size, size if self.runtime.memory.short else direct.READ)
+            self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
         elif self.plain is not None:
             read_at_most(self.plain, size)
 
     @property
     def unwritten(self) -> int:
         """The bytes that were written here and that the socket has not taken yet."""
-        return 0 if self.transport is None else direct.unwritten(self.transport)
+        inner = self._innermost
+        return 0 if inner is None else len(inner.dataBuffer) - inner.offset + inner._tempDataLen
 
     @property
     def has_input(self) -> bool:
         """Whether the socket has something to read; also where that cannot be known."""
-        return direct.has_input(self.transport)
+        inner = self._innermost
+        if inner is None:
+            return True
+        poller = select.poll()
+        poller.register(inner.fileno(), select.POLLIN)
+        return bool(poller.poll(0))
 
     @property
-    def reasons(self) -> int:
-        """The sum of the reasons not to read from it; 0 where there is none."""
-        return 0 if self._reading is None else self._reading.reasons
+    def waits(self) -> bool:
+        """Whether the socket has not taken all yet that was written."""
+        inner = self._innermost
+        return inner is not None and bool(inner.dataBuffer or inner._tempDataBuffer)
 
-    def stop_reading(self) -> None:
-        """Read nothing more; `reading` calls this. A client that leaves meanwhile is waited for no longer than it may
-        linger.
-        """
+    @property
+    def _innermost(self) -> Any:
+        """The socket's own transport, beneath TLS and other layers; None where there is none."""
+        inner, _ = layers(self.transport)
+        return inner if isinstance(inner, tcp.Connection) else None
+
+    def _stop_reading(self) -> None:
+        """Read nothing more. A client that leaves meanwhile is waited for no longer than it may linger."""
+        self._stopped = True
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
             self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
         """Have `_departed` called when the client leaves, which is not read from. Return whether it has a socket."""
-        inner, _ = direct.layers(self.transport)
+        inner, _ = layers(self.transport)
         if not isinstance(inner, tcp.Connection) or not inner.connected:
             return False
         self._watched = _Watched(inner.fileno(), self.runtime.seconds())
@@ -385,8 +569,11 @@ class LegProtocol(Timed):
             if self._owner is not None:  # else the timer is that of a closed connection
                 self.runtime.timers.set(self, inf)
 
-    def read_on(self) -> None:
-        """Read again; `reading` calls this."""
+    def _read_on(self) -> None:
+        """Read again, where reading was stopped."""
+        if not self._stopped:
+            return
+        self._stopped = False
         self._unwatch()
         if self.transport is not None:
             self.transport.resumeProducing()
@@ -402,9 +589,10 @@ class LegProtocol(Timed):
                 self.close(How.ABORT)
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
-            self.runtime.timers.set(self, watched.give_up(since + owner.linger))
+            watched.given_up = since + owner.linger
+            self.runtime.timers.set(self, watched.given_up)
 
-    def _look(self, owner: LegOwner, watched: "_Watched", now: float) -> None:
+    def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
         """Report a client to the owner that left while it is not read from, and end its connection. One that has closed
         its socket with more to send than anybody takes cannot be told from one that is there, until it is sent
         something: its system resets the connection then. So it is sent an EOL, which may stand between frames.
@@ -419,11 +607,6 @@ class LegProtocol(Timed):
         if self.leg.state is State.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
         self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
-
-    def reading_changed(self, on: bool) -> None:
-        """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
-        if self._owner is not None and not self._heard_all:
-            self._owner.reading_changed(self, on)
 
     def set_producer(self, producer: IPushProducer) -> None:
         """Pause this producer when too much waits to be written here, and resume it when there is room again. The
@@ -462,7 +645,7 @@ class LegProtocol(Timed):
         self._owner = None
         if self._producer is not None:
             self._drop_producer()
-        reading, self._reading = self._reading, None
+        self.reasons = 0
         transport = self.transport
         if transport is None:
             cancel, self._attempt = self._attempt, None
@@ -476,13 +659,12 @@ class LegProtocol(Timed):
             if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:
-                direct.close(self.plain)
+                close_when_written(self.plain)
             else:
                 transport.loseConnection()
             if self.transport is not None:
                 self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
-        if reading is not None:
-            reading.retire()
+        self._read_on()
         self._unwatch()
         owner.closed(self)
 

@@ -13,9 +13,8 @@ from twisted.internet.interfaces import IConnector
 from twisted.internet.main import installReactor
 from twisted.python import log
 
-from stomprelay.service.connection.direct import READ
 from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.network.sockets import Attempt, Socket, read_at_most
+from stomprelay.service.network.sockets import READ, Attempt, Socket, read_at_most
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
@@ -55,43 +54,41 @@ class RelayReactor(EPollReactor):
         """Wait for so many seconds at most (None: for ever) and serve all descriptors; again, until something else is
         due.
         """
-        self._wait(timeout)
-        while self.running and not self.threadCallQueue:
+        selectables = self._selectables
+        while True:
+            events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+            began = self.seconds()
+            share = max(int(self._most) // (len(events) or 1), _LEAST)
+            for descriptor, event in events:
+                selectable = selectables.get(descriptor)
+                if selectable is None:
+                    continue  # another one closed it in this turn
+                kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
+                if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
+                    act = selectable.doRead
+                    if share < READ and kind is Socket and selectable.bufferSize > share:
+                        act = partial(_read_some, selectable, act, share)
+                elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
+                    act = selectable.doWrite
+                else:
+                    log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
+                    continue
+                end: BaseException | None
+                try:
+                    end = act()
+                except BaseException as error:
+                    log.callWithLogger(selectable, log.err)
+                    end = error
+                if end is not None:
+                    log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, bool(reads))
+            took = self.seconds() - began
+            self._most = min(self._most * (_TURN / took if took > _TURN else 2.0), _RECEIVED)
+            self._most = max(self._most, _LEAST * len(events))
+            if not self.running or self.threadCallQueue:
+                return
             timeout = self.timeout()
             if timeout == 0:
                 return
-            self._wait(timeout)
-
-    def _wait(self, timeout: float | None) -> None:
-        selectables = self._selectables
-        events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
-        began = self.seconds()
-        share = max(int(self._most) // (len(events) or 1), _LEAST)
-        for descriptor, event in events:
-            selectable = selectables.get(descriptor)
-            if selectable is None:
-                continue  # another one closed it in this turn
-            kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
-            if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
-                act = selectable.doRead
-                if share < READ and kind is Socket and selectable.bufferSize > share:
-                    act = partial(_read_some, selectable, act, share)
-            elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
-                act = selectable.doWrite
-            else:
-                log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
-                continue
-            end: BaseException | None
-            try:
-                end = act()
-            except BaseException as error:
-                log.callWithLogger(selectable, log.err)
-                end = error
-            if end is not None:
-                log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, bool(reads))
-        took = self.seconds() - began
-        self._most = min(self._most * (_TURN / took if took > _TURN else 2.0), _RECEIVED)
-        self._most = max(self._most, _LEAST * len(events))
 
     doIteration = doPoll
 

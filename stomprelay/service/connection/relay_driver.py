@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
+from stomprelay.journal.capture import LegRecorder
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.session import Records, SessionRecorder
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.inputs import (
     Blocked,
@@ -26,12 +30,13 @@ from stomprelay.relay.inputs import (
 from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.backpressure import MEMORY, PRESSURE
 from stomprelay.service.connection.broker_output import BrokerOutput
-from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
+from stomprelay.service.connection.failures import JOURNAL, MEMORY, PRESSURE
 from stomprelay.service.connection.memory import SESSION
-from stomprelay.service.connection.pipes import make_pipe
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.pipes import Recording, make_pipe
+from stomprelay.service.connection.protocol import Driver, LegProtocol
+from stomprelay.service.connection.recording import REASONS, ReadingStop
+from stomprelay.service.connection.repeats import log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.session_info import (
     SessionInfo,
@@ -46,7 +51,6 @@ from stomprelay.session.effects import Event, Note, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
 from stomprelay.wire.errors import visible
-from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
@@ -58,6 +62,9 @@ Asks = Callable[["RelayDriver", Claim], None]
 """Finds out who the client of a session is, and gives its driver `Identified`, `Unwanted` or `Unknown`."""
 
 _log: Final = logger()
+
+_NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
+_HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
 
 _NOTHING: Final = (0, 0)
 """No bytes received, none sent."""
@@ -71,7 +78,8 @@ _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 @implementer(IPushProducer)
 class RelayDriver(Driver):
     """Drives one relay, which stands for one client; `ended` is called when nothing more will happen. `identify` is
-    needed where the listener asks who comes.
+    needed where the listener asks who comes. It can `record_to` somebody: the frames of one chunk are a block, each
+    `Note` an event.
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
@@ -90,8 +98,10 @@ class RelayDriver(Driver):
         "_outputs",
         "_peer",
         "_pipes",
+        "_recorder",
         "_relay",
         "_report_scheduled",
+        "_stops",
         "kept",
     )
 
@@ -114,6 +124,8 @@ class RelayDriver(Driver):
         self._report_scheduled = False
         self._left_bytes = self._client_bytes = _NOTHING
         self._accepted = False
+        self._recorder: SessionRecorder | None = None
+        self._stops: dict[Leg, ReadingStop] | None = None
         self._peer: object = None
         self._first = b""
         self.kept = runtime.memory.opened(self)
@@ -258,6 +270,14 @@ class RelayDriver(Driver):
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
         self.handle((Resumed if on else Paused)(protocol.leg))
+        recorder, leg = self._recorder, protocol.leg
+        if recorder is None:
+            return
+        stop = self._stops.get(leg) if self._stops else None
+        if stop is not None:
+            (stop.resumed if on else stop.stopped)()
+        elif not on and leg.state not in _NOT_CONNECTED and protocol.reasons in REASONS:
+            self._begin_stop(recorder, leg, REASONS[protocol.reasons])
 
     def patient(self, protocol: LegProtocol) -> bool:
         """Whether the leg is a client's that only waits because it sends too fast."""
@@ -281,6 +301,9 @@ class RelayDriver(Driver):
 
     def closed(self, protocol: LegProtocol) -> None:
         """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
+        stop = self._stops.get(protocol.leg) if self._stops else None
+        if stop is not None:
+            stop.end()
         if self._pipes:
             self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         if protocol.leg is self._relay.client:
@@ -318,6 +341,96 @@ class RelayDriver(Driver):
         """End the session: one of its effects could not be performed, so that nobody knows in what state it is."""
         if not self.relay.over:
             self._perform_legless(self.relay.failed(error))
+
+    # What is recorded
+
+    def record_to(self, records: Records | None) -> None:
+        """Give what is recorded to these from now on; None: record nothing. All of them keep the same secrets and
+        bodies.
+        """
+        recorder = self._recorder
+        if records is (None if recorder is None else recorder.records) or self.over:
+            return
+        if recorder is None:
+            assert records is not None
+            self._recorder = recorder = self._begin(records)
+            self._record = recorder.record
+        elif records is None:
+            for stop in tuple((self._stops or {}).values()):
+                stop.end()
+            recorder.end()
+            self._recorder = self._record = None
+        else:
+            recorder.records = records
+        for allowed in self.relay.allowed:
+            self._pass(allowed)
+
+    def _begin(self, records: Records) -> SessionRecorder:
+        relay, listener = self.relay, self._relay.listener
+        recorder = SessionRecorder(records, relay.client, listener.name, self.name, traced=listener.trace)
+        for link in relay.links:
+            for leg in link.legs:
+                broker = None if leg.closed else link.broker_at(leg)
+                if broker is not None:
+                    recorder.opening(leg, link.upstream.name, broker.uri)
+        if relay.session is not None:
+            recorder.join(self, relay.login)
+        return recorder
+
+    # What is known of the session, for the records
+
+    @property
+    def listener(self) -> str:
+        """Return the name of its listener."""
+        return self._relay.listener.name
+
+    @property
+    def host(self) -> str:
+        """Return the client's host; its whole address where that has none."""
+        client = self.runtime.protocols.get(self._relay.client)
+        return self.peer if client is None else getattr(client.peer, "host", self.peer)
+
+    @property
+    def version(self) -> str:
+        """Return the version of STOMP that was agreed with the client; empty until one was."""
+        session = self._relay.session
+        return "" if session is None else session.dialect.version.decode("ascii")
+
+    def _begin_stop(self, recorder: SessionRecorder, leg: Leg, reason: str) -> None:
+        def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
+            recorder.event(self, event.value, text, facts)
+
+        runtime, stops = self.runtime, self._stops
+        if stops is None:
+            stops = self._stops = {}
+        stop = ReadingStop(
+            runtime.timers, runtime.seconds, leg.side.value, record, partial(stops.__delitem__, leg)
+        )
+        stops[leg] = stop
+        stop.began(reason)
+
+    @property
+    def _recorders(self) -> tuple[LegRecorder, ...]:
+        return () if self._recorder is None else self._recorder.recorders
+
+    def hold(self) -> None:
+        """Read from no leg whose peer may send much: the journal is full. After DISCONNECT, and before CONNECTED,
+        reading goes on.
+        """
+        client, protocols = self.relay.client, self.runtime.protocols
+        if client not in protocols or client.state not in _HOLDABLE:
+            return
+        for recorder in self._recorders:
+            protocol = protocols.get(recorder.leg)
+            if protocol is not None and recorder.leg.state in _HOLDABLE:
+                protocol.hold(JOURNAL)
+
+    def release(self) -> None:
+        """Read from all legs again, unless there is another reason not to: the journal has room."""
+        for recorder in self._recorders:
+            protocol = self.runtime.protocols.get(recorder.leg)
+            if protocol is not None:
+                protocol.release(JOURNAL)
 
     # Back-pressure
 
@@ -444,7 +557,12 @@ class RelayDriver(Driver):
         )
 
     def _open(self, effect: Open) -> None:
-        self.connect(effect.leg, self._endpoints[effect.broker])
+        broker = effect.broker
+        if self._recorder is not None:
+            for upstream in self._relay.listener.upstreams():
+                if any(each is broker for each in upstream.brokers):
+                    self._recorder.opening(effect.leg, upstream.name, broker.uri)
+        self.connect(effect.leg, self._endpoints[broker])
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
@@ -466,17 +584,19 @@ class RelayDriver(Driver):
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if effect.passing is None or source is None or target is None:
             return
-        pipe = self.make_pipe(source, target, effect.passing, effect.trails)
+        recording = None
+        if self._recorder is not None:
+            recorder = self._recorder.recorder(source.leg)
+            if recorder.keep is None:
+                return  # each frame needs a look
+            # The leg has CONNECT or CONNECTED behind it: its context is known. It is held while the journal is full.
+            recording = Recording(recorder, self._recorder.records.record_leg)
+        session = self._relay.session
+        pipe = make_pipe(source, target, effect.passing, effect.trails, self.failed, recording, session)
         if pipe is not None:
             self._pipes = (*self._pipes, pipe)
-            if not source.held:
+            if not source.reasons:
                 pipe.open()
-
-    def make_pipe(
-        self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
-    ) -> "Pipe | None":
-        """Return a pipe from one leg to another, see `pipes.make_pipe`; None where there can be none."""
-        return make_pipe(source, target, passing, trails, self.failed, session=self._relay.session)
 
     def report_passed(self) -> None:
         """Report to the relay what passed without it, and count that."""

@@ -1,10 +1,18 @@
-"""Lines of the log that peers can cause as often as they like: a few of each kind are written, the others counted."""
+"""Lines of the log that peers can cause as often as they like: a few of each kind are written, the others counted. And
+how notes and peers are spelled in the log.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.logger import LogLevel
+
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.log import logger
+from stomprelay.service.log import heard, logger, write
+from stomprelay.session.effects import Event, Note
+from stomprelay.session.reasons import WARNINGS
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
@@ -74,3 +82,52 @@ class Repeats:
             kind.tell()
             self._timers.forget(kind)
         self._kinds.clear()
+
+
+_ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
+"""The events that a peer brings about once in a session that was accepted: their lines are never too many."""
+
+
+def unlogged(effect: Note) -> bool:
+    """Whether a note is for the journal only, or a detail that nobody wants to know."""
+    return effect.quiet or (effect.detail and not heard(LogLevel.debug))
+
+
+def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
+    """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
+    not logged, and of too many of one `kind` and event only the number.
+    """
+    if unlogged(effect):
+        return
+    level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
+    event = effect.event.value
+    if effect.detail:
+        level = LogLevel.debug
+    elif "attempts" in effect.facts:
+        # All sessions of a broker find it away at the same time, and one of them is enough to know.
+        if not repeats.passes(f"{kind}: {event} again and again", 1):
+            return
+    elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
+        return
+    write(level, form, event=event, text=visible(effect.text), **fields)
+
+
+def spell_address(address: object) -> str:
+    """Return a peer's address as the log shows it; for one on the network `host:port`."""
+    if isinstance(address, IPv6Address):
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, IPv4Address):
+        return f"{address.host}:{address.port}"
+    return "a local socket"
+
+
+_LONGEST: Final = 64
+
+
+def spell_text(value: bytes) -> str:
+    """Return a peer's words as the log may show them: in quotes, in one line without control characters, and cut where
+    they are long.
+    """
+    text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
+    shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'

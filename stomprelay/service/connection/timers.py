@@ -30,15 +30,6 @@ class Timed:
     def __init__(self) -> None:
         self.due = self.armed = inf
 
-    def expect(self, at: float) -> bool:
-        """Have another `due`. Return whether it may have to be looked at earlier than it will be."""
-        self.due = at
-        return at < self.armed
-
-    def arm(self, tick: float) -> None:
-        """Have another `armed`."""
-        self.armed = tick
-
     def woke(self, now: float) -> None:
         """The timer calls this once, at or after `due`. For another call, set the timer again."""
         raise NotImplementedError
@@ -65,7 +56,8 @@ class Timers:
 
     def set(self, timed: Timed, at: float) -> None:
         """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
-        if not timed.expect(at) or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
+        timed.due = at
+        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
             return
         if timed.armed == inf:
             self._armed += 1
@@ -76,17 +68,17 @@ class Timers:
         if found is None:
             found = self._waiting[tick] = tick, []
             heappush(self._ticks, tick)
-        timed.arm(found[0])
+        timed.armed = found[0]
         found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
 
     def forget(self, timed: Timed) -> None:
         """Stop the object's timer. With the last one no delayed call is left."""
-        timed.expect(inf)
+        timed.due = inf
         if timed.armed == inf:
             return
-        timed.arm(inf)
+        timed.armed = inf
         self._armed -= 1
         if not self._armed:
             self._clear()
@@ -127,7 +119,7 @@ class Timers:
             self._places -= len(waiting)
             for timed in waiting:
                 if timed.armed == tick:
-                    timed.arm(inf)
+                    timed.armed = inf
                     self._armed -= 1
                     fired.append(timed)
         for timed in fired:
@@ -135,7 +127,7 @@ class Timers:
             if at > now:
                 self.set(timed, at)
                 continue
-            timed.expect(inf)
+            timed.due = inf
             try:
                 timed.woke(now)
             except Exception:

@@ -11,13 +11,11 @@ from twisted.internet import tcp
 from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import Listener, Web
-from stomprelay.service.connection import direct
-from stomprelay.service.connection.backpressure import UNREAD
-from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.protocol import LegOwner, LegProtocol
+from stomprelay.service.connection.failures import UNREAD, Farewell
+from stomprelay.service.connection.protocol import Driver, LegProtocol, close_when_written, send
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
-from stomprelay.service.network.sockets import read_at_most
+from stomprelay.service.network.sockets import FIRST_READ, read_at_most
 from stomprelay.service.network.upgrade import Handshake, HttpRefusal, Request
 from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
@@ -59,15 +57,15 @@ class Pings(Timed):
 
 
 class DirectWebSocket(WebSocket):
-    """A WebSocket on a bare socket; see `direct`."""
+    """A WebSocket on a bare socket; see `send`."""
 
     __slots__ = ()
 
     def _send(self, data: bytes) -> None:
-        direct.write(self.transport, data)
+        send(self.transport, data)
 
     def _close(self) -> None:
-        direct.close(self.transport)
+        close_when_written(self.transport)
 
     def _shut(self) -> None:
         self.transport.loseWriteConnection()
@@ -78,7 +76,7 @@ class _WebSocketProtocol(LegProtocol):
 
     __slots__ = ("_ended", "_websocket")
 
-    def __init__(self, owner: LegOwner, leg: Leg) -> None:
+    def __init__(self, owner: Driver, leg: Leg) -> None:
         self._websocket: WebSocket | None = None
         self._ended: Failure | None = None
         super().__init__(owner, leg)
@@ -120,13 +118,14 @@ class _WebSocketProtocol(LegProtocol):
         self._websocket = None
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
-        if len(data) == direct.FIRST_READ and isinstance(websocket, DirectWebSocket):
+        if len(data) == FIRST_READ and isinstance(websocket, DirectWebSocket):
             read_at_most(websocket.transport, self.runtime.memory.most)
         self._found(websocket, websocket.received(data))
         if not websocket.waits or self.transport is None:
             return
-        if self._reading is not None and self._reading.held:
-            self._reading.received()
+        if self.reasons:
+            if not self._stopped:
+                self._stop_reading()
         else:
             self.hold(UNREAD)
             self._wait()
@@ -134,16 +133,17 @@ class _WebSocketProtocol(LegProtocol):
     def _found(self, websocket: WebSocket, found: Received) -> None:
         if found.data:
             self.came(found.data)
-        if found.ping is not None and not direct.waits(self.transport):
+        if found.ping is not None and not self.waits:
             # A peer that reads nothing gets none: what it has to be sent already tells it that we are there.
             websocket.pong(found.ping)
         if found.end:
             self._leave(found.end)
 
-    def read_on(self) -> None:
-        """Read again; `reading` calls this. What waits comes first."""
-        super().read_on()
-        if self._websocket is not None and self._websocket.waits:
+    def _read_on(self) -> None:
+        """Read again, where reading was stopped. What waits comes first."""
+        stopped = self._stopped
+        super()._read_on()
+        if stopped and self._websocket is not None and self._websocket.waits:
             self._wait()
 
     def _wait(self) -> None:
@@ -154,7 +154,7 @@ class _WebSocketProtocol(LegProtocol):
         if websocket is None or self.transport is None:
             return
         if self._ended is None or self._owner is not None:
-            if self._reading is None or not self._reading.reasons & ~UNREAD:
+            if not self.reasons & ~UNREAD:
                 self._found(websocket, websocket.received())
                 if websocket.waits and self.transport is not None:
                     self._wait()
@@ -193,11 +193,11 @@ class BrokerWebProtocol(_WebSocketProtocol):
 
     __slots__ = ("_request",)
 
-    def __init__(self, owner: LegOwner, leg: Leg, endpoint: WebSocketEndpoint) -> None:
+    def __init__(self, owner: Driver, leg: Leg, endpoint: WebSocketEndpoint) -> None:
         self._request = Request(endpoint.host, endpoint.path, endpoint.versions)
         super().__init__(owner, leg)
 
-    def _connected(self, owner: LegOwner) -> None:
+    def _connected(self, owner: Driver) -> None:
         """The connection is there, with TLS if it has that: ask for a WebSocket."""
         self.write(self._request.wire)
 
@@ -218,7 +218,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         if found.rest:
             self.dataReceived(found.rest)
 
-    def _decline(self, owner: LegOwner, reason: str) -> None:
+    def _decline(self, owner: Driver, reason: str) -> None:
         owner.refused(self, reason)
         self.close(How.ABORT)
 
@@ -236,7 +236,7 @@ class WebLegProtocol(_WebSocketProtocol):
     __slots__ = ("_farewell", "_first", "_handshake", "_listener", "_pings", "_web")
 
     def __init__(
-        self, owner: LegOwner, leg: Leg, listener: Listener, web: Web, farewell: Callable[[], Farewell]
+        self, owner: Driver, leg: Leg, listener: Listener, web: Web, farewell: Callable[[], Farewell]
     ) -> None:
         self._listener = listener
         self._web = web
@@ -309,7 +309,7 @@ class WebLegProtocol(_WebSocketProtocol):
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return
-        if self.held or direct.waits(self.transport):
+        if self.reasons or self.waits:
             pings.heard(now)
         interval = self._web.ping_interval
         silent = now - pings.heard_at

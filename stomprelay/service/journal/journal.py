@@ -33,7 +33,7 @@ GRACE: Final = 10.0
 
 
 class _Session(Protocol):
-    """A session, as `RecordingDriver` has it."""
+    """A session, as `RelayDriver` has it."""
 
     def hold(self) -> None: ...
     def release(self) -> None: ...

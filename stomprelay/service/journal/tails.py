@@ -23,7 +23,7 @@ TURN: Final = 100
 
 
 class _Session(Protocol):
-    """A session that can be recorded, as `RecordingDriver` has it."""
+    """A session that can be recorded, as `RelayDriver` has it."""
 
     @property
     def name(self) -> str: ...

@@ -47,6 +47,12 @@ def prepare(own: socket.SocketType) -> None:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
+FIRST_READ: Final = 16 * 1024
+"""Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
+READ: Final = 512 * 1024
+"""Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
+
+
 def read_at_most(connection: Any, size: int) -> None:
     """Read so many bytes at once from now on. No other module of ours sets this attribute of Twisted's."""
     connection.bufferSize = size

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.session.kept import THING
+from stomprelay.session.delivery import THING
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS

@@ -11,7 +11,7 @@ from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
 from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.forward import Joiner
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.session.rows import joined
+from stomprelay.session.recent import joined
 from stomprelay.session.session import Session
 from stomprelay.wire import spelling
 from stomprelay.wire.decoder import Decoder
