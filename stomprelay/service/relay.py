@@ -114,14 +114,12 @@ def _watched(config: Config) -> bool:
     return config.admin is not None or config.metrics is not None
 
 
-def _warnings(config: Config, *, parting: bool) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield warnings, with their facts, about a readable admin token, and with `parting` about groups that split
-    sessions.
-    """
+def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield warnings, with their facts, about a readable admin token, and about groups that split sessions."""
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
         yield "admin: {endpoint}: {warning}", {"endpoint": place, "warning": UNENCRYPTED}
-    for upstream in config.upstreams if parting else ():
+    for upstream in config.upstreams:
         for group in upstream.parts:
             text = PARTS.format(group=group.name, choice=choice(group))
             yield "upstream {upstream}: {text}", {"upstream": upstream.name, "text": text}
@@ -321,13 +319,12 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
 
     def _admin_services(self, config: Config) -> list[ListeningService]:
-        if not _watched(config):
+        if not _watched(config) or self._inherited is not None:
             return []
         # A web server is not loaded where none is wanted.
         from stomprelay.service.admin.site import admin_services
 
-        worker = self._inherited is not None
-        return admin_services(config, self.state, self._reactor, self.clients.accept, worker=worker)
+        return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
         """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""
@@ -418,7 +415,7 @@ class RelayService(MultiService):
     def _look_at(self, config: Config) -> None:
         """Find out what is to be said of a configuration, and whether a reload reads files beside it."""
         self._reads_files = _reads_files(config)
-        self._warnings = list(_warnings(config, parting=self._inherited is None))
+        self._warnings = list(_warnings(config)) if self._inherited is None else []
 
     def _warn(self) -> None:
         for text, facts in self._warnings:

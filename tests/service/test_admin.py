@@ -9,8 +9,9 @@ import pytest
 from twisted.internet.address import UNIXAddress
 from twisted.web.test.requesthelper import DummyChannel
 
-from stomprelay.service.admin.requests import LONGEST, BadRequest, BrokerRequest, parse
-from stomprelay.service.admin.site import site
+from stomprelay.service.admin.sessions import BadRequest
+from stomprelay.service.admin.site import LONGEST, BrokerRequest, site
+from stomprelay.service.admin.site import _request as parse
 from tests.service.harness import (
     CONNECT,
     CONNECTED,

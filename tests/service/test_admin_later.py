@@ -13,10 +13,9 @@ from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.condition import Condition
-from stomprelay.service.admin.condition import parse as parse_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
-from stomprelay.service.admin.site import CONDITION, STATE, STATE_WHOLE, site
-from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, parse, snapshot
+from stomprelay.service.admin.site import site
+from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.reload import Reloads
 from tests.service.harness import RelayHarness, failover, listener, movable
@@ -95,11 +94,10 @@ class Asking:
         path: str,
         body: bytes = b"",
         *,
-        worker: bool = False,
         factory: Any = None,
     ) -> None:
         self.channel = DummyChannel()
-        self.channel.site = factory = factory or site(shown, MemoryReactorClock(), worker=worker)
+        self.channel.site = factory = factory or site(shown, MemoryReactorClock())
         self.request: Any = factory.requestFactory(self.channel)
         self.request.requestHeaders.addRawHeader("host", "localhost")
         self.request.requestHeaders.addRawHeader("content-type", "application/json")
@@ -169,19 +167,3 @@ def test_health(slow: Slow, serving: int, status: int, text: str) -> None:
     asking = Asking(slow, "GET", "/healthz")
     slow.asked.pop().callback(Condition(3, workers=2, serving=serving))
     assert asking() == (status, text)
-
-
-def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
-    """To its parent, as text that it reads; no other relay has such a page."""
-    harness = slow.harness
-    harness.session()
-    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
-    for path, whole in ((STATE, False), (STATE_WHOLE, True)):
-        assert Asking(harness.service.state, "GET", path)()[0] == 404
-        status, text = Asking(harness.service.state, "GET", path, worker=True)()
-        assert status == 200
-        shown = parse(text.encode())
-        assert shown == snapshot(harness.service.state, whole=whole)._replace(time=shown.time)
-    assert Asking(harness.service.state, "GET", CONDITION)()[0] == 404
-    status, text = Asking(harness.service.state, "GET", CONDITION, worker=True)()
-    assert (status, parse_condition(text.encode())) == (200, Condition(1))

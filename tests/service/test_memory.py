@@ -3,7 +3,7 @@
 from pathlib import Path
 from unittest.mock import patch
 
-from stomprelay.service.admin.readiness import obstacles
+from stomprelay.service.admin.condition import obstacles
 from stomprelay.service.admin.snapshot import snapshot
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN

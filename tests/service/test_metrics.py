@@ -1,5 +1,6 @@
 """The page for Prometheus: what is on it, in which form, and that nothing a peer says can spoil it."""
 
+import json
 import os
 import re
 import subprocess
@@ -25,9 +26,8 @@ from stomprelay.service.admin.snapshot import (
     TimeRow,
     WorkerRow,
     ended,
-    parse,
+    read,
     snapshot,
-    spell,
     summed,
 )
 from stomprelay.service.journal.queue import Dropped
@@ -274,7 +274,7 @@ def test_when_certificates_end(tmp_path: Path) -> None:
     workers = [taken._replace(certificates={"listener.public.tls": end + more}) for more in (9, 5)]
     crew = summed(taken, [*workers, ended(taken._replace(certificates={"listener.public.tls": 1.0}))])
     assert crew.certificates == {**taken.certificates, "listener.public.tls": end + 5}
-    assert parse(spell(crew).encode()) == crew
+    assert read(json.loads(json.dumps(crew))) == crew
     assert "certificate" not in "".join(spelled(samples(page_of(RelayHarness()))))
 
 

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionRefusedError
 
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.service.admin.readiness import parse, spell
 from tests.service.harness import (
     CONNECTED,
     JournalHarness,
@@ -156,22 +154,3 @@ def test_where_brokers_are_is_not_told() -> None:
     harness = RelayHarness(admin=ADMIN)
     assert str(broker()) not in Answer(harness, "/readyz").text
     assert "192.0.2" not in Answer(harness, "/readyz").text
-
-
-# What a worker tells its parent
-
-
-@pytest.mark.parametrize("found", [[], ["a"], ['"\n', "\u20ac"]])
-def test_the_line_is_read_as_it_was_written(found: list[str]) -> None:
-    """In one line, whatever a name holds."""
-    assert spell(found).count("\n") == 1
-    assert parse(spell(found).encode()) == found
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"ok\n", b"[]", b"{}", b'{"ready": 1}', b'{"ready": false, "reasons": 5}']
-)
-def test_what_is_no_such_line(text: Any) -> None:
-    """Is an error, as `WorkerAdmin` takes it."""
-    with pytest.raises((ValueError, TypeError)):
-        parse(text)

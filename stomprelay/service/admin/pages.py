@@ -15,8 +15,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from stomprelay.service.admin.access import Hosts, Token, own_page
-from stomprelay.service.admin.requests import Unavailable
 from stomprelay.service.admin.server import LONGEST_BODY
+from stomprelay.service.admin.sessions import Unavailable
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
 

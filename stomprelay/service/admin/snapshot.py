@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
@@ -304,14 +304,9 @@ def _time(row: TimeRow) -> dict[str, object]:
 # Several processes
 
 
-def spell(taken: Snapshot) -> str:
-    """Return a snapshot as JSON text, for `parse` of the same version of the relay."""
-    return json.dumps(taken)
-
-
-def parse(text: bytes) -> Snapshot:
-    """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
-    found = Snapshot(*json.loads(text))
+def read(values: Iterable[Any]) -> Snapshot:
+    """Return the snapshot of another process of the same version, from the lists that JSON has in place of tuples."""
+    found = Snapshot(*values)
     return found._replace(
         listeners=tuple(
             ListenerRow(*each)._replace(limited=tuple(LimitRow(*one) for one in each[-1]))
