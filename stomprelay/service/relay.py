@@ -34,7 +34,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
-from stomprelay.service.log import logger, set_level, share_heads
+from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import (
     HTTP,
     BadEndpoint,
@@ -42,24 +42,24 @@ from stomprelay.service.network.endpoints import (
     CannotStart,
     ListeningService,
     NamedFactory,
+    Ports,
     broker_endpoint,
     listening_service,
     secured_by,
 )
-from stomprelay.service.network.ports import Ports
-from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
-from stomprelay.service.network.tls import TLSConnections
+from stomprelay.service.network.tls import CertificateWatch, TLSConnections
 from stomprelay.service.process import (
     HURRY,
     Notify,
+    Reloaded,
+    Reloads,
     Signals,
     memory_limit,
     open_descriptors,
     return_freed_memory,
     unused,
 )
-from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.state import RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 
@@ -470,7 +470,6 @@ class RelayService(MultiService):
 
     def startService(self) -> None:
         """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
-        share_heads()
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())

@@ -4,20 +4,17 @@ import ast
 import json
 import re
 from collections import Counter
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.logger import (
-    FileLogObserver,
     Logger,
     LogLevel,
     capturedLogs,
+    formatEventAsClassicLogText,
     globalLogPublisher,
-    jsonFileLogObserver,
-    textFileLogObserver,
 )
 from twisted.python import log as older
 from twisted.python.failure import Failure
@@ -29,11 +26,9 @@ from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
 from stomprelay.service.log import (
     OWN,
-    SharedHeads,
     fields,
     json_line,
     set_level,
-    share_heads,
     text_line,
     write,
 )
@@ -342,27 +337,6 @@ def test_the_level_of_the_log(log: list[str], level: str, events: list[str]) -> 
 # What stands in front of a line
 
 
-def lines_of(observer: FileLogObserver, file: StringIO, *lines: tuple[object, str, float]) -> list[str]:
-    """What is in the file when these were written, each of a level at a time: before heads are shared, and after."""
-    found = []
-    for shared in (False, True):
-        globalLogPublisher.addObserver(observer)
-        try:
-            if shared:
-                share_heads()
-                share_heads()
-            for level, text, at in lines:
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("stomprelay.service.log.time", lambda at=at: at)
-                    write(level, "{text}", text=text)
-        finally:
-            globalLogPublisher.removeObserver(observer)
-        found.append(file.getvalue())
-        file.truncate(0)
-        file.seek(0)
-    return found
-
-
 LINES = (
     (LogLevel.info, "hello", 1000.0),
     (LogLevel.warn, "the same second, another level", 1000.9),
@@ -375,33 +349,14 @@ LINES = (
 
 def test_lines_look_as_twisted_makes_them() -> None:
     """Though what stands in front of them is formatted once in a second."""
-    file = StringIO()
-    observer = textFileLogObserver(file)
-    alone, shared = lines_of(observer, file, *LINES)
-    assert isinstance(observer.formatEvent, SharedHeads)
-    assert alone == shared
-    assert alone.count("\n") == len(LINES) + 1
-
-
-@pytest.mark.parametrize(
-    "observer",
-    [
-        textFileLogObserver(StringIO(), timeFormat="%H:%M:%S.%f"),
-        jsonFileLogObserver(StringIO()),
-        FileLogObserver(StringIO(), repr),
-        FileLogObserver(StringIO(), lambda event: None),
-    ],
-    ids=["parts of a second", "JSON", "all of an event", "nothing"],
-)
-def test_a_log_of_another_form_is_left_as_it_is(observer: FileLogObserver) -> None:
-    """Where what stands around a line is not the same for a second, or has more of it than its words."""
-    form = observer.formatEvent
-    globalLogPublisher.addObserver(observer)
-    try:
-        share_heads()
-    finally:
-        globalLogPublisher.removeObserver(observer)
-    assert observer.formatEvent is form
+    with capturedLogs() as events:
+        for level, text, at in LINES:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("stomprelay.service.log.time", lambda at=at: at)
+                write(level, "{text}", text=text)
+    lines = [text_line(each) for each in events]
+    assert lines == [formatEventAsClassicLogText(each) for each in events]
+    assert "".join(filter(None, lines)).count("\n") == len(LINES) + 1
 
 
 # The log of a process that is ours alone

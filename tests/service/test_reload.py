@@ -24,9 +24,9 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
-from stomprelay.service.network.renewal import EVERY, CertificateWatch
+from stomprelay.service.network.tls import EVERY, CertificateWatch
+from stomprelay.service.process import NotReloaded, Reloaded, Reloads
 from stomprelay.service.relay import RelayService
-from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
 from tests.e2e.certificates import Authority
 from tests.service.harness import (
     CONNECT,

@@ -119,7 +119,6 @@ def test_twisted_keeps_what_we_rely_on() -> None:
 
     for kind in (tcp.Port, unix.Port):
         assert kind._shouldShutdown is True
-        assert kind._preexistingSocket is None
     assert not unix._inFilesystemNamespace(b"\0")
     assert socket.AF_UNIX in reactor._supportedAddressFamilies
 

@@ -67,7 +67,7 @@ from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
-from stomprelay.service.reload import NotReloaded, Reloads
+from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
 
 T = TypeVar("T")

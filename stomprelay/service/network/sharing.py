@@ -89,8 +89,7 @@ class Inherited(NamedTuple):
 def share(port: tcp.Port) -> int:
     """Have the end of a port that listens close no other process's; return its descriptor, which others may have."""
     port._shouldShutdown = False
-    descriptor: int = port.fileno()
-    return descriptor
+    return int(port.fileno())
 
 
 def give_up(port: tcp.Port) -> None:
@@ -133,6 +132,13 @@ def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | N
     port.doRead = partial(paced)  # type: ignore[method-assign]
 
 
+class _Bound(socket.socket):
+    """A socket that is bound already."""
+
+    def bind(self, _: Any) -> None:
+        """Do nothing."""
+
+
 class InheritedPort(unix.Port):
     """Accepts clients of a UNIX socket that listens already. Its path is left alone until `keep`."""
 
@@ -148,10 +154,14 @@ class InheritedPort(unix.Port):
         lock: bool = False,
     ) -> None:
         super().__init__(_NO_PATH, factory, backlog, mode, reactor)
-        self._preexistingSocket = own
-        self._shouldShutdown = False
+        self._own = own
+        share(self)
         self._path = None if path is None else os.fsencode(path)
         self._lock = lock
+
+    def createInternetSocket(self) -> socket.socket:
+        """Return the socket that it listens on."""
+        return _Bound(fileno=self._own.detach())
 
     def keep(self) -> None:
         """Look after the path from now on, which who opened it does no more: it is removed when this port ends."""

@@ -15,7 +15,7 @@ from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.session_info import SessionInfo
 from stomprelay.service.log import logger
-from stomprelay.service.reload import Reloads
+from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
 

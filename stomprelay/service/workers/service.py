@@ -17,15 +17,13 @@ from stomprelay.service.network.endpoints import (
     CannotStart,
     ListeningService,
     NamedFactory,
+    Ports,
     listening_service,
 )
-from stomprelay.service.network.ports import Ports
-from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import AWAY, Loads
-from stomprelay.service.network.tls import TLSConnections
-from stomprelay.service.process import HURRY, Notify, Signals, unused
+from stomprelay.service.network.tls import CertificateWatch, TLSConnections
+from stomprelay.service.process import HURRY, Notify, Reloaded, Reloads, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
-from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.workers.child import Plan
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.placement import Placement
