@@ -1,7 +1,6 @@
 """The admin endpoint: health, what is answered to which request, and requests to pause and resume brokers."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from stomprelay.service.admin.site import _request as parse
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    SEND,
     FakeTransport,
     JournalHarness,
     RelayHarness,
@@ -218,29 +216,6 @@ def test_brokers_in_json(pair: RelayHarness) -> None:
     }
 
 
-def test_a_switch_over(pair: RelayHarness) -> None:
-    """Paused, a broker finishes what a session is at, which then moves; resumed, it is as any other."""
-    client, broker = pair.session()
-    client.sends(b"BEGIN\ntransaction:t\n\n\0")
-    answer = order(pair, "pause", '{"broker": "192.0.2.1:61613", "within": 30}')
-    assert answer.status == 200
-    assert states(answer) == [("paused", 1, 1), ("unknown", 0, 0)]
-    other = pair.broker()
-    assert other.written().startswith(b"CONNECT\n")
-    other.sends(CONNECTED)
-    broker.written()
-    client.sends(b"COMMIT\ntransaction:t\nreceipt:1\n\n\0")
-    broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
-    assert client.written() == b"RECEIPT\nreceipt-id:1\n\n\0"
-    (receipt,) = re.findall(rb"DISCONNECT\nreceipt:(.*)\n\n\0", broker.written())
-    broker.sends(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-    assert client.written() == b""
-    client.sends(SEND)
-    assert other.written() == SEND
-    assert states(Answer(pair, "/brokers")) == [("paused", 0, 0), ("up", 1, 0)]
-    assert states(order(pair, "resume", '{"broker": "*"}')) == [("up", 0, 0), ("up", 1, 0)]
-
-
 def test_pausing_all_brokers_holds_clients(pair: RelayHarness) -> None:
     """Those that come, too; they are served when one is resumed."""
     order(pair, "pause", '{"broker": "*"}')
@@ -366,6 +341,3 @@ def test_what_is_not_an_order(body: bytes, words: str) -> None:
     """The reason names what is wrong."""
     with pytest.raises(BadRequest, match=words):
         parse(body, timed=True)
-
-
-# Over real sockets

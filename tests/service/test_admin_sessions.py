@@ -311,25 +311,3 @@ def test_a_session_that_is_not_there(harness: RelayHarness, name: str) -> None:
     assert answer.status == 404
     assert answer.error.startswith('there is no session "')
     assert asked(harness)["total"] == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status"),
-    [
-        (b"{}", {"content_type": "text/plain"}, 415),
-        (b"{}", {"origin": "http://localhost:8080"}, 403),
-        (b"{}", {"sec_fetch_site": "same-origin"}, 403),
-        (b'{"within": 3}', {}, 400),
-        (b"x", {}, 400),
-        (b" " * 5000, {}, 413),
-        (b"{}", {"host": "evil.example"}, 421),
-    ],
-)
-def test_an_order_that_is_refused(
-    harness: RelayHarness, body: bytes, headers: dict[str, str], status: int
-) -> None:
-    """As orders about brokers are; the session goes on."""
-    harness.session()
-    name = asked(harness)["sessions"][0]["session"]
-    assert killed(harness, name, body, **headers).status == status
-    assert asked(harness)["total"] == 1

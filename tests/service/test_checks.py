@@ -240,25 +240,6 @@ def test_sessions_return_to_the_preferred_broker() -> None:
     assert all(client.ends == [] for client in clients)
 
 
-def test_a_session_that_is_always_at_work_returns_as_well() -> None:
-    """Whenever one looks, something of it is unacknowledged; it moves in between."""
-    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True)))
-    client = brokers.client()
-    client.sends(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
-    brokers.fail(1)
-    brokers.pass_time(2)
-    assert brokers.sessions == [0, 1]
-    brokers.up.add(1)
-    serving = brokers.transports[2][-1]
-    left = False
-    for number in range(9):
-        serving.sends(MESSAGE % (number, number))
-        brokers.pass_time(1)
-        client.sends(b"ACK\nid:%d\n\n\0" % number)
-        left = left or b"DISCONNECT\n" in serving.written()
-    assert left
-
-
 def test_sessions_spread_over_a_broker_that_came_back() -> None:
     """Up to their shares, and then no more: nothing goes back and forth."""
     group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)

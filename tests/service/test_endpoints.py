@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint
 from twisted.internet.testing import MemoryReactorClock
@@ -23,7 +22,7 @@ from stomprelay.service.network.endpoints import (
 )
 from stomprelay.service.network.layer import LayerFactory
 from tests.e2e.certificates import Authority
-from tests.service.sockets import Accepting, Peer, connect
+from tests.service.sockets import Accepting, Peer
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +35,6 @@ def server_tls(authority: Authority, *names: str) -> ServerTLS:
     """The table of a listener whose certificate is for these names."""
     own = authority.issue("server", names or ("localhost",))
     return ServerTLS(str(own.certificate), str(own.key))
-
-
-def _port(door: Any) -> Any:
-    return door._opened.result
 
 
 # Where clients come in
@@ -168,38 +163,3 @@ def test_a_broker_that_cannot_be_reached_ever(address: str, settings: ClientTLS,
     """Recorded when the service is made, not when the first client comes."""
     with pytest.raises(BadEndpoint, match=words):
         client_endpoint(MemoryReactorClock(), broker(address), settings)
-
-
-ADDRESSES = [
-    "ssl://localhost:{port}",
-    "ssl:localhost:{port}:hostname=localhost:caCertsDir={trust}",
-    "tls:localhost:{port}:trustRoots={trust}",
-    "tls:localhost:{port}:trustRoots={trust}:endpoint=tcp\\:127.0.0.1\\:{port}",
-]
-
-
-@pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
-@pytest.mark.parametrize("address", ADDRESSES)
-@pytest_twisted.ensureDeferred
-async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: str, name: str) -> None:
-    """However it is said that there is TLS: what is said arrives, and a wrong name is not believed."""
-    accepting = Accepting()
-    door = listening_service(
-        reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name)
-    )
-    door.startService()
-    port = _port(door).getHost().port
-    (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
-    place = broker(address.format(port=port, trust=tmp_path))
-    peer = await connect(client_endpoint(reactor, place, ClientTLS(ca=str(authority.file))))
-    peer.transport.write(b"hello")
-    if name == "localhost":
-        accepted: Peer = await accepting.accepted.get()
-        await accepted.receive_until(b"hello")
-        peer.transport.loseConnection()
-    await peer.gone()
-    if name != "localhost":
-        accepted = await accepting.accepted.get()
-        await accepted.gone()
-        assert accepted.received == b""
-    await door.stopService()

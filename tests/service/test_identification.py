@@ -1,9 +1,7 @@
 """Who a client is, found out by the service: by what method, for whom there is time, and what is counted and logged."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +30,6 @@ from tests.service.harness import (
     CONNECTED,
     SEND,
     FakeTransport,
-    JournalHarness,
     RelayHarness,
     listener,
     upstream,
@@ -360,23 +357,6 @@ def test_the_relay_stops() -> None:
     assert stopped is not None
     assert b"message:the relay is stopping\n" in client.written()
     assert not pool.started
-
-
-def test_what_the_journal_has(tmp_path: Path) -> None:
-    """The refusal with its reason; no passcode, neither the client's nor what a broker is told."""
-    auth = AuthSettings("people", Users.read(USERS), logins={"alice": Credentials(b"app", b"told-code")})
-    harness = JournalHarness(tmp_path, listener(auth="people"))
-    harness.service._identification.change([auth])
-    for passcode in ("wrong-one", "secret"):
-        harness.client().sends(connect("alice", passcode))
-        harness.reactor.advance(0)
-    harness.broker().sends(CONNECTED)
-    kept = harness.read()
-    [refused] = [each for each in kept if each.event == "error"]
-    assert refused.text == "access refused (passcode): no such user, or another passcode"
-    assert refused.facts["reason"] == "passcode"
-    assert not re.search("wrong-one|secret|told-code", repr(kept))
-    assert "login:alice" in repr(kept)
 
 
 # The HTTP service

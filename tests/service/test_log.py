@@ -14,7 +14,6 @@ from twisted.logger import (
     LogLevel,
     capturedLogs,
     formatEventAsClassicLogText,
-    globalLogPublisher,
 )
 from twisted.python import log as older
 from twisted.python.failure import Failure

@@ -9,12 +9,10 @@ import pytest
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.relay.model.destinations import DestinationTally
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import BOUNDS, RECEIPT
 from stomprelay.service.admin.pages import FILES
 from stomprelay.service.admin.site import site
-from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, overview, snapshot
+from stomprelay.service.admin.snapshot import SERVES, WorkerRow, overview, snapshot
 from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
 from tests.service.test_admin import Answer
 
@@ -136,26 +134,6 @@ def test_the_journal_and_workers(tmp_path: Path) -> None:
     assert found["workers"] == [
         {"number": 1, "process": 4711, "state": SERVES, "sessions": 3, "restarts": 0, "seen": 12.5}
     ]
-
-
-def test_destinations_and_times(harness: RelayHarness) -> None:
-    """The busiest destination first and all others last; of each time what it is, with the bounds of its classes."""
-    counts = (*range(len(BOUNDS)), 0)
-    taken = snapshot(harness.service.state, whole=False)._replace(
-        times=(TimeRow(RECEIPT, "main", counts, 4.5),),
-        destinations=(
-            DestinationRow(None, DestinationTally(9, 90, 9, 90)),
-            DestinationRow("/queue/<a>", DestinationTally(1, 10, 0, 0)),
-            DestinationRow("/queue/b", DestinationTally(2, 20, 3, 30)),
-        ),
-    )
-    found = json.loads(overview(taken, ()))
-    assert [each["destination"] for each in found["destinations"]] == ["/queue/b", "/queue/<a>", None]
-    assert found["destinations"][0]["messages"] == 3
-    [time] = found["times"]
-    assert (time["by"], time["label"], time["counts"]) == ("upstream", "main", list(counts))
-    assert time["meaning"].startswith("from a SEND to its RECEIPT")
-    assert found["bounds"] == list(BOUNDS)
 
 
 def test_many_who_look(harness: RelayHarness) -> None:

@@ -1,13 +1,10 @@
 """One leg's connection: what its driver is told, and how it ends."""
 
 import gc
-import socket
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from twisted.internet import endpoints, error, reactor
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
@@ -15,23 +12,14 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
-from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
-from stomprelay.service.connection.departures import AVAILABLE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import AddressEndpoint
-from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
-from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
-from tests.service.scripted import DriverHarness, SpyDriver
-from tests.service.sockets import Accepting, Peer, connect, turns, until
+from tests.service.scripted import DriverHarness
 
 CLIENT, BROKER = Side.DOWNSTREAM, Side.UPSTREAM
 
@@ -244,130 +232,12 @@ def test_a_lost_connection_is_freed_at_once() -> None:
 # On real sockets
 
 
-class Real:
-    """A driver that keeps its connections, on the real reactor."""
-
-    def __init__(self) -> None:
-        self.runtime = Runtime(reactor, reactor.seconds)
-        self.driver = SpyDriver(self.runtime, lambda driver: None)
-        self.protocols: list[LegProtocol] = []
-
-    def protocol(self, side: Side) -> LegProtocol:
-        protocol = LegProtocol(self.driver, Leg(side, Limits()))
-        self.protocols.append(protocol)
-        return protocol
-
-    def factory(self, side: Side = CLIENT) -> Factory:
-        """Builds a protocol for each connection."""
-        real = self
-
-        class Building(Factory):
-            def buildProtocol(self, addr: IAddress | None) -> Any:
-                return real.protocol(side)
-
-        return Building()
-
-    def told(self, what: str) -> list[tuple[Any, ...]]:
-        """What the driver was told of this kind."""
-        return [each for each in self.driver.told if each[0] == what]
-
-
-async def listening(factory: Any) -> Any:
-    """A port on the loopback interface."""
-    return await endpoints.TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(factory)
-
-
 def at(port: Any) -> str:
     """The way to it."""
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
-@pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of a reset connection that nobody reads")
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_closed_both_directions_on_a_real_socket() -> None:
-    """It resets the connection when something is written to it, and so is lost, though nobody reads from it."""
-    real = Real()
-    real.runtime.open()
-    port = await listening(real.factory())
-    peer = socket.create_connection(("127.0.0.1", port.getHost().port))
-    await until(lambda: real.protocols)
-    peer.close()
-    await until(lambda: real.told("half closed"))
-    await turns()
-    assert real.told("lost") == []
-    real.protocols[0].write(b"\n")
-    await until(lambda: real.told("lost"))
-    assert real.told("lost") == [("lost", CLIENT, "connection closed")]
-    await until(lambda: real.runtime.sockets == 0)
-    real.runtime.close()
-    await port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_settings_of_a_socket() -> None:
-    """No delay, keep alive, small reads until there is much to read; and nothing between socket and leg."""
-    real = Real()
-    accepting = Accepting()
-    port = await listening(accepting)
-    attempt = endpoints.clientFromString(reactor, at(port)).connect(real.factory(BROKER))
-    await attempt
-    peer: Peer = await accepting.accepted.get()
-    (protocol,) = real.protocols
-    transport = protocol.transport
-    assert type(transport).__name__ == "Client"
-    assert transport.protocol is protocol
-    assert transport.getTcpNoDelay()
-    assert transport.getTcpKeepAlive()
-    assert transport.bufferSize == direct.FIRST_READ
-    peer.transport.write(b"x" * 1_000_000)
-    await until(lambda: protocol.bytes_received == 1_000_000)
-    assert transport.bufferSize == direct.READ
-    peer.transport.loseConnection()
-    await until(lambda: real.runtime.sockets == 0)
-    await port.stopListening()
-
-
 # TLS
-
-
-class Secured:
-    """A listener's connection, and a broker's that reaches it, with TLS between."""
-
-    def __init__(self, directory: Path, *names: str) -> None:
-        authority = Authority(directory, "authority")
-        own = authority.issue("server", names or ("localhost",))
-        self.server = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
-        self.client = tls.for_broker(ClientTLS(str(authority.file)), "localhost")
-        self.ours, self.theirs = Real(), Real()
-
-    async def __aenter__(self) -> "Secured":
-        wrapped = LayerFactory(self.server, False, self.theirs.factory(), reactor)
-        self.port = await listening(wrapped)
-        plain = endpoints.clientFromString(reactor, at(self.port))
-        endpoint = SecuredEndpoint(self.client, plain, reactor)
-        await endpoint.connect(self.ours.factory(BROKER))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await until(lambda: self.ours.runtime.sockets == 0 and self.theirs.runtime.sockets == 0)
-        await self.port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) -> None:
-    """A client is there before it, for its time runs from the first moment."""
-    async with Secured(tmp_path) as secured:
-        assert secured.ours.told("connected") == []
-        await until(lambda: secured.theirs.told("connected"))
-        await until(lambda: secured.ours.told("connected"))
-        secured.ours.protocols[0].write(b"hello")
-        await until(lambda: secured.theirs.told("received"))
-        secured.theirs.protocols[0].write(b"bye")
-        secured.theirs.protocols[0].close(How.LINGER)
-        await until(lambda: secured.ours.told("lost"))
-    assert secured.ours.told("received") == [("received", BROKER, b"bye")]
-    assert secured.ours.told("lost") == [("lost", BROKER, "connection closed")]
-    assert secured.theirs.told("lost") == []
 
 
 async def turn() -> None:
@@ -375,19 +245,6 @@ async def turn() -> None:
     from twisted.internet.task import deferLater
 
     await deferLater(reactor, 0)
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_plain_peer_on_a_tls_port(tmp_path: Path) -> None:
-    """It is lost with a reason that says so."""
-    async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("connected"))
-        plain = await connect(at(secured.port))
-        plain.transport.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        await plain.gone()
-        secured.ours.protocols[0].close(How.FLUSH)
-    reasons = [reason for _, _, reason in secured.theirs.told("lost")]
-    assert any("does not speak TLS" in reason for reason in reasons), reasons
 
 
 def test_wrapped_transports() -> None:

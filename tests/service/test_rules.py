@@ -21,26 +21,6 @@ def reload(harness: RelayHarness, main: Upstream, rules: AccessRules | None, nam
     _ = prepared.commit()
 
 
-def test_rules_that_come_and_go() -> None:
-    """The next frame of a session that runs is judged by them, and so is what it is subscribed to."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main))
-    client, broker = harness.session()
-    client.sends(SUBSCRIBE)
-    reload(harness, main, QUEUES)
-    client.sends(SEND)
-    assert broker.written() == SUBSCRIBE + SEND
-    reload(harness, main, None)
-    client.sends(SEND.replace(b"/queue/", b"/topic/"))
-    assert broker.written() == SEND.replace(b"/queue/", b"/topic/")
-    reload(harness, main, NOTHING)
-    broker.parts()
-    assert b"message:a subscription is no longer allowed\n" in client.written()
-    later, _ = harness.session()
-    later.sends(SEND)
-    assert b"message:not allowed\n" in later.written()
-
-
 def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that takes too long is the last for now; those that have not said CONNECT get them, too, and who is gone
     meanwhile is no trouble.

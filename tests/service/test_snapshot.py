@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.error import ConnectionLost
-
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.destinations import FORMER, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
@@ -142,22 +140,6 @@ def test_what_brokers_carried() -> None:
     carrying(other, 3)
     both = summed(taken(one), [taken(other)]).brokers[0].tally
     assert (both.sent_frames, both.received_frames, both.received_bytes) == (5, 2, 2 * back)
-
-
-def test_a_failover_counts_for_the_broker_that_was_lost() -> None:
-    """And the silence for its upstream."""
-    one, _ = pair()
-    _, broker = carrying(one)
-    broker.disconnects(ConnectionLost())
-    one.reactor.advance(1)
-    one.broker().sends(CONNECTED)
-    found = taken(one)
-    assert [row.tally.failovers for row in found.brokers] == [1, 0]
-    assert {row.name: (row.label, sum(row.counts)) for row in found.times} == {
-        "connect": ("public", 1),
-        "silence": ("main", 1),
-        "lag": ("", 1),
-    }
 
 
 def with_destinations(*rows: DestinationRow) -> Snapshot:

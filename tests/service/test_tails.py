@@ -18,15 +18,11 @@ from stomprelay.service.journal.tails import MOST, PATIENCE, TURN
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    MESSAGE,
     SEND,
-    SUBSCRIBE,
     FakeTransport,
     JournalHarness,
     RelayHarness,
-    failover,
     listener,
-    movable,
 )
 from tests.service.test_admin import JSON, Answer
 
@@ -73,24 +69,6 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> RelayHarness:
     return RelayHarness(*listeners) if request.param == "alone" else JournalHarness(tmp_path, *listeners)
 
 
-def test_what_passes_a_session_is_shown(harness: RelayHarness) -> None:
-    """From when it was asked for: in its order, each side with the address and the name of who said it."""
-    client, broker = harness.session()
-    client.sends(SEND)
-    assert tail(harness) == TailAnswer(began=True)
-    client.sends(SEND)
-    broker.sends(MESSAGE + MESSAGE)
-    found = tail(harness)
-    assert shown(found) == [">SEND", "<MESSAGE", "<MESSAGE"]
-    assert (found.began, found.left_out, found.missing) == (False, 0, ())
-    send, message, _ = read(found)
-    name = harness.service.clients.prefix + "-1"
-    assert send.context == ("public", name, "192.0.2.7:4711", "192.0.2.7", "client", "", "", "1.2")
-    assert message.context[5:] == ("main", "tcp://192.0.2.1:61613", "1.2")
-    assert tail(harness) == TailAnswer()
-    assert client.written() == MESSAGE * 2
-
-
 def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> None:
     """Who it is, but no passcode; and how it ended."""
     tail(harness)
@@ -116,25 +94,6 @@ def test_before_connect(harness: RelayHarness) -> None:
     assert shown(found) == [">CONNECT"]
     assert read(found)[0].context.client == "me"
     assert b"hush" not in found.segment
-
-
-def test_by_several_brokers_at_once() -> None:
-    """What each of them says is shown, also of one that was asked for and has not answered yet."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(2)), trace=True))
-    client = harness.client()
-    client.sends(LOGIN)
-    second, first = harness.broker(), harness.broker()
-    second.sends(CONNECTED)
-    tail(harness)
-    first.sends(CONNECTED)
-    client.sends(SUBSCRIBE)
-    second.sends(MESSAGE)
-    told = [each for each in read(tail(harness)) if each.event is None]
-    assert [(each.command, each.context.broker) for each in told] == [
-        ("CONNECTED", "tcp://192.0.2.1:61613"),
-        ("SUBSCRIBE", ""),
-        ("MESSAGE", "tcp://192.0.2.2:61613"),
-    ]
 
 
 @pytest.mark.parametrize(

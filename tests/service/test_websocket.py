@@ -109,21 +109,6 @@ def test_the_handshake_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [
-        (b"v10.stomp, v11.stomp, v12.stomp", b"v12.stomp"),
-        (b"v10.stomp,mqtt", b"v10.stomp"),
-        (b"v11.stomp\r\nSec-WebSocket-Protocol: v12.stomp", b"v12.stomp"),
-    ],
-)
-def test_the_best_subprotocol_in_common(offered: bytes, chosen: bytes) -> None:
-    """Wherever it stands among those that are offered."""
-    found = asked(HEAD + b"Sec-WebSocket-Protocol: " + offered + b"\r\n\r\n")
-    assert isinstance(found, Accepted)
-    assert b"Sec-WebSocket-Protocol: " + chosen + b"\r\n" in found.answer
-
-
-@pytest.mark.parametrize(
     ("old", "new", "status"),
     [
         (b"GET", b"POST", 405),
@@ -401,9 +386,6 @@ def test_the_relay_stops() -> None:
     client, _ = session(relay)
     _ = relay.service.stopService()
     assert client.written().endswith(ended(1001))
-
-
-# Pressure
 
 
 # Pings
