@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
@@ -122,16 +121,6 @@ def test_an_order_and_its_result(slow: Slow) -> None:
     assert (status, len(json.loads(text)["brokers"])) == (200, 2)
     Asking(slow, "POST", "/brokers/resume", b'{"broker": "192.0.2.1:61613"}')
     assert slow.told[1:] == [("resume", 1, None)]
-
-
-def test_who_leaves_before(slow: Slow) -> None:
-    """Is not responded to, and nothing is wrong."""
-    asking = Asking(slow, "GET", "/metrics")
-    asking.request.connectionLost(Failure(ConnectionDone()))
-    with capturedLogs() as logs:
-        slow.answers()
-    assert asking() == (0, "")
-    assert not logs
 
 
 def test_an_answer_that_fails(slow: Slow) -> None:

@@ -301,13 +301,3 @@ def test_a_session_without_a_broker_is_ended(harness: RelayHarness) -> None:
         assert killed(harness, name, b"").status == 200
         assert client.written().startswith(b"ERROR\nmessage:the session was ended\n")
         assert asked(harness)["total"] == 0
-
-
-@pytest.mark.parametrize("name", ["relay-00000000-1", "*", "%2A", "%00", "%FF", "x" * 4000])
-def test_a_session_that_is_not_there(harness: RelayHarness, name: str) -> None:
-    """404, and nobody is ended."""
-    harness.session()
-    answer = killed(harness, name)
-    assert answer.status == 404
-    assert answer.error.startswith('there is no session "')
-    assert asked(harness)["total"] == 1

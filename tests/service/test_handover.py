@@ -105,33 +105,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_configuration_with_other_listeners(path: Path, tmp_path: Path) -> None:
-    """What the new one does not want is closed, with its path; what the old one did not have, it opens."""
-    old, new = tmp_path / "old", tmp_path / "new"
-    first = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(old))}")
-    first.start()
-    second = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(new))}")
-    with capturedLogs() as logs:
-        await second.succeed(first)
-    assert "handover: 2 of the 3 sockets of the relay that runs are taken" in words(logs)
-    assert not old.exists()
-    assert await second.reached("local", f"unix:{quoted(str(new))}")
-    await stopped(second.service)
-
-
-@pytest_twisted.ensureDeferred
-async def test_of_two_alike_each_gets_its_own(path: Path) -> None:
-    """Ports that the system chose are told apart by the names of the listeners."""
-    first = Relay(path, a=ANY_PORT, b=ANY_PORT)
-    first.start()
-    ports = {name: port_of(each) for name, each in first.listening.items()}
-    second = Relay(path, b=ANY_PORT, a=ANY_PORT)
-    await second.succeed(first)
-    assert {name: port_of(each) for name, each in second.listening.items()} == ports
-    await stopped(second.service)
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_relay_that_is_to_stop_in_the_middle(path: Path, tmp_path: Path) -> None:
     """It leaves what it gave: the other process is about to serve, and goes on."""
     door = tmp_path / "door"

@@ -24,7 +24,6 @@ from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
 from stomprelay.service.connection.repeats import MOST as MOST_LINES
-from stomprelay.session.handshake import Credentials
 from tests.auth.issuing import NOW, USERS, public_pem, token
 from tests.service.harness import (
     CONNECTED,
@@ -32,7 +31,6 @@ from tests.service.harness import (
     FakeTransport,
     RelayHarness,
     listener,
-    upstream,
 )
 
 TOKENS = Tokens(read_keys(public_pem()), ("ES256",), ("stomprelay",))
@@ -113,15 +111,6 @@ def test_one_client_too_many_of_a_user() -> None:
     assert harness.counters["logins_failed"] == 0
 
 
-def test_a_user_of_the_file() -> None:
-    """Comes in, with name and groups."""
-    harness = Harness()
-    assert b"login:alice\npasscode:secret\n" in harness.comes_in("alice", "secret")
-    [session] = harness.service.state.sessions
-    assert session.relay.identity == Identity("alice", frozenset({"staff", "admins"}))
-    assert harness.waiting == 0
-
-
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -142,22 +131,6 @@ def test_who_is_refused(said: tuple[Any, ...], reason: str) -> None:
     assert harness.counters["logins_failed"] == 1
     assert harness.counters["logins_unchecked"] == 0
     assert harness.waiting == 0
-
-
-def test_a_token() -> None:
-    """The session ends when it does."""
-    harness = Harness(tokens=TOKENS, broker=Told.USER)
-    told = harness.comes_in("whoever", token(exp=NOW + 20, groups=["x"]))
-    assert b"login:alice\n" in told
-    assert b"passcode" not in told
-    [session] = harness.service.state.sessions
-    assert session.relay.identity.groups == {"staff", "admins", "x"}
-    for _ in range(40):
-        harness.reactor.advance(1)
-        if not len(harness.service.state.sessions):
-            break
-    assert len(harness.service.state.sessions) == 0
-    assert harness.reactor.seconds() == pytest.approx(20 + TOKENS.leeway, abs=2)
 
 
 def test_a_newer_token() -> None:
@@ -466,17 +439,3 @@ def test_a_certificate_that_names_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "(certificate): it has shown no certificate that names somebody" in harness.is_refused(
         "alice", "secret-one"
     )
-
-
-def test_an_upstream_with_a_login() -> None:
-    """Brokers are told that, and nothing of the client's."""
-    own = upstream(credentials=Credentials(b"relay", b"pw"))
-    harness = RelayHarness(
-        listener(auth="people", upstream=own), auths=(AuthSettings("people", Users.read(USERS)),)
-    )
-    client = harness.client()
-    client.sends(connect("alice", "secret"))
-    harness.reactor.advance(0)
-    told = harness.broker().written()
-    assert b"login:relay\npasscode:pw\n" in told
-    assert b"secret" not in told

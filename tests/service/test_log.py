@@ -154,22 +154,6 @@ def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
         log.clear()
 
 
-def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
-    """A client may bring that about: it is told once in ten seconds."""
-    crowd = Crowd(1, 2)
-    log.clear()
-    outages = crowd.relay.service.state.outages
-    for _ in range(30):
-        facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
-        outages.noted(Note(Event.LOST, "", facts, detail=True))
-        crowd.relay.reactor.advance(1)
-    assert [line.rpartition("(")[2] for line in log] == [
-        "1 session lost it so far)",
-        "11 sessions lost it so far)",
-        "21 sessions lost it so far)",
-    ]
-
-
 def test_outages_are_remembered() -> None:
     """Those that go on, as they are, and the last ones: for the page for people. A long reason is cut."""
     crowd = Crowd(1, 2)
@@ -213,27 +197,6 @@ def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
         end,
     )
     assert not any("hush" in line for line in log)
-
-
-def test_the_end_of_a_session_in_json() -> None:
-    """All that is known of it, as fields; what is unconfirmed stands in the line as well."""
-    relay = RelayHarness()
-    client = relay.client()
-    client.sends(LOGIN % b"guest")
-    broker = relay.broker()
-    broker.sends(CONNECTED)
-    client.sends(SEND + SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
-    with capturedLogs() as events:
-        client.disconnects()
-    [line] = [event for event in objects(*events) if event.get("event") == "vanished"]
-    assert line["message"].endswith(", 1 unconfirmed")
-    names = ("login", "version", "brokers", "client_frames", "broker_frames", "unconfirmed", "unacknowledged")
-    assert [line[name] for name in names] == ["guest", "1.2", "tcp://192.0.2.1:61613", 2, 0, 1, 0]
-    assert line["client_bytes"] == len(LOGIN % b"guest") + 2 * len(SEND) + len(b"receipt:1\n")
-    assert line["broker_bytes"] == len(CONNECTED)
-    assert line["to_client_bytes"] > len(CONNECTED)
-    assert line["to_broker_bytes"] > line["client_bytes"] - len(LOGIN)
-    assert "hush" not in str(line)
 
 
 def test_a_login_forges_no_line() -> None:

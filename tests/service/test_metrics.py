@@ -30,7 +30,6 @@ from stomprelay.service.admin.snapshot import (
     snapshot,
     summed,
 )
-from stomprelay.service.journal.queue import Dropped
 from tests.e2e.certificates import Authority
 from tests.image import ROOT
 from tests.prometheus import samples, spelled
@@ -94,30 +93,6 @@ def test_metrics_of_brokers() -> None:
         f"stomprelay_broker_failures{{{at.format(2)}}} 3",
         f"stomprelay_broker_waiting{{{at.format(1)}}} 0",
         f"stomprelay_broker_waiting{{{at.format(2)}}} 0",
-    ]
-
-
-def test_metrics_of_the_journal(tmp_path: Path) -> None:
-    """What was written, left out, and waits; nothing where none is kept."""
-    assert "journal" not in page_of(RelayHarness())
-    harness = JournalHarness(tmp_path)
-    written = harness.journal.written
-    written.blocks, written.frames, written.size, written.errors = 1, 2, 3, 4
-    written.lost = Dropped(1, 1, 1)
-    harness.journal._queue.dropped = Dropped(5, 6, 7)
-    written.trouble = "full"
-    waiting = harness.journal.waiting
-    found = samples(page_of(harness))
-    assert spelled(each for each in found if "journal" in each.name) == [
-        "stomprelay_journal_blocks_total 1",
-        "stomprelay_journal_frames_total 2",
-        "stomprelay_journal_bytes_total 3",
-        "stomprelay_journal_dropped_blocks_total 6",
-        "stomprelay_journal_dropped_frames_total 7",
-        "stomprelay_journal_dropped_bytes_total 8",
-        "stomprelay_journal_write_errors_total 4",
-        f"stomprelay_journal_queue_bytes {waiting}",
-        "stomprelay_journal_failing 1",
     ]
 
 

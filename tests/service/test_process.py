@@ -66,22 +66,6 @@ async def test_a_signal_is_an_order() -> None:
     signals.stopService()
 
 
-def test_what_was_before_holds_again_afterwards() -> None:
-    """For both signals."""
-
-    def earlier(_number: int, _frame: object) -> None:
-        """Another program part's handler."""
-
-    signal.signal(signal.SIGUSR1, earlier)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signals = Signals(reactor, Actions())
-    signals.startService()
-    assert signal.getsignal(signal.SIGUSR1) not in {earlier, signal.SIG_DFL}
-    signals.stopService()
-    assert signal.getsignal(signal.SIGUSR1) is earlier
-    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
-
-
 def test_who_came_later_is_left_in_peace() -> None:
     """Its handler is not ours to take away; what it calls of ours does nothing any more."""
     actions = Actions()

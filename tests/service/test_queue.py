@@ -51,15 +51,6 @@ def test_where_nothing_is_to_be_lost() -> None:
     assert queue.dropped.blocks == 80 - (LEAST >> 20)
 
 
-def test_a_queue_that_is_shut() -> None:
-    """What is in it comes out, nothing more goes in."""
-    queue = made()
-    put(queue, b"a")
-    queue.shut()
-    put(queue, b"b")
-    assert [each.payload for each in taken(queue)] == [b"a"]
-
-
 @pytest.mark.parametrize("size", [0, 4, ENOUGH])
 def test_waiting(size: int) -> None:
     """Nobody is kept waiting for ever: not where nothing comes, not for little, not at all for much."""

@@ -12,7 +12,6 @@ from tests.service.harness import (
     CONNECTED,
     JournalHarness,
     RelayHarness,
-    broker,
     failover,
     listener,
     movable,
@@ -87,15 +86,6 @@ def test_questions_ask_a_broker_no_faster() -> None:
     assert 3 <= probes <= 8
 
 
-def test_one_broker_is_enough() -> None:
-    """Of all groups; the others are not looked after for the sake of the question."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2), failover(3))), admin=ADMIN)
-    harness.service.state.brokers.configured[2].broker.health.answered()
-    assert reasons(harness) == []
-    harness.reactor.advance(5)
-    assert harness.reactor.tcpClients == []
-
-
 def test_each_listener_counts() -> None:
     """By its own upstream; where routes lead most clients may do without."""
     other = movable(failover(2), name="other")
@@ -147,10 +137,3 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     assert reasons(harness) == ["the journal cannot be written: No space left on device"]
     harness.journal.written.trouble = ""
     assert reasons(harness) == []
-
-
-def test_where_brokers_are_is_not_told() -> None:
-    """To machines that need no token."""
-    harness = RelayHarness(admin=ADMIN)
-    assert str(broker()) not in Answer(harness, "/readyz").text
-    assert "192.0.2" not in Answer(harness, "/readyz").text

@@ -15,7 +15,6 @@ from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service import relay
-from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
 from tests.service.harness import (
@@ -31,20 +30,6 @@ from tests.service.harness import broker as place
 from tests.service.sockets import Accepting, Peer, connect, until
 
 PLACE = "tcp:0:interface=127.0.0.1"
-
-
-def test_each_listener_has_its_own_books() -> None:
-    """What is counted for one is not counted for another, even where both lead to one broker."""
-    main = upstream()
-    harness = RelayHarness(
-        listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main)
-    )
-    client = harness.client(1)
-    client.sends(CONNECT)
-    harness.broker()
-    assert harness.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
-    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
-    assert len(harness.service.state.sessions) == 1
 
 
 def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,17 +131,6 @@ def test_the_log_tells_what_is_compiled(
     monkeypatch.setattr(relay, "SCANNER", scanner)
     RelayHarness(listener(upstream=movable(failover(1, 2))))
     assert f"info: decoder: {decoder}" in log
-
-
-def test_every_broker_of_every_upstream_can_be_reached() -> None:
-    """Those of routes, too; the embedded broker is there where any of them is it."""
-    memory = Broker("memory:", "memory:")
-    side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
-    brokers = [entry.broker for entry in harness.service.state.brokers]
-    assert set(harness.service._endpoints) == set(brokers)
-    assert isinstance(harness.service._endpoints[memory], MemoryEndpoint)
-    assert RelayHarness(listener(upstream=movable(failover(1, 2)))).service.embedded is None
 
 
 # On real sockets

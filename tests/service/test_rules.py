@@ -3,13 +3,12 @@
 import pytest
 
 from stomprelay.config import Config
-from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service import relay as service_relay
-from tests.service.harness import CONNECT, SEND, SUBSCRIBE, RelayHarness, listener, upstream
+from tests.service.harness import CONNECT, SUBSCRIBE, RelayHarness, listener, upstream
 
 NOTHING = AccessRules((), allow=False)
-QUEUES = AccessRules((AccessRule(1, allow=True, send=("/queue/*",), subscribe=("/queue/*",)),), allow=False)
 
 
 def reload(harness: RelayHarness, main: Upstream, rules: AccessRules | None, name: str = "public") -> None:
@@ -43,16 +42,3 @@ def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     early.sends(CONNECT)
     harness.broker()
     assert len(harness.service.state.sessions) == 1
-
-
-def test_a_listener_that_is_gone() -> None:
-    """Its sessions keep the rules that it had."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main, rules=QUEUES))
-    client, broker = harness.session()
-    reload(harness, main, None, name="other")
-    client.sends(SEND)
-    assert broker.written() == SEND
-    client.sends(SEND.replace(b"/queue/", b"/topic/"))
-    broker.parts()
-    assert b"message:not allowed\n" in client.written()

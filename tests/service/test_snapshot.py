@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.destinations import FORMER, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.service.admin.snapshot import (
@@ -18,10 +17,7 @@ from stomprelay.service.admin.snapshot import (
 )
 from stomprelay.service.brokers.outages import Outage
 from tests.service.harness import (
-    CONNECTED,
-    MESSAGE,
     SEND,
-    FakeTransport,
     JournalHarness,
     RelayHarness,
     failover,
@@ -39,21 +35,6 @@ def pair() -> tuple[RelayHarness, RelayHarness]:
 def taken(harness: RelayHarness) -> Snapshot:
     """All of one."""
     return snapshot(harness.service.state, whole=True)
-
-
-def test_counts_are_added() -> None:
-    """Sessions, connections and counters by listener; sessions by broker."""
-    one, other = pair()
-    one.session()
-    other.session()
-    client, _ = other.session()
-    client.sends(SEND)
-    total = summed(taken(one), [taken(other)])
-    assert total.clients == 3
-    assert total.connections == 6
-    [row] = total.listeners
-    assert (row.sessions, row.counters["sessions_opened"], row.counters["client_frames"]) == (3, 3, 1)
-    assert [broker.sessions for broker in total.brokers] == [3, 0]
 
 
 def test_a_whole_snapshot_as_text() -> None:
@@ -115,31 +96,6 @@ def test_what_is_left_of_one_that_ended() -> None:
     assert [row.state for row in left.brokers] == ["unknown", "unknown"]
     assert left.brokers[0].tally == taken(one).brokers[0].tally != BrokerTally()
     assert left.times == taken(one).times
-
-
-def carrying(harness: RelayHarness, count: int = 1) -> tuple[FakeTransport, FakeTransport]:
-    """A session whose client sent so many SENDs, and was delivered one MESSAGE."""
-    client, broker = harness.session()
-    for _ in range(count):
-        client.sends(SEND)
-    broker.sends(MESSAGE)
-    return client, broker
-
-
-def test_what_brokers_carried() -> None:
-    """Frames and bytes, of connections that are there and of those that ended; in sum those of all processes."""
-    one, other = pair()
-    client, _ = carrying(one)
-    before, back = taken(one).brokers[0].tally, len(CONNECTED + MESSAGE)
-    client.sends(SEND)
-    after = taken(one).brokers[0].tally
-    assert after == BrokerTally(2, before.sent_bytes + len(SEND), 1, back)
-    client.disconnects()
-    after = after._replace(sent_bytes=after.sent_bytes + len(DISCONNECTING))
-    assert taken(one).brokers[0].tally == after
-    carrying(other, 3)
-    both = summed(taken(one), [taken(other)]).brokers[0].tally
-    assert (both.sent_frames, both.received_frames, both.received_bytes) == (5, 2, 2 * back)
 
 
 def with_destinations(*rows: DestinationRow) -> Snapshot:
@@ -215,13 +171,3 @@ def test_the_outages_of_a_process_that_ended() -> None:
     """It knows of their end no more: they ended when it was asked last."""
     last = Snapshot(False, 0, (), (), None, time=30.0, outages=(outage(1.0, 2.0), outage(20.0, None)))
     assert [each.ended for each in ended(last).outages] == [2.0, 30.0]
-
-
-def test_a_broker_in_trouble_says_why() -> None:
-    """Whichever process knows; nobody says it of one that is well."""
-    one, other = pair()
-    client, broker = one.session()
-    broker.disconnects()
-    assert [row.why for row in taken(one).brokers] == ["closed the connection: connection closed", ""]
-    assert [row.why for row in summed(taken(other), [taken(one)]).brokers] == [taken(one).brokers[0].why, ""]
-    client.disconnects()

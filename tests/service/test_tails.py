@@ -84,18 +84,6 @@ def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> N
     assert b"hush" not in found.segment
 
 
-def test_before_connect(harness: RelayHarness) -> None:
-    """A client that has said nothing, or half of it: its CONNECT is shown, and no passcode."""
-    client = harness.client()
-    client.sends(LOGIN[:30])
-    tail(harness)
-    client.sends(LOGIN[30:])
-    found = tail(harness)
-    assert shown(found) == [">CONNECT"]
-    assert read(found)[0].context.client == "me"
-    assert b"hush" not in found.segment
-
-
 @pytest.mark.parametrize(
     "chosen",
     [lambda name: {"sessions": [name]}, lambda name: {"listeners": ["other"]}],
@@ -116,34 +104,6 @@ def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]
     assert not recorded(another)
     tail(harness, **request, over=True)
     assert not recorded(other)
-
-
-def test_sessions_that_are_named(harness: RelayHarness) -> None:
-    """Who asks is told which of them are there, with the last that passes them which are not any more."""
-    client, _ = harness.session()
-    harness.session()
-    one, two = (f"{harness.service.clients.prefix}-{number}" for number in (1, 2))
-    asked = {"sessions": [one, two, "nobody"]}
-    assert tail(harness, **asked) == TailAnswer(began=True, sessions=(one, two))
-    client.disconnects()
-    found = tail(harness, **asked)
-    assert (shown(found)[-1], found.sessions) == ("vanished", (two,))
-
-
-def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
-    """Whoever watches, as much as it would have; and what watches gets bodies that the journal does not keep."""
-    harness = JournalHarness(tmp_path)
-    client, _ = harness.session()
-    tail(harness, bodies=5)
-    client.sends(SEND)
-    (found,) = read(tail(harness, bodies=5))
-    assert found.frame is not None
-    assert found.frame.kept == b"hello"
-    tail(harness, bodies=5, over=True)
-    client.sends(SEND)
-    *_, one, two = harness.read()
-    assert one.frames == two.frames == (SEND[:-6],)
-    assert (one.number, two.number) == (1, 2)
 
 
 def test_what_the_configuration_redacts() -> None:

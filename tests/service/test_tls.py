@@ -156,12 +156,6 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     assert "cannot be for localhost" in (handshake.trouble("client") or "")
 
 
-def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
-    """Without `ca` the authorities of the system count, and no others."""
-    handshake = Handshake(serving(authority.issue("private")), tls.for_broker(ClientTLS(), "localhost"))
-    assert "client" in handshake.failed
-
-
 def test_the_whole_chain_is_sent(directory: Path, authority: Authority) -> None:
     """A client that knows only the root believes a leaf of an authority in between."""
     between = Authority(directory, "between", authority)
@@ -181,13 +175,6 @@ def test_clients_with_certificates(authority: Authority, strangers: Authority, r
     assert "authority is not known" in (stranger.trouble("server") or "")
     nobody = Handshake(server, asking(authority))
     assert ("server" in nobody.failed) is required
-
-
-def test_clients_are_told_whose_certificates_count(authority: Authority) -> None:
-    """Some choose by it which one they show."""
-    server = serving(authority.issue("asks"), client_ca=str(authority.file))
-    names = Handshake(server, asking(authority)).client.get_client_ca_list()
-    assert [name.commonName for name in names] == ["authority"]
 
 
 def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> None:

@@ -98,16 +98,6 @@ def asked(
     return handshake.received(request[-1:])
 
 
-def test_the_handshake_of_the_standard() -> None:
-    """Its key is answered with what RFC 6455, section 1.3, computes."""
-    found = asked(HEAD + b"\r\n")
-    assert found == Accepted(
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        + ACCEPTED
-        + b"\r\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("old", "new", "status"),
     [
@@ -259,15 +249,6 @@ def test_a_session_in_pieces(piece: int) -> None:
     for at in range(0, len(wire), piece):
         client.sends(wire[at : at + piece])
     assert broker.written().count(b"hello\0") == 2
-
-
-def test_a_request_when_the_relay_stops() -> None:
-    """Whoever has not finished it is told so in its own protocol."""
-    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
-    client = relay.client()
-    client.sends(HEAD)
-    _ = relay.service.stopService()
-    assert client.written().startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
 
 
 def test_a_handshake_and_no_connect() -> None:
@@ -448,19 +429,6 @@ def refused(first: bytes = HEAD + b"\r\n", **settings: Any) -> tuple[RelayHarnes
     assert (client.written(), client.ends) == (b"", [])
     client.sends(first)
     return relay, client
-
-
-def test_one_too_many() -> None:
-    """A WebSocket is opened for it, so that a browser's library shows the ERROR; code 1013 says to come again later."""
-    _, client = refused()
-    assert client.written().startswith(b"HTTP/1.1 101 ")
-    client.sends(masked(TEXT, CONNECT))
-    error = client.written()
-    assert error[:1] == bytes((TEXT,))
-    assert TOO_MANY in error
-    assert error.endswith(ended(1013))
-    client.sends(masked(CLOSE, pack("!H", 1013)))
-    assert client.ends == ["flush"]
 
 
 def test_one_too_many_without_websocket() -> None:

@@ -646,20 +646,6 @@ def listed(crew: Crew, query: SessionQuery) -> SessionList:
     return found[0]
 
 
-def test_sessions_of_all(crew: Crew) -> None:
-    """In one order, a page at a time."""
-    first = listed(crew, SessionQuery(limit=2))
-    assert (len(first.sessions), first.total, first.matching, first.missing) == (2, 3, 3, ())
-    assert first.next is not None
-    second = listed(crew, SessionQuery(limit=2, after=first.next))
-    assert (len(second.sessions), second.total, second.matching, second.next) == (1, 3, 1, None)
-    names = [each.session for each in (*first.sessions, *second.sessions)]
-    assert len(set(names)) == 3
-    assert [(name[:-2], int(name[-1])) for name in names] == sorted(
-        (name[:-2], int(name[-1])) for name in names
-    )
-
-
 def test_a_session_is_ended_where_it_is(crew: Crew) -> None:
     """Nobody else has it; where one does not answer and no other has it, that is not taken for no."""
     here, _, there = (each.name for number in (1, 2) for each in asked(crew, number).state.sessions)
