@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -203,8 +203,8 @@ WATCHDOG: Final = "WATCHDOG_USEC"
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`) that the relay is ready, lives, stops, and of its status, one line. Start this
-    service last, and call `stopping` first. Does nothing without systemd's socket.
+    """Notifies systemd (`sd_notify(3)`), or `tell` in its place, that the relay is ready, lives, stops, and of its
+    status, one line. Start this service last, and call `stopping` first. Does nothing without systemd's socket.
     """
 
     def __init__(
@@ -212,7 +212,9 @@ class Notify(Service):
         status: Callable[[], str],
         reactor: Any,
         environment: Mapping[str, str] = os.environ,
+        tell: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
+        self._tell = tell
         self._status = status
         self._sent = ""
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
@@ -225,7 +227,7 @@ class Notify(Service):
     def startService(self) -> None:
         """Send that the relay is ready: everything listens."""
         super().startService()
-        if self._address is not None:
+        if self._address is not None or self._tell is not None:
             self._sent = self._status()
             self._send("READY=1", f"STATUS={self._sent}")
             _ = self._loop.start(self._every, now=False)
@@ -258,6 +260,9 @@ class Notify(Service):
             self._send(*lines)
 
     def _send(self, *lines: str) -> None:
+        if self._tell is not None:
+            self._tell(lines)
+            return
         if self._address is None:
             return
         try:

@@ -203,7 +203,8 @@ class RelayService(MultiService):
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         tails = Tails(config.journal, journal, lambda: _recordable(sessions), reactor, run, clock)
-        self._notify = Notify(self._status, reactor)
+        tell = None if inherited is None else inherited.tell
+        self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
         outages = Outages(brokers, runtime.timers, seconds, clock)

@@ -185,8 +185,8 @@ def test_in_a_reactor_a_message_comes_whatever_its_size(listening: Callable[[], 
     came: Deferred[Passed] = Deferred()
     over: Deferred[str] = Deferred()
     ours, theirs = socket.socketpair()
-    left = ReactorPassage(reactor, ours, lambda _: None, lambda _: None)
-    right = ReactorPassage(reactor, theirs, came.callback, over.callback)
+    left = ReactorPassage(reactor, Passage(ours), lambda _: None, lambda _: None)
+    right = ReactorPassage(reactor, Passage(theirs), came.callback, over.callback)
     left.send({"text": "x" * 1_000_000}, {"a": listening().fileno()})
     passed = yield came
     assert len(passed.said["text"]) == 1_000_000
@@ -205,7 +205,9 @@ def test_what_a_peer_said_before_it_closed_is_heard_by_who_speaks() -> None:
     came: list[str] = []
     over: list[str] = []
     ours, theirs = socket.socketpair()
-    passage = ReactorPassage(reactor, ours, lambda passed: came.append(passed.said["text"]), over.append)
+    passage = ReactorPassage(
+        reactor, Passage(ours), lambda passed: came.append(passed.said["text"]), over.append
+    )
     peer = Passage(theirs)
     peer.put({"text": "no"})
     peer.flush()

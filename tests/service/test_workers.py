@@ -35,7 +35,7 @@ from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.child import Plan, answer, line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.service import GRACE, WorkersService, _reload
-from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, WITHIN, Child, Notices, Worker
+from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, WITHIN, Child, Worker
 from tests.service.harness import RelayHarness, failover, listener, movable
 
 SOURCE = Source("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
@@ -49,18 +49,20 @@ class Process:
         self.own = own
         self.signals: list[str] = []
         self.numbers: list[int] = []
+        self.stopped = False
         self.gone = False
 
     @property
     def done(self) -> list[str]:
-        """The end of its input, whatever came before, and signals."""
+        """That it is told to end, whatever came before, and signals."""
         self.own.setblocking(False)
-        over = False
-        with suppress(BlockingIOError):
-            while self.own.recv(65536):
-                pass
-            over = True
-        return [*(["end"] if over else []), *self.signals]
+        passage = Passage(self.own)
+        with suppress(BlockingIOError, EOFError):
+            while True:
+                for each in passage.receive():
+                    each.close()
+                    self.stopped |= "stop" in each.said
+        return [*(["end"] if self.stopped else []), *self.signals]
 
     def hears(self) -> tuple[Plan, dict[str, int]]:
         """The next plan that it was told, and the inodes of its sockets."""
@@ -76,17 +78,16 @@ class Process:
         passage.put({"number": self.numbers.pop(0), "answer": answer})
         passage.flush()
 
+    def notices(self, *lines: str) -> None:
+        """It sends a notice."""
+        passage = Passage(self.own)
+        passage.put({"notice": lines})
+        passage.flush()
+
     def signalProcess(self, name: str) -> None:
         if self.gone:
             raise ProcessExitedAlready
         self.signals.append(name)
-
-
-def told(notices: Notices, text: str) -> None:
-    """A process sends a notice to its parent, which hears it."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as process:
-        process.sendto(text.encode(), notices._socket.getsockname())
-    notices.doRead()
 
 
 class ProcessReactor(Clock):
@@ -96,12 +97,11 @@ class ProcessReactor(Clock):
         super().__init__()
         self.processes: list[Process] = []
         self.children: list[Child] = []
-        self.notices: list[Notices] = []
         self.environments: list[dict[str, str]] = []
         self.passages: list[Any] = []
 
     def addReader(self, reader: Any) -> None:
-        (self.notices if isinstance(reader, Notices) else self.passages).append(reader)
+        self.passages.append(reader)
 
     def removeReader(self, reader: Any) -> None:
         """It is closed."""
@@ -127,9 +127,10 @@ class ProcessReactor(Clock):
 
     # What the process does
 
-    def tells(self, text: str) -> None:
-        """The last process sends a notice."""
-        told(self.notices[-1], text)
+    def tells(self, *lines: str, number: int = -1) -> None:
+        """The last process, or another one, sends a notice."""
+        self.processes[number].notices(*lines)
+        self.passages[number].doRead()
 
     def ends(self, error: Exception | None = None) -> None:
         """It is gone."""
@@ -144,8 +145,6 @@ def reactor() -> Iterator[ProcessReactor]:
     yield made
     for passage in made.passages:
         passage.loseConnection()
-    for notices in made.notices:
-        notices.close()
     for process in made.processes:
         process.own.close()
 
@@ -172,7 +171,7 @@ def worker(
     def plan(number: int) -> Plan:
         return Plan(number, SOURCE, {"public": listening.fileno()}, "/loads", [], "the.reactor")
 
-    made = Worker(2, reactor, str(tmp_path), plan, lambda it: changes.append(it.serves), lambda: 30.0)
+    made = Worker(2, reactor, plan, lambda it: changes.append(it.serves), lambda: 30.0)
     made.start()
     yield made
     for call in reactor.getDelayedCalls():
@@ -189,7 +188,7 @@ def test_what_a_worker_is_told(
     expected = Plan(2, SOURCE, {}, "/loads", [], "the.reactor")
     assert plan._replace(sockets={}) == expected
     [environment] = reactor.environments
-    assert environment["NOTIFY_SOCKET"] == str(tmp_path / "2-0.notify")
+    assert "NOTIFY_SOCKET" not in environment
     assert str(Path(module.__file__).parents[3]) in environment["PYTHONPATH"].split(os.pathsep)
 
 
@@ -222,7 +221,7 @@ def test_one_that_ends_is_started_anew(worker: Worker, reactor: ProcessReactor, 
 def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
     """A process that ended is heard no more."""
     reactor.ends()
-    assert reactor.notices[-1].fileno() == -1
+    assert reactor.passages[-1].fileno() == -1
     assert (changes, worker.status, worker.row().state) == ([False], "", "is away")
 
 
@@ -288,9 +287,7 @@ def test_one_that_hangs(reactor: ProcessReactor, tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     plan = Plan(1, SOURCE, {}, "", [], "")
     hung: list[bool] = []
-    watched = Worker(
-        1, reactor, str(tmp_path), lambda number: plan, lambda it: hung.append(it.hung), lambda: 30.0
-    )
+    watched = Worker(1, reactor, lambda number: plan, lambda it: hung.append(it.hung), lambda: 30.0)
     watched.start()
     assert reactor.environments[0]["WATCHDOG_USEC"] == "2000000"
     reactor.advance(50)
@@ -430,8 +427,8 @@ def parent(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: Path) -> None:
     """The folder in which they meet is private, and gone at the end, of which both are told at once."""
     assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o700]
-    for notices in reactor.notices:
-        told(notices, "READY=1\nSTATUS=0 sessions, 0 listeners")
+    for number in (0, 1):
+        reactor.tells("READY=1", "STATUS=0 sessions, 0 listeners", number=number)
     assert parent._status() == "2 of 2 workers serve (1: 0 sessions, 0 listeners; 2: 0 sessions, 0 listeners)"
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
@@ -457,27 +454,23 @@ def test_one_that_started_before_a_reload(parent: WorkersService, reactor: Proce
 
 
 def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The relay does not start; a folder whose name is too long for sockets is told of again and again."""
+    """The relay does not start."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
     service = WorkersService(Config((), workers=2), SOURCE, reactor)
     with pytest.raises(CannotStart, match=r"workers: no temporary folder: .*No such file"):
         service.startService()
     assert not reactor.processes
-    made = Worker(1, reactor, "d" * 120, lambda number: plan_of([]), lambda it: None, lambda: 30.0)
-    with capturedLogs() as logs:
-        made.start()
-    assert "AF_UNIX path too long" in formatEvent(logs[0])
 
 
 def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:
     """One that has begun to end has all its time, with what may come behind it; one that has not is killed earlier."""
     over: list[None] = []
     _ = parent.stopService().addCallback(over.append)
-    told(reactor.notices[1], "STOPPING=1")
+    reactor.tells("STOPPING=1", number=1)
     reactor.advance(Config.stop_timeout)
     assert reactor.processes[0].done == ["end", "KILL"]
     for _ in range(int(MARGIN + GRACE - 1)):
-        told(reactor.notices[1], "WATCHDOG=1")
+        reactor.tells("WATCHDOG=1", number=1)
         reactor.advance(1)
     assert reactor.processes[1].done == ["end"]
     with capturedLogs() as logs:
@@ -496,7 +489,7 @@ class Asked(Worker):
     """
 
     def __init__(self, number: int, changed: Callable[[Worker], None], state: RelayState | None) -> None:
-        super().__init__(number, MemoryReactorClock(), "", lambda number: plan_of([]), changed, lambda: 30.0)
+        super().__init__(number, MemoryReactorClock(), lambda number: plan_of([]), changed, lambda: 30.0)
         self.state: Any = state
         self.plan = plan_of([])
         self.serves = True

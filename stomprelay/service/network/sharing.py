@@ -5,7 +5,7 @@ dies takes no waiting client with it. A worker with more sessions lets others ac
 import os
 import socket
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from mmap import mmap
 from pathlib import Path
@@ -79,11 +79,14 @@ class Loads:
 
 
 class Inherited(NamedTuple):
-    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`."""
+    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`, and `tell` for
+    its notices, as `Notify` has them.
+    """
 
     sockets: Mapping[str, int]
     room: Callable[[int], int]
     kept: Callable[[int, int], tuple[int, int]]
+    tell: Callable[[Sequence[str]], None] | None = None
 
 
 def share(port: tcp.Port) -> int:

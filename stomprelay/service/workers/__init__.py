@@ -5,6 +5,6 @@ parent's end of one worker: start, restart, stop, questions; `placement` the bro
 workers are; `child` the worker's own end, a program, and the plan that it gets when it starts.
 
 They communicate by existing interfaces. A worker gets its plans, and the listeners' sockets, by its standard input, a
-UNIX socket; by the same socket it answers questions and orders. It reports its state as to systemd (`sd_notify`). Its
-log is Twisted's JSON. It stops as at SIGTERM when its standard input ends.
+UNIX socket; by the same socket it answers questions and orders, and reports its state as to systemd (`sd_notify`). Its
+log is Twisted's JSON. It stops as at SIGTERM when it is told to, or its standard input ends.
 """

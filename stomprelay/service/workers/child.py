@@ -1,7 +1,10 @@
 """The program of a worker: a relay on sockets that its parent passes by standard input, a UNIX socket, with a plan for
-each configuration. It answers each plan and each question, logs JSON to standard output, and ends when its input ends.
+each configuration. It answers each plan and each question, logs JSON to standard output, and ends when it is told to
+or its input ends.
 
+                                                        worker  {"notice": ["READY=1", "STATUS=..."]}
     parent  {"plan": [...], "number": 1}                    worker  {"number": 1, "answer": ""}, or why it cannot
+    parent  {"stop": true}
     parent  {"ask": "kill", "with": ["relay-1"], "number": 2}   worker  {"number": 2, "answer": true}, or "error"
 """
 
@@ -67,10 +70,11 @@ def line(event: LogEvent) -> str:
 
 def main() -> int:
     """Run a worker until it is stopped, and return its exit status."""
-    own = socket.socket(fileno=os.dup(_INPUT))
+    passage = Passage(socket.socket(fileno=os.dup(_INPUT)))
     try:
-        passed = first(own)
-        plan = Plan.parse(passed)
+        while not (came := passage.receive()):
+            pass
+        plan = Plan.parse(came[0])
     except (EOFError, OSError):
         return 0  # the parent is no more
     # Ctrl-C is the parent's, which has its workers end.
@@ -81,24 +85,14 @@ def main() -> int:
     from twisted.internet import reactor
 
     try:
-        return run(plan, passed, own, reactor)
+        return run(plan, came, passage, reactor)
     except (ConfigError, OSError) as error:
         _log.critical("{error}", error=error)
         return 1
 
 
-def first(own: socket.socket) -> Passed:
-    """Return the first message on a socket. Raises `EOFError` or `OSError` if none comes."""
-    passage = Passage(own)
-    while not (found := passage.receive()):
-        pass
-    return found[0]
-
-
-def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
-    """Run the relay of a plan, with the sockets that came; `own` leads to the parent. Raises `ConfigError` or
-    `OSError`.
-    """
+def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> int:
+    """Run the relay of a plan, with the sockets of the first message that came. Raises `ConfigError` or `OSError`."""
     # What imports the reactor comes after it is installed.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
@@ -116,13 +110,16 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     def kept(size: int, _sessions: int) -> tuple[int, int]:
         return loads.kept(plan.number, size)
 
+    def tell(lines: Sequence[str]) -> None:
+        parent.send({"notice": lines})
+
     try:
         with plan.source.here():
             service = RelayService(
                 plan.read(),
                 reactor,
                 descriptors=raise_descriptor_limit(),
-                inherited=Inherited(plan.sockets, room, kept),
+                inherited=Inherited(plan.sockets, room, kept, tell),
             )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
@@ -132,15 +129,15 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     placement.share(plan.number, service.state.brokers)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
-    for each in passed.sockets.values():
+    for each in came[0].sockets.values():
         each.detach()  # the listeners close them
     service.state.sessions.drain(plan.draining)
-    start(service, reactor)
-    loads.write(plan.number, 0)
-
     relay = OwnRelay(service.state)
 
     def told(passed: Passed) -> None:
+        if "stop" in passed.said:
+            ended("")
+            return
         number = {"number": passed.said["number"]}
 
         def failed(failure: Failure) -> None:
@@ -158,7 +155,11 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
         with suppress(ReactorNotRunning):  # SIGTERM came first
             reactor.stop()
 
-    parent = ReactorPassage(reactor, own, told, ended)
+    parent = ReactorPassage(reactor, passage, told, ended)
+    start(service, reactor)
+    for message in came[1:]:
+        reactor.callWhenRunning(told, message)
+    loads.write(plan.number, 0)
     reactor.run()
     return 0
 

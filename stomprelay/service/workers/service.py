@@ -122,7 +122,7 @@ class WorkersService(MultiService):
             return Plan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
-            worker = Worker(number, self._reactor, self._folder, plan, self._changed, self._timeout)
+            worker = Worker(number, self._reactor, plan, self._changed, self._timeout)
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
 from twisted.internet.protocol import ProcessProtocol
@@ -16,7 +15,7 @@ from twisted.python.failure import Failure
 
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow
 from stomprelay.service.log import logger
-from stomprelay.service.network.passing import Passed, ReactorPassage
+from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
 from stomprelay.service.process import WATCHDOG, watchdog
 from stomprelay.service.workers.child import Plan
 
@@ -34,51 +33,12 @@ HUNG: Final = 5.0
 START: Final = 60.0
 """The least number of seconds that a process has until its first notice."""
 
-_LONGEST_NOTICE: Final = 8192
 _PROGRAM: Final = "stomprelay.service.workers.child"
 _log: Final = logger()
 
 
 class NoAnswer(Exception):
     """A worker does not answer a question; the text is the reason."""
-
-
-class Notices(FileDescriptor):
-    """Receives a process's notices at a UNIX socket, as systemd would. Raises `OSError`. Twisted's port for datagrams
-    would log its class name.
-    """
-
-    def __init__(self, reactor: Any, path: str, noticed: Callable[[dict[str, str]], None]) -> None:
-        super().__init__(reactor)
-        self._noticed = noticed
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        try:
-            self._socket.bind(path)
-            os.chmod(path, 0o600)
-        except OSError:
-            self._socket.close()
-            raise
-        self.connected = 1
-        self.startReading()
-
-    def fileno(self) -> int:
-        """Return the descriptor; -1 where it is closed."""
-        return self._socket.fileno()
-
-    def doRead(self) -> None:
-        """Pass on the fields of a notice, by their names."""
-        try:
-            datagram = self._socket.recv(_LONGEST_NOTICE)
-        except BlockingIOError:
-            return
-        lines = datagram.decode("utf-8", "replace").splitlines()
-        self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.stopReading()
-        self._socket.close()
 
 
 class Child(ProcessProtocol):
@@ -127,7 +87,6 @@ class Worker:
         self,
         number: int,
         reactor: Any,
-        folder: str,
         plan: Callable[[int], Plan],
         changed: Callable[["Worker"], None],
         timeout: Callable[[], float],
@@ -141,7 +100,6 @@ class Worker:
         self.hung = False
         self._timeout = timeout
         self._reactor = reactor
-        self._folder = folder
         self._plan = plan
         self._changed = changed
         self._delay = backoffPolicy(FIRST, LONGEST, 2.0, lambda: 0.0)
@@ -149,7 +107,6 @@ class Worker:
         self._begun = 0.0
         self._process: Any = None
         self._child: Child | None = None
-        self._notices: Notices | None = None
         self._passage: ReactorPassage | None = None
         self._asked = 0
         self._answers: dict[int, Deferred[Any]] = {}
@@ -183,20 +140,18 @@ class Worker:
             self._ended(Failure(error))
 
     def _spawn(self) -> None:
-        path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
-        self._notices = Notices(self._reactor, f"{path}.notify", self._noticed)
         plan = self.plan = self._plan(self.number)
         child = Child(self.name, lambda reason: self._ended(reason) if child is self._child else None)
         self._child = child
         self._process_stops = False
         ours, theirs = socket.socketpair()
-        self._passage = ReactorPassage(self._reactor, ours, self._said, self._unheard)
+        self._passage = ReactorPassage(self._reactor, Passage(ours), self._said, self._unheard)
         with theirs:
             self._process = self._reactor.spawnProcess(
                 child,
                 sys.executable,
                 [sys.executable, "-P", "-m", _PROGRAM],
-                env=self._environment(f"{path}.notify"),
+                env=_environment(),
                 childFDs={0: theirs.fileno(), 1: "r", 2: "r"},
             )
         self._watch(max(self._limit, START))
@@ -241,6 +196,8 @@ class Worker:
 
     def _said(self, passed: Passed) -> None:
         passed.close()
+        if (lines := passed.said.get("notice")) is not None:
+            self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
         answer = self._answers.get(passed.said.get("number", 0))
         if answer is None:
             return
@@ -253,13 +210,6 @@ class Worker:
         """The process answers nothing more: it ends, and the next one gets its own plan."""
         for answer in tuple(self._answers.values()):
             answer.errback(NoAnswer("it ended"))
-
-    def _environment(self, notify: str) -> dict[str, str]:
-        environment = {**os.environ, "NOTIFY_SOCKET": notify}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        environment.pop("WATCHDOG_PID", None)
-        environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
-        return environment
 
     def _noticed(self, said: dict[str, str]) -> None:
         self.status = said.get("STATUS", self.status)
@@ -332,9 +282,6 @@ class Worker:
         self.status = ""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
-        if self._notices is not None:
-            self._notices.close()
-            self._notices = None
         self._changed(self)
         if self._stopping:
             self._finished()
@@ -361,7 +308,7 @@ class Worker:
             return succeed(None)
         self._over = Deferred()
         if self._passage is not None:
-            self._passage.loseConnection()
+            self._passage.send({"stop": True})
         return self._over
 
     def _finished(self) -> None:
@@ -376,3 +323,11 @@ class Worker:
                 self._process.signalProcess(name)
             except ProcessExitedAlready:
                 pass
+
+
+def _environment() -> dict[str, str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for each in ("NOTIFY_SOCKET", "WATCHDOG_PID"):
+        environment.pop(each, None)
+    environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
+    return environment
