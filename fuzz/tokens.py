@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fuzz.caller import Finding, raised
 from fuzz.framing import spoilt
-from stomprelay.auth.keys import read_keys
+from stomprelay.auth.tokens import read_keys
 from stomprelay.auth.lines import read_logins
 from stomprelay.auth.settings import is_token
 from stomprelay.auth.tokens import BadToken, Bearer, Tokens

@@ -25,8 +25,7 @@ from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
-from stomprelay.service.clients.admission import Admission
-from stomprelay.service.clients.clients import Clients
+from stomprelay.service.clients.clients import Admission, Clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection.memory import Memory
 from stomprelay.service.connection.recording import RecordingDriver

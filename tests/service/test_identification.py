@@ -14,9 +14,8 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.attempts import FREE, MOST, STEP
-from stomprelay.auth.keys import read_keys
 from stomprelay.auth.settings import AuthService, AuthSettings, Told
-from stomprelay.auth.tokens import Tokens
+from stomprelay.auth.tokens import Tokens, read_keys
 from stomprelay.auth.users import Users
 from stomprelay.relay.client.opening import REFUSAL
 from stomprelay.relay.model.access import Ground, Identity, Refusal

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes
-from stomprelay.service.journal.queue import ENOUGH, LEAST, JournalQueue
+from stomprelay.service.journal.portions import ENOUGH, LEAST, JournalQueue
 
 EVENT = int(BlockKind.EVENT)
 SIZE = 36 + 2 + 4

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.listener import Web
-from stomprelay.service.clients.admission import LINGERING
+from stomprelay.service.clients.clients import LINGERING
 from stomprelay.service.connection import direct
 from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
 from stomprelay.service.network.websocket import FRAMES

@@ -12,7 +12,7 @@ from stomprelay.journal.block import Block, decode, pack_sizes
 from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.journal import writer_thread as module
-from stomprelay.service.journal.queue import JournalQueue
+from stomprelay.service.journal.portions import JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
 from tests.service.harness import told
 
@@ -96,7 +96,9 @@ class ThreadHarness:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
         self.queue = JournalQueue(room, itertools.count(1).__next__)
-        self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
+        self.segments: Any = FakeSegments()
+        self.folder: Any = FakeFolder()
+        self.log = Log()
         self.roomy: list[int] = []
         self.thread = WriterThread(
             JournalSettings("/j", **settings),

@@ -3,7 +3,7 @@
 There are two endpoints: `metrics` has the first four of the list, which change nothing; `admin` has all. If `admin` has
 a token, each request except the probes has to send it, else it is refused with 401; without a token every client may do
 everything. Pages of other sites in a browser of this machine can connect, too. So a request with another `Host` than
-the relay's names (see `access`) is refused with 421.
+the relay's names (see `pages`) is refused with 421.
 
     GET /livez              200 while the process answers
     GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `condition`)
@@ -26,7 +26,7 @@ the relay's names (see `access`) is refused with 421.
                             changes
 
 The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
-unless it is the relay's own page (see `access`). POSTs about brokers are answered as `/brokers`, those about draining
+unless it is the relay's own page (see `pages`). POSTs about brokers are answered as `/brokers`, those about draining
 as `/drain`.
 """
 
@@ -42,7 +42,6 @@ from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.access import Hosts, Token
 from stomprelay.service.admin.condition import Condition, OwnRelay, drain, health, ready
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
@@ -53,9 +52,11 @@ from stomprelay.service.admin.pages import (
     AdminPages,
     Answer,
     Asked,
+    Hosts,
     Page,
     Response,
     SharedPage,
+    Token,
     Upgrade,
     file,
     refusal,
