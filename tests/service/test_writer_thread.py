@@ -96,15 +96,13 @@ class ThreadHarness:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
         self.queue = JournalQueue(room, itertools.count(1).__next__)
-        self.segments: Any = FakeSegments()
-        self.folder: Any = FakeFolder()
-        self.log = Log()
+        self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
         self.roomy: list[int] = []
         self.thread = WriterThread(
             JournalSettings("/j", **settings),
             self.queue,
-            self.segments,
-            self.folder,
+            self.segments,  # type: ignore[arg-type]
+            self.folder,  # type: ignore[arg-type]
             lambda: 42,
             self.log,
             lambda: self.roomy.append(self.queue.size),
