@@ -37,19 +37,6 @@ class Portions:
     Python.
     """
 
-    __slots__ = (
-        "_clock",
-        "_done",
-        "_in",
-        "_most",
-        "_reached",
-        "_refused",
-        "_taken",
-        "_waiting",
-        "limit",
-        "mark",
-    )
-
     def __init__(
         self,
         most: int,
