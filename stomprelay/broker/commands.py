@@ -60,6 +60,8 @@ class ClientCommands:
         self._holders: Holders | None = None
         if dialect.delivery is DeliveryNaming.MESSAGE_ID:
             self._holders = Holders()
+        self._memo: bytes | None = None
+        self._head: MessageHead | None = None
         self._tags = 0
         self._transactions: dict[bytes, PendingTransaction] = {}
         commands: dict[bytes, Callable[[Frame], None]] = {
@@ -117,7 +119,10 @@ class ClientCommands:
             self._buffer.reply(compose(RECEIPT, [(RECEIPT_ID, receipt)], self._dialect))
 
     def _send(self, frame: Frame) -> None:
-        head = MessageHead.read(frame, self._dialect)
+        memo = frame.memo
+        if memo is None or memo is not self._memo or self._head is None:
+            self._memo, self._head = memo, MessageHead.read(frame, self._dialect)
+        head = self._head
         message = self._destinations.message(head, frame.payload + END)
         if head.transaction is None:
             self._destinations.publish(message)
