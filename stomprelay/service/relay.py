@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -73,18 +73,14 @@ MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
 
-class Prepared:
-    """Another configuration that a relay can use: the `change`, and the ports that change, the listeners first. Call
-    `commit` or `abandon` in the same turn of the reactor.
+class Prepared(NamedTuple):
+    """Another configuration that a relay can use: the `change`, the ports that change, the listeners first, and what
+    else is to be done to `use` it. Call `commit` or `abandon` in the same turn of the reactor.
     """
 
-    def __init__(
-        self, change: Change, ports: list[Ports], commit: Callable[[], None], committed: Callable[[], None]
-    ) -> None:
-        self.change: Final = change
-        self.ports: Final = ports
-        self._commit = commit
-        self._committed = committed
+    change: Change
+    ports: list[Ports]
+    use: Callable[[], None]
 
     def open(self) -> None:
         """Listen on the new endpoints: on all, or, with `CannotStart`, on none."""
@@ -102,9 +98,8 @@ class Prepared:
 
     def commit(self) -> Deferred[Reloaded]:
         """Use the configuration. The Deferred fires with what changed when the endpoints that are gone are closed."""
-        self._commit()
         closed = [each.commit() for each in self.ports]
-        self._committed()
+        self.use()
         found = Reloaded(self.change.changed, self.change.restart)
         return DeferredList(closed).addCallback(lambda _: found)
 
@@ -370,7 +365,7 @@ class RelayService(MultiService):
             embedded = self._embedded_broker(config, brokers)
             endpoints = self._broker_endpoints(brokers, embedded)
 
-        def commit() -> None:
+        def use() -> None:
             if embedded is not None and self.embedded is None:
                 self.embedded = embedded
                 embedded.setServiceParent(self)
@@ -390,12 +385,10 @@ class RelayService(MultiService):
             if moved:
                 self.state.pauses.remove(found.left)
             self._use(config, anew=moved or differ or bool(ports))
-
-        def committed() -> None:
             if again or self._reads_files:
                 self._certificates.watch(self._connections())
 
-        return Prepared(found, ports, commit, committed)
+        return Prepared(found, ports, use)
 
     def _use(self, config: Config, *, anew: bool) -> None:
         """Use all of another configuration that is about no session; `anew`: endpoints or upstreams are others."""
