@@ -263,16 +263,6 @@ def test_an_order_from_a_web_page(pair: RelayHarness, origin: str) -> None:
     assert [state for state, *_ in states(Answer(pair, "/brokers"))] == ["unknown"] * 2
 
 
-def test_a_body_without_end(pair: RelayHarness) -> None:
-    """Its end is waited for, it is not kept."""
-    chunk = b" " * 1000
-    longest = [chunk] * 4 + [b'{"broker": "*"}']
-    assert Answer(pair, "/brokers/pause", "POST", *longest, content_type=JSON).status == 200
-    answer = Answer(pair, "/brokers/resume", "POST", *[chunk] * 1000, b'{"broker": "*"}', content_type=JSON)
-    assert answer.status == 413
-    assert [state for state, *_ in states(Answer(pair, "/brokers"))] == ["paused"] * 2
-
-
 # The body of such a request
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
+from stomprelay.service.connection.backpressure import ASKED, PRESSURE, ReadControl
 from stomprelay.session.effects import GiveWay
 from stomprelay.session.leg import Leg, State
 from tests.service.harness import FakeTransport
@@ -35,17 +35,6 @@ def source() -> Source:
     return Source()
 
 
-def test_pressure_stops_the_reading_at_once(source: Source) -> None:
-    """And its end starts it."""
-    reading = ReadControl(source)
-    reading.pauseProducing()
-    assert not source.transport.reading
-    assert source.told == [False]
-    reading.resumeProducing()
-    assert source.transport.reading
-    assert source.told == [False, True]
-
-
 def test_a_wish_is_fulfilled_when_something_comes(source: Source) -> None:
     """Until then the transport reads, and so sees the peer go."""
     reading = ReadControl(source)
@@ -70,35 +59,6 @@ def test_reading_goes_on_when_the_last_reason_is_gone(source: Source, last: int)
     assert not source.transport.reading
     assert source.told == [False]
     reading.release(last)
-    assert source.transport.reading
-    assert source.told == [False, True]
-
-
-def test_a_retired_valve_is_open_and_tells_nobody(source: Source) -> None:
-    """What the peer still says is read, to be thrown away; later pressure means nothing."""
-    reading = ReadControl(source)
-    reading.hold(PRESSURE)
-    reading.retire()
-    assert source.transport.reading
-    reading.hold(PRESSURE)
-    reading.release(PRESSURE)
-    reading.received()
-    reading.retire()
-    assert source.transport.reading
-    assert source.told == [False]
-
-
-def test_a_journal_without_room_stops_the_reading_at_once(source: Source) -> None:
-    """As pressure does; and each reason has to go."""
-    reading = ReadControl(source)
-    reading.hold(JOURNAL)
-    assert not source.transport.reading
-    assert reading.reasons == JOURNAL
-    reading.hold(PRESSURE)
-    assert reading.reasons == JOURNAL | PRESSURE
-    reading.release(JOURNAL)
-    assert not source.transport.reading
-    reading.release(PRESSURE)
     assert source.transport.reading
     assert source.told == [False, True]
 
@@ -279,6 +239,3 @@ def test_a_full_client_holds_all_its_brokers() -> None:
     assert not late.reading
     scripted.client.drains()
     assert all(transport.reading for transport in (*transports, late))
-
-
-# Sessions without legs

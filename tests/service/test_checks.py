@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
-from stomprelay.relay.model.group import Group, Policy, Reconnect
+from stomprelay.relay.model.group import Group
 from stomprelay.relay.model.health import Checks
 from stomprelay.service.brokers import checks
 from tests.service.harness import (
@@ -16,7 +16,6 @@ from tests.service.harness import (
     CONNECTED,
     FakeTransport,
     RelayHarness,
-    broker,
     failover,
     listener,
     movable,
@@ -215,26 +214,6 @@ def test_sessions_return_to_the_preferred_broker() -> None:
     brokers.pass_time(2)
     assert brokers.sessions == [6, 0]
     assert all(client.ends == [] for client in clients)
-
-
-def test_a_session_that_was_asked_counts_where_it_goes() -> None:
-    """While the first ones are on their way no more are sent than belong there."""
-    group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
-    brokers = ScriptedBrokers(harness(group, rebalance_rate=10.0))
-    brokers.up = {1}
-    for _ in range(8):
-        brokers.client()
-    brokers.up = {1, 2}
-    two = brokers.harness.service.state.brokers.configured[1].broker
-    two.health.answered()
-    for _ in range(5):
-        brokers.harness.reactor.advance(1)  # nobody confirms DISCONNECT
-    moving = sum(
-        link.moving or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
-        for session in brokers.harness.service.state.sessions
-        for link in session.relay.links
-    )
-    assert 3 <= moving <= 4
 
 
 # Trouble

@@ -38,20 +38,6 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert b"heart-beat missed" in client.written()
 
 
-def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
-    """No producer is registered with it any more, and nothing is written."""
-    harness = BrokerHarness()
-    consumer = harness.subscriber(b"/topic/a")
-    assert consumer.producer is not None
-    consumer.sends(b"DISCONNECT\nreceipt:bye\n\n\0")
-    assert consumer.written().rstrip(b"\n") == b"RECEIPT\nreceipt-id:bye\n\n\0"
-    assert consumer.producer is None
-    assert consumer.ends == ["half"]
-    harness.client().sends(SEND.replace(b"/queue/a", b"/topic/a"))
-    assert consumer.written() == b""
-    consumer.disconnects()
-
-
 def test_the_log_names_the_session_and_no_secret() -> None:
     """One line for each thing worth one; an ERROR is a warning."""
     harness = BrokerHarness()

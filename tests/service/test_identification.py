@@ -207,30 +207,6 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return begun
 
 
-@pytest.mark.parametrize("right", [True, False])
-def test_a_client_that_goes_and_has_sent_something(monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
-    """What it sent reaches a broker if it may come in, and nobody if not; the session ends either way."""
-    compared: Deferred[bool] = Deferred()
-    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: compared)
-    harness = Harness()
-    client = harness.client()
-    client.sends(connect("alice", "secret") + SEND)
-    harness.reactor.advance(0)
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 1
-    compared.callback(right)
-    if right:
-        broker = harness.broker()
-        broker.written()
-        broker.sends(CONNECTED)
-        assert SEND in broker.written()
-        broker.disconnects()
-    harness.reactor.advance(30)
-    assert harness.reactor.tcpClients == []
-    assert len(harness.service.state.sessions) == 0
-    assert harness.counters["logins_failed"] == (not right)
-
-
 def test_no_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are refused unseen, and it is counted apart."""
     never: Deferred[bool] = Deferred()

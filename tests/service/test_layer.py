@@ -165,16 +165,6 @@ def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPat
     assert sum(given) == len(wire)
 
 
-def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) -> None:
-    """A client need not wait for anything of ours then: all of it is given, large as it may be."""
-    secured = Secured(server)
-    secured.client.hears(b"")
-    secured.layer.dataReceived(secured.client.wire())
-    secured.client.hears(secured.transport.written())
-    secured.layer.dataReceived(secured.client.says(LARGE))
-    assert secured.heard.told == ["established", LARGE]
-
-
 # Written
 
 
@@ -199,18 +189,6 @@ def lengths(wire: bytes) -> list[int]:
         found.append(length)
         wire = wire[5 + length :]
     return found
-
-
-def test_what_is_written_before_the_handshake_waits_for_it(server: tls.TLSConnections) -> None:
-    """All of it, small or large."""
-    secured = Secured(server, LARGE)
-    secured.layer.write(b"more")
-    secured.client.hears(b"")
-    secured.layer.dataReceived(secured.client.wire())
-    secured.client.hears(secured.transport.written())
-    secured.layer.dataReceived(secured.client.wire())
-    assert secured.heard.told == ["established"]
-    assert secured.client.hears(secured.transport.written()) == LARGE + b"more"
 
 
 # Twisted

@@ -44,21 +44,6 @@ def confirm_ends(sessions: list[tuple[FakeTransport, FakeTransport]]) -> None:
             broker.parts()
 
 
-def test_what_is_kept_is_counted_and_counted_no_more() -> None:
-    """An idle session has its price; the beginning of a frame counts until it went on or its client left."""
-    harness = relay()
-    client, broker = harness.session()
-    assert kept(harness) == SESSION
-    client.sends(FRAME[:100_000])
-    assert kept(harness) == SESSION + 100_000
-    client.sends(FRAME[100_000:])
-    assert kept(harness) == SESSION
-    assert broker.written() == FRAME
-    client.sends(FRAME[:100_000])
-    client.disconnects()
-    assert kept(harness) == 0
-
-
 def test_memory_is_short(log: Lines) -> None:
     """From three quarters on nobody is read from of whom more than a share is kept, one who keeps little is; those that
     wait get turns, and all frames arrive. That it is short no more is said as often as that it is.

@@ -57,23 +57,6 @@ def pass_over(ours: Passage, theirs: Passage, said: dict[str, Any], sockets: dic
     return theirs.receive()
 
 
-def test_a_socket_that_came_is_the_one_that_was_sent(
-    listening: Callable[[], socket.socket], ends: tuple[Passage, Passage]
-) -> None:
-    """What is received listens on the same address, and no child inherits it by chance."""
-    first, second = listening(), listening()
-    [came] = pass_over(*ends, {"v": 1}, {"in": first.fileno(), "out": second.fileno()})
-    assert came.said == {"v": 1}
-    assert {name: each.getsockname() for name, each in came.sockets.items()} == {
-        "in": first.getsockname(),
-        "out": second.getsockname(),
-    }
-    assert not any(each.get_inheritable() for each in came.sockets.values())
-    came.close()
-    for each in ends:
-        each.close()
-
-
 def test_messages_follow_each_other_and_keep_their_own_sockets(
     listening: Callable[[], socket.socket], ends: tuple[Passage, Passage]
 ) -> None:

@@ -5,16 +5,14 @@ import weakref
 from typing import Any
 
 import pytest
-from twisted.internet import endpoints, error, reactor
+from twisted.internet import endpoints, error
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
 
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
@@ -78,35 +76,6 @@ def test_a_broker_that_closes_its_direction() -> None:
     assert harness.said() == []
 
 
-def test_pressure_is_told_to_the_producer(harness: DriverHarness) -> None:
-    """Whose bytes are written here stops when they are too many."""
-    source = DriverHarness()
-    source.said()
-    assert source.protocol.reading is not None
-    harness.protocol.set_producer(source.protocol.reading)
-    harness.transport.fills()
-    assert not source.transport.reading
-    assert source.said() == [("read", CLIENT, False)]
-    harness.transport.drains()
-    assert source.transport.reading
-    harness.transport.fills()
-    harness.protocol.close(How.ABORT)
-    assert source.transport.reading
-    assert harness.transport.producer is None
-
-
-def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -> None:
-    """The first one is released."""
-    one, two = DriverHarness(), DriverHarness()
-    assert one.protocol.reading is not None
-    assert two.protocol.reading is not None
-    harness.protocol.set_producer(one.protocol.reading)
-    harness.transport.fills()
-    harness.protocol.set_producer(two.protocol.reading)
-    assert one.transport.reading
-    assert harness.transport.producer is two.protocol.reading
-
-
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
@@ -149,47 +118,6 @@ def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
     endpoint: Any = Endpoint(connect)
     protocol.connect(endpoint)
     return protocol
-
-
-class Away:
-    """A broker that is sought at an address, and Twisted's part in it."""
-
-    def __init__(self, harness: DriverHarness) -> None:
-        self.memory = MemoryReactorClock()
-        self.protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
-        self.protocol.connect(AddressEndpoint(self.memory, "192.0.2.1", 61613, 5.0, None))
-        self.factory: Any = self.memory.tcpClients[0][2]
-        self.connector: Any = self.memory.connectors[0]
-
-
-def test_an_address_that_is_connected_to(harness: DriverHarness) -> None:
-    """The leg's own protocol is the connection's, and the factory that the transport keeps holds it no more."""
-    away = Away(harness)
-    built = away.factory.buildProtocol(None)
-    assert built is away.protocol
-    built.makeConnection(FakeTransport(built))
-    assert harness.said() == [("connected", BROKER)]
-    assert away.factory.buildProtocol(None) is None
-
-
-def test_an_address_that_refuses(harness: DriverHarness) -> None:
-    """Recorded as refused with the reason, in a turn of its own; then there is nothing to cancel."""
-    away = Away(harness)
-    away.factory.clientConnectionFailed(away.connector, Failure(error.ConnectionRefusedError()))
-    assert harness.said() == []
-    harness.clock.advance(0)
-    assert harness.said() == [("refused", BROKER, "connection refused")]
-    assert not away.connector.stoppedConnecting
-
-
-def test_an_address_that_is_given_up(harness: DriverHarness) -> None:
-    """Twisted is told to stop, and what it says then is told to nobody."""
-    away = Away(harness)
-    away.protocol.close(How.ABORT)
-    assert away.connector.stoppedConnecting
-    away.factory.clientConnectionFailed(away.connector, Failure(error.UserError()))
-    harness.clock.advance(0)
-    assert harness.said() == []
 
 
 def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
@@ -238,13 +166,6 @@ def at(port: Any) -> str:
 
 
 # TLS
-
-
-async def turn() -> None:
-    """Let the reactor turn once."""
-    from twisted.internet.task import deferLater
-
-    await deferLater(reactor, 0)
 
 
 def test_wrapped_transports() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from twisted.internet.error import ConnectionRefusedError
 
-from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
 from tests.service.harness import (
     CONNECTED,
@@ -54,21 +53,6 @@ def test_who_asks_has_the_brokers_asked(plain: bool) -> None:
     assert reasons(harness) == []
     harness.reactor.advance(5)
     assert harness.reactor.tcpClients == []
-
-
-def test_a_broker_that_dies_and_comes_back() -> None:
-    """Not ready, until the question finds that it is back, when its pause is over."""
-    checks = Checks(pause=2.0, longest_pause=2.0)
-    harness = RelayHarness(listener(upstream=movable(failover(1), checks=checks)), admin=ADMIN)
-    reasons(harness)
-    harness.reactor.advance(1)
-    harness.refuse(ConnectionRefusedError())
-    assert reasons(harness) == [NO_BROKER]
-    harness.reactor.advance(1)
-    assert harness.reactor.tcpClients == []
-    harness.reactor.pump([1, 1])
-    answers(harness)
-    assert reasons(harness) == []
 
 
 def test_questions_ask_a_broker_no_faster() -> None:

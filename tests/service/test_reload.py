@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
@@ -349,24 +348,6 @@ def test_a_reload_that_cannot_be(log: list[str]) -> None:
     assert failure.getErrorMessage() == "f.toml: log_level: no"
     assert log == ["error: the configuration is not reloaded: f.toml: log_level: no"]
     assert scene.notices == [True, False]
-
-
-def test_two_reloads_at_once() -> None:
-    """The second begins when the first is over."""
-    waiting: list[Deferred[Reloaded]] = []
-
-    def use() -> Deferred[Reloaded]:
-        waiting.append(Deferred())
-        return waiting[-1]
-
-    scene = Scene(use)
-    first, second = scene.reload(), scene.reload()
-    assert len(waiting) == 1
-    waiting[0].callback(Reloaded((), ()))
-    assert len(waiting) == 2
-    assert (len(first), len(second)) == (1, 0)
-    waiting[1].callback(Reloaded(("a",), ()))
-    assert second == [Reloaded(("a",), ())]
 
 
 def test_a_reload_while_the_relay_stops(log: list[str]) -> None:

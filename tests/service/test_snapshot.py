@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stomprelay.relay.model.destinations import FORMER, DestinationTally
+from stomprelay.relay.model.destinations import DestinationTally
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.service.admin.snapshot import (
     DestinationRow,
@@ -123,15 +123,6 @@ def test_destinations_are_added() -> None:
     ]
     assert [row.destination for row in ended(shown).top] == [None]
     assert [row.destination for row in total.destinations if not row.shown] == ["/queue/c"]
-
-
-def test_no_more_than_so_many_are_kept_for_later() -> None:
-    """Of those that no process shows: the ones with most."""
-    rows = [
-        DestinationRow(f"/queue/{each}", DestinationTally(each), shown=False) for each in range(FORMER + 5)
-    ]
-    kept = summed(with_destinations(*rows), []).destinations
-    assert sorted(row.tally.sends for row in kept) == list(range(5, FORMER + 5))
 
 
 def test_names_of_destinations_are_text() -> None:

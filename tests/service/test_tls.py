@@ -112,15 +112,6 @@ def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
     assert handshake.failed["server" if old == "listener" else "client"]
 
 
-def test_a_name_in_place_of_the_host(authority: Authority) -> None:
-    """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
-    good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
-    client = tls.for_broker(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
-    handshake = Handshake(serving(good), client)
-    assert handshake.failed == {}
-    assert handshake.server.get_servername() == b"xn--bcher-kva.example"
-
-
 @pytest.mark.parametrize(
     ("host", "names", "words"),
     [
@@ -154,13 +145,6 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     handshake = Handshake(server, asking(authority))
     assert "client" in handshake.failed
     assert "cannot be for localhost" in (handshake.trouble("client") or "")
-
-
-def test_the_whole_chain_is_sent(directory: Path, authority: Authority) -> None:
-    """A client that knows only the root believes a leaf of an authority in between."""
-    between = Authority(directory, "between", authority)
-    handshake = Handshake(serving(between.issue("leaf")), asking(authority))
-    assert handshake.failed == {}
 
 
 @pytest.mark.parametrize("required", [True, False])

@@ -219,17 +219,6 @@ def test_origins(origins: tuple[str, ...], origin: bytes, allowed: bool) -> None
 # One port for all
 
 
-def test_plain_stomp_on_the_same_port() -> None:
-    """As if there were no WebSocket, whatever its pieces."""
-    relay = doors()
-    client = relay.client()
-    for byte in CONNECT:
-        client.sends(bytes((byte,)))
-    broker = relay.broker()
-    broker.sends(CONNECTED)
-    assert client.written().startswith(b"CONNECTED\n")
-
-
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_a_session_in_pieces(piece: int) -> None:
     """However the wire is cut, the broker gets the same bytes."""
@@ -359,14 +348,6 @@ def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
     assert client.written() == ended(answer)
     assert client.ends == ["flush"]
     assert broker.ends == ["half"]
-
-
-def test_the_relay_stops() -> None:
-    """An ERROR, and code 1001: going away."""
-    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
-    client, _ = session(relay)
-    _ = relay.service.stopService()
-    assert client.written().endswith(ended(1001))
 
 
 # Pings

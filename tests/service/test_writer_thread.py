@@ -124,18 +124,6 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> ThreadHarness:
     return ThreadHarness(monkeypatch)
 
 
-def test_what_waits_is_written(harness: ThreadHarness) -> None:
-    """All of it, in its order, and counted; what is left of much, in the next turn."""
-    harness.put(*[b"a\n\n", b"b\n\n"] * 10_000)
-    harness.thread.turn()
-    harness.thread.turn()
-    assert [each.payload for each in harness.segments.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
-    assert (harness.thread.blocks, harness.thread.frames) == (20_000, 20_000)
-    assert harness.thread.size == len(harness.segments.written)
-    assert harness.queue.size == 0
-    assert harness.segments.rolled == 2
-
-
 @pytest.mark.parametrize("failure", [FULL, OSError("odd"), ValueError("a mistake of ours")])
 def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
     """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
