@@ -1,4 +1,4 @@
-"""`stomprelay explain`: reads the frames in a text that a user wrote, a client's and a broker's in the order sent,
+"""`stomprelay explain`: reads the frames in a text that a user wrote, of a client and of a broker, as they are sent,
 translates them between two versions, and says in words what becomes of each, and why.
 """
 

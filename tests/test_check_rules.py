@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.cli import main, rules
+from stomprelay.cli import configuration, main
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.config.summary import ADVICE
@@ -140,7 +140,7 @@ def test_rules_for_users(file: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["--as", "alice"], 1, "  rule 1: is for others\n  rule 2: is for others\n  denied: no rule matches"),
         (["--as", "bob", "--group", "clerks"], 1, "  denied: rule 1 denies SEND\n"),
     ):
-        assert rules.run(parser().parse_args([*asked, *who]), config, print) == status
+        assert configuration.decide(parser().parse_args([*asked, *who]), config, print) == status
         assert capsys.readouterr().out.startswith(f"listener main\n{said}")
 
 

@@ -18,7 +18,7 @@ from stomprelay.files import files
 from stomprelay.service.log import FORMS
 from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
-from tests.fake_admin import A, B, Relay, connected, listed, serving_relay, told
+from tests.fake_admin import A, Relay, connected, listed, serving_relay, told
 from tests.journal.made import event, put
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -320,14 +320,6 @@ def test_pause(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     assert relay.asked[1][1:3] == ("/brokers/pause", {"broker": "tcp://a:1", "within": 2.5})
 
 
-def test_resume(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them at once."""
-    relay.answer("/brokers/resume", told(A, B))
-    assert main(["resume", "*", "--admin", relay.place]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
-    assert relay.asked[1][1:3] == ("/brokers/resume", {"broker": "*"})
-
-
 def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     """Those that match, in the order that is asked for, as many as are wanted; as a table and in JSON."""
     relay.answer(
@@ -342,13 +334,6 @@ def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert main(["sessions", "--admin", relay.place, "--json", *options]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [connected(1), connected(2)]
-
-
-def test_kill(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the name that the list has."""
-    relay.answer("/sessions/relay-0-1/kill", b'{"killed": "relay-0-1"}')
-    assert main(["kill", "relay-0-1", "--admin", relay.place]) == 0
-    assert capsys.readouterr().out == "relay-0-1: ended\n"
 
 
 def test_the_admin_endpoint_of_a_file(
@@ -473,12 +458,3 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
             [script, "check", "-c", write(tmp_path, "")], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (run.returncode, run.stderr) == (1, b"stomprelay: cannot write: No space left on device\n")
-
-
-def test_reload(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """What changed goes to standard output, why nothing did to standard error."""
-    relay.answer("/reload", b'{"changed": ["log_level"], "restart": []}', (409, b'{"error": "f: no"}'))
-    assert main(["reload", "--admin", relay.place]) == 0
-    assert capsys.readouterr().out == "log_level\n"
-    assert main(["reload", "--admin", relay.place]) == 1
-    assert capsys.readouterr().err == f"stomprelay: the relay at {relay.place} says: f: no\n"

@@ -1,12 +1,126 @@
-"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry."""
+"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry; and the keys that verify
+them: public keys or certificates in PEM, or a JWKS. Each key is valid for the algorithms of its own kind only, so a
+public key is never the secret of an HMAC; `none` is no algorithm.
+"""
 
+import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.x509 import load_pem_x509_certificate
+from jwt import PyJWK
+from jwt.exceptions import PyJWKError, PyJWTError
 
-from stomprelay.auth.keys import Key
 from stomprelay.auth.lines import is_name
+
+_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""Algorithm -> the least number of bytes of its secret, by RFC 7518."""
+ALGORITHMS: Final = (*_RSA, *_CURVES.values(), "EdDSA", *_HMAC)
+SHORTEST: Final = 2048
+"""The least number of bits of an RSA key."""
+MOST: Final = 32
+"""The largest number of keys in a file."""
+
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\n?", re.DOTALL)
+_ENOUGH: Final = {"RSA": "RS256", "oct": "HS256", "OKP": "EdDSA"}
+"""The algorithm for which PyJWT makes a key of this kind; the result is the same for each of its algorithms."""
+
+
+class Key(NamedTuple):
+    """A key: its name in a JWKS, None without one; the algorithms for which it is valid; and the key itself."""
+
+    name: str | None
+    algorithms: frozenset[str]
+    material: Any
+
+    def __repr__(self) -> str:
+        """Return the text without the key, which may be a secret."""
+        return f"Key({self.name!r}, {sorted(self.algorithms)})"
+
+
+def read_keys(content: bytes) -> tuple[Key, ...]:
+    """Return the keys in the content of a file. Raises `ValueError`, whose text shows none of them."""
+    found = _pem(content) if b"-----BEGIN " in content else _jwks(content)
+    if not found:
+        raise ValueError("has no key that could verify a token")
+    if len(found) > MOST:
+        raise ValueError(f"has {len(found)} keys, and may have {MOST}")
+    return tuple(found)
+
+
+def _pem(content: bytes) -> list[Key]:
+    found = []
+    for number, block in enumerate(_BLOCK.finditer(content), 1):
+        kind = block[1].decode()
+        if "PRIVATE" in kind:
+            raise ValueError("holds a private key, which belongs to who issues tokens: give the public one")
+        try:
+            if kind == "CERTIFICATE":
+                material: Any = load_pem_x509_certificate(block[0]).public_key()
+            else:
+                material = load_pem_public_key(block[0])
+        except (ValueError, UnsupportedAlgorithm):
+            raise ValueError(f"part {number} ({kind}) is no public key and no certificate") from None
+        found.append(Key(None, _good_for(material), material))
+    return found
+
+
+def _jwks(content: bytes) -> list[Key]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ValueError("is neither PEM nor a JWKS") from None
+    listed = found.get("keys") if isinstance(found, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise ValueError('is no JWKS: it has no list of "keys"')
+    return [key for number, each in enumerate(listed, 1) if (key := _jwk(number, each)) is not None]
+
+
+def _jwk(number: int, values: dict[str, Any]) -> Key | None:
+    """Return one key of a JWKS; None for a key with another purpose, or of an unknown kind, as RFC 7517 requires."""
+    kind, name, only = values.get("kty"), values.get("kid"), values.get("alg")
+    if kind not in (*_ENOUGH, "EC") or values.get("use", "sig") != "sig":
+        return None
+    if kind != "oct" and "d" in values:
+        raise ValueError(f"key {number} is a private key, which belongs to who issues tokens")
+    if not all(each is None or isinstance(each, str) for each in (name, only)):
+        raise ValueError(f"key {number} has a kid or an alg that is no text")
+    try:
+        material = PyJWK(values, _ENOUGH.get(kind)).key
+    except (PyJWTError, PyJWKError, ValueError, TypeError, AttributeError, KeyError):
+        raise ValueError(f"key {number} cannot be read") from None
+    good = _good_for(material)
+    return Key(name, good if only is None else good & {only}, material)
+
+
+def _good_for(material: Any) -> frozenset[str]:
+    match material:
+        case rsa.RSAPublicKey():
+            if material.key_size < SHORTEST:
+                raise ValueError(f"has an RSA key of {material.key_size} bits; at least {SHORTEST} are safe")
+            return frozenset(_RSA)
+        case ec.EllipticCurvePublicKey():
+            return frozenset(filter(None, [_CURVES.get(material.curve.name)]))
+        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
+            return frozenset(["EdDSA"])
+        case bytes():
+            good = frozenset(name for name, size in _HMAC.items() if len(material) >= size)
+            if not good:
+                raise ValueError(
+                    f"has a secret of less than {min(_HMAC.values())} bytes, which could be guessed"
+                )
+            return good
+    return frozenset()
+
+
+# Tokens
 
 LONGEST: Final = 16 * 1024
 """The largest size of a token in bytes."""

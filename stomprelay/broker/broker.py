@@ -14,8 +14,6 @@ class EmbeddedBroker:
     digits, different at each start, because clients may remember ids.
     """
 
-    __slots__ = ("_connections", "_opened", "_output", "bounds", "destinations", "heart_beat", "name")
-
     def __init__(
         self,
         bounds: Bounds = DEFAULTS,

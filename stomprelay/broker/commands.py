@@ -46,23 +46,6 @@ _Found = tuple[Consumer | None, bytes]
 class ClientCommands:
     """Executes one client's frames, and none once it has `left`. Call `closed` at the connection's end."""
 
-    __slots__ = (
-        "_bounds",
-        "_buffer",
-        "_by_destination",
-        "_commands",
-        "_consumers",
-        "_destinations",
-        "_dialect",
-        "_head",
-        "_holders",
-        "_memo",
-        "_named",
-        "_tags",
-        "_transactions",
-        "left",
-    )
-
     def __init__(
         self, dialect: Dialect, buffer: SendBuffer, destinations: Destinations, bounds: Bounds
     ) -> None:
@@ -77,10 +60,10 @@ class ClientCommands:
         self._holders: Holders | None = None
         if dialect.delivery is DeliveryNaming.MESSAGE_ID:
             self._holders = Holders()
-        self._tags = 0
-        self._transactions: dict[bytes, PendingTransaction] = {}
         self._memo: bytes | None = None
         self._head: MessageHead | None = None
+        self._tags = 0
+        self._transactions: dict[bytes, PendingTransaction] = {}
         commands: dict[bytes, Callable[[Frame], None]] = {
             SEND: self._send,
             SUBSCRIBE: self._subscribe,
@@ -137,11 +120,9 @@ class ClientCommands:
 
     def _send(self, frame: Frame) -> None:
         memo = frame.memo
-        if memo is not None and memo is self._memo and self._head is not None:
-            head = self._head
-        else:
-            self._head = head = MessageHead.read(frame, self._dialect)
-            self._memo = memo
+        if memo is None or memo is not self._memo or self._head is None:
+            self._memo, self._head = memo, MessageHead.read(frame, self._dialect)
+        head = self._head
         message = self._destinations.message(head, frame.payload + END)
         if head.transaction is None:
             self._destinations.publish(message)

@@ -44,22 +44,6 @@ class Connection:
     `Wake` for that time. `ended` is called once, at the end.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_buffer",
-        "_commands",
-        "_connect_by",
-        "_deferred",
-        "_destinations",
-        "_ended",
-        "_finish_by",
-        "_heart_beat",
-        "_output",
-        "_reading",
-        "leg",
-        "name",
-    )
-
     def __init__(
         self,
         name: bytes,

@@ -22,8 +22,6 @@ class Destinations:
     messages. `dropped` is called with the number of dropped dead letters.
     """
 
-    __slots__ = ("_bounds", "_by_name", "_dropped", "_made", "_name", "memory")
-
     def __init__(self, bounds: Bounds, name: bytes, dropped: Callable[[int], None]) -> None:
         self.memory = Memory(bounds.memory)
         self._bounds = bounds
@@ -153,8 +151,6 @@ class PendingTransaction:
     """The frames of one transaction (STOMP 1.2, "BEGIN"). Messages that it acknowledges are neither redelivered nor
     counted in their window until it ends.
     """
-
-    __slots__ = ("_accepted", "_destinations", "_frames", "_max_frames", "_messages", "_refused")
 
     def __init__(self, destinations: Destinations, max_frames: int) -> None:
         self._destinations = destinations

@@ -76,7 +76,7 @@ class MessageHead:
     are the same in every dialect, otherwise None; see `written`. `size` is in bytes.
     """
 
-    __slots__ = ("_headers", "_written", "destination", "lines", "receipt", "size", "transaction")
+    __slots__ = ("_headers", "destination", "lines", "receipt", "size", "transaction")
 
     def __init__(
         self,
@@ -91,7 +91,6 @@ class MessageHead:
         self.receipt = receipt
         self.transaction = transaction
         self._headers = headers
-        self._written: tuple[Dialect, bytes] | None = None
         self.size = _OVERHEAD + len(destination)
         self.size += sum(len(name) + len(value) for name, value in headers) if lines is None else len(lines)
 
@@ -120,14 +119,12 @@ class MessageHead:
         """
         if self.lines is not None:
             return self.lines
-        if self._written is None or self._written[0] is not dialect:
-            headers = [
-                (name, dialect.replace_line_ends(value, _blank))
-                for name, value in self._headers
-                if dialect.nameable(name)
-            ]
-            self._written = dialect, dialect.write(headers) + b"\n"
-        return self._written[1]
+        headers = [
+            (name, dialect.replace_line_ends(value, _blank))
+            for name, value in self._headers
+            if dialect.nameable(name)
+        ]
+        return dialect.write(headers) + b"\n"
 
 
 def _blank(line_end: bytes) -> bytes:
@@ -173,8 +170,6 @@ class Memory:
     """The count of kept bytes: `used` of at most `most`. A message counts once. Each place that keeps one has to `hold`
     and later `release` it.
     """
-
-    __slots__ = ("most", "used")
 
     def __init__(self, most: int) -> None:
         self.most = most

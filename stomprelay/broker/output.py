@@ -17,8 +17,6 @@ class Output:
     `drain`.
     """
 
-    __slots__ = ("_effects", "_filled", "_overrun")
-
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self._filled: list[SendBuffer] = []
@@ -64,21 +62,6 @@ class SendBuffer:
     `ready`: messages may be added, as the transport is not full, the leg not closed and the turn not `at_limit`.
     `unread`: bytes of replies while the transport was full. `too_slow` is called at the end after `overran`.
     """
-
-    __slots__ = (
-        "_held_up",
-        "_limit",
-        "_open",
-        "_output",
-        "_pieces",
-        "_size",
-        "_too_slow",
-        "_writable",
-        "at_limit",
-        "leg",
-        "ready",
-        "unread",
-    )
 
     def __init__(self, leg: Leg, output: Output, too_slow: Callable[[], None]) -> None:
         self.leg = leg

@@ -45,8 +45,6 @@ class Unsettled:
     message-id. A transaction may hold deliveries, in runs of neighbours.
     """
 
-    __slots__ = ("_awaited", "_by_number", "_numbers", "_runs")
-
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._by_number: dict[int, tuple[bytes, QueuedMessage]] = {}
@@ -122,8 +120,6 @@ class Held:
     `runs` to `Unsettled.release`.
     """
 
-    __slots__ = ("_take", "message_id", "runs")
-
     def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
         self._take = take
         self.message_id = message_id
@@ -135,8 +131,6 @@ class Held:
 
 class Holders:
     """The receivers of each message among the consumers of one client, by message-id, the earliest receiver first."""
-
-    __slots__ = ("_by_message",)
 
     def __init__(self) -> None:
         self._by_message: dict[bytes, OrderedDict[Consumer, None]] = {}
@@ -166,24 +160,6 @@ class Consumer:
     an ACK, `window` at most. `acknowledges`: False if a message is settled when it is sent. `holders`: the client's
     consumers by message; None if all ACKs name the subscription.
     """
-
-    __slots__ = (
-        "_ack",
-        "_cumulative",
-        "_delivered",
-        "_dialect",
-        "_holders",
-        "_one_by_one",
-        "_prefix",
-        "_up_to",
-        "acknowledges",
-        "buffer",
-        "id",
-        "queue",
-        "tag",
-        "unsettled",
-        "window",
-    )
 
     def __init__(
         self,
@@ -229,7 +205,7 @@ class Consumer:
                 message.id,
                 b"%b%b\n" % (self._ack, message.id) if self._ack else b"",
                 _REDELIVERED if redelivered else b"",
-                head.lines if head.lines is not None else head.written(self._dialect),
+                head.written(self._dialect),
             ),
             message.body,
         )
@@ -312,22 +288,6 @@ class Queue:
     `waiting_bytes`: what waits; `kept`: with what awaits an ACK. `private`: of one topic's subscriber, and ends with
     it.
     """
-
-    __slots__ = (
-        "_able",
-        "_consumers",
-        "_ended",
-        "_max_bytes",
-        "_max_messages",
-        "_memory",
-        "_new",
-        "_order",
-        "_private",
-        "_returned",
-        "destination",
-        "kept",
-        "waiting_bytes",
-    )
 
     def __init__(
         self,
@@ -462,8 +422,7 @@ class Queue:
         able = self._able
         while able:
             consumer = next(iter(able))
-            # `consumer.able`, without the call: once for each message.
-            if consumer.buffer.ready and len(consumer.unsettled) < consumer.window:
+            if consumer.able:
                 if len(able) > 1:
                     able.move_to_end(consumer)
                 return consumer
@@ -513,8 +472,6 @@ class Topic:
     """A topic: each message goes to all present subscribers, each by a private queue. A subscriber that exceeds the
     bounds is disconnected; nobody waits for it.
     """
-
-    __slots__ = ("_max_bytes", "_max_messages", "_memory", "_queues", "destination")
 
     def __init__(self, destination: bytes, memory: Memory, max_messages: int, max_bytes: int) -> None:
         self.destination = destination

@@ -74,24 +74,78 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add(commands: _Commands) -> None:
     """Add the commands that send requests to a running relay."""
-    relay = _relay()
-    table = argparse.ArgumentParser(add_help=False)
+    relay, table, named = _relay(), _options(), _options()
     table.add_argument("--json", action="store_true", help="one JSON object in a line")
-    _add_brokers(commands, relay, table)
-    _add_sessions(commands, relay, table)
-    commands.add_parser("reload", parents=[relay], help="read the configuration again", description=_RELOAD)
-    _add_drain(commands, relay, table)
-    _add_tail(commands, relay, table)
+    named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
+    listed = [relay, table]
+
+    def command(
+        name: str, meaning: str, description: str, parents: list[argparse.ArgumentParser], epilog: str = ""
+    ) -> argparse.ArgumentParser:
+        form = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
+        return commands.add_parser(
+            name, parents=parents, help=meaning, description=description, epilog=epilog, formatter_class=form
+        )
+
+    pause = command("pause", "take a broker out of service", _PAUSE, [named, relay])
+    pause.add_argument(
+        "--within", type=_seconds, metavar="SECONDS",
+        help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
+    )  # fmt: skip
+    command("resume", "take a broker into service again", _RESUME, [named, *listed])
+    command("brokers", "list the brokers", _BROKERS, listed)
+
+    sessions = command("sessions", "list the sessions", _SESSIONS, listed, _SESSIONS_EXAMPLE)
+    sessions.add_argument(
+        "--filter", action="append", default=[], type=_filter, metavar="NAME=GLOB",
+        help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
+    )  # fmt: skip
+    orders = (*remote.ORDERS, *remote.RATES)
+    sessions.add_argument(
+        "--sort", choices=orders, default=remote.ORDERS[0], metavar="NAME",
+        help=f"the order: {', '.join(orders)}; default: %(default)s",
+    )  # fmt: skip
+    sessions.add_argument(
+        "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
+    )
+    sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
+    kill = command("kill", "end a session", _KILL, [relay])
+    kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
+    command("reload", "read the configuration again", _RELOAD, [relay])
+
+    drain = command("drain", "refuse new clients, and wait until all sessions have ended", _DRAIN, listed)
+    either = drain.add_mutually_exclusive_group()
+    either.add_argument(
+        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
+    )
+    either.add_argument("--cancel", action="store_true", help="accept clients again")
+
+    tail = command("tail", "show frames as they pass", _TAIL, listed, _TAIL_EXAMPLE)
+    for flag, metavar, meaning in (
+        (
+            "--destination",
+            "GLOB",
+            "only frames with such a destination, as in '/queue/*': SEND, SUBSCRIBE, MESSAGE",
+        ),
+        ("--session", "NAME", "only of this session"),
+        ("--listener", "NAME", "only of clients of this listener"),
+    ):
+        tail.add_argument(flag, action="append", default=[], metavar=metavar, help=meaning)
+    tail.add_argument(
+        "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
+    )
+    tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
+
+
+def _options() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(add_help=False)
 
 
 def _relay() -> argparse.ArgumentParser:
-    relay = argparse.ArgumentParser(add_help=False)
+    relay = _options()
+    place = f"the relay's admin endpoint, or its URL; default: that of --config, else {remote.DEFAULT}"
     for flags, metavar, meaning in (
-        (
-            ["--admin"],
-            "PLACE",
-            f"the relay's admin endpoint, or its URL; default: that of --config, else {remote.DEFAULT}",
-        ),
+        (["--admin"], "PLACE", place),
         (["-c", "--config"], "FILE", "the relay's configuration, for its admin endpoint and its token"),
         (["--token-file"], "FILE", "the file that holds the endpoint's token; default: that of --config"),
         (["--ca"], "FILE", "the authorities of the endpoint's certificate (https), PEM"),
@@ -101,93 +155,6 @@ def _relay() -> argparse.ArgumentParser:
         relay.add_argument(*flags, metavar=metavar, help=meaning)
     relay.set_defaults(run=_ask)
     return relay
-
-
-def _add_brokers(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
-    named = argparse.ArgumentParser(add_help=False)
-    named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
-
-    pause = commands.add_parser(
-        "pause", parents=[named, relay], help="take a broker out of service", description=_PAUSE
-    )
-    pause.add_argument(
-        "--within",
-        type=_seconds,
-        metavar="SECONDS",
-        help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
-    )
-    commands.add_parser(
-        "resume", parents=[named, relay, table], help="take a broker into service again", description=_RESUME
-    )
-    commands.add_parser("brokers", parents=[relay, table], help="list the brokers", description=_BROKERS)
-
-
-def _add_sessions(
-    commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser
-) -> None:
-    sessions = commands.add_parser(
-        "sessions",
-        parents=[relay, table],
-        help="list the sessions",
-        description=_SESSIONS,
-        epilog=_SESSIONS_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    sessions.add_argument(
-        "--filter",
-        action="append",
-        default=[],
-        type=_filter,
-        metavar="NAME=GLOB",
-        help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
-    )
-    sessions.add_argument(
-        "--sort", choices=(*remote.ORDERS, *remote.RATES), default=remote.ORDERS[0], metavar="NAME",
-        help=f"the order: {', '.join((*remote.ORDERS, *remote.RATES))}; default: %(default)s",
-    )  # fmt: skip
-    sessions.add_argument(
-        "--rates", action="store_true", help="ask twice, a second apart, and show the traffic of a second"
-    )
-    sessions.add_argument("--top", type=_count, metavar="N", help="only the first N")
-    kill = commands.add_parser("kill", parents=[relay], help="end a session", description=_KILL)
-    kill.add_argument("session", metavar="SESSION", help="its name, as in the log and in `sessions`")
-
-
-def _add_drain(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
-    drain = commands.add_parser(
-        "drain",
-        parents=[relay, table],
-        help="refuse new clients, and wait until all sessions have ended",
-        description=_DRAIN,
-    )
-    either = drain.add_mutually_exclusive_group()
-    either.add_argument(
-        "--within", type=_seconds, metavar="SECONDS", help="how long to wait; default: without a limit"
-    )
-    either.add_argument("--cancel", action="store_true", help="accept clients again")
-
-
-def _add_tail(commands: _Commands, relay: argparse.ArgumentParser, table: argparse.ArgumentParser) -> None:
-    tail = commands.add_parser(
-        "tail",
-        parents=[relay, table],
-        help="show frames as they pass",
-        description=_TAIL,
-        epilog=_TAIL_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    tail.add_argument(
-        "--destination", action="append", default=[], metavar="GLOB",
-        help="only frames with such a destination, as in '/queue/*': SEND, SUBSCRIBE, MESSAGE",
-    )  # fmt: skip
-    tail.add_argument("--session", action="append", default=[], metavar="NAME", help="only of this session")
-    tail.add_argument(
-        "--listener", action="append", default=[], metavar="NAME", help="only of clients of this listener"
-    )
-    tail.add_argument(
-        "--bodies", type=_bodies, default=0, metavar="N", help="show N bytes of each body; default: none"
-    )
-    tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
 def _filter(text: str) -> tuple[str, str]:

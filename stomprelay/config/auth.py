@@ -82,8 +82,7 @@ def _users(table: Table) -> "Users | None":
 def _tokens(table: Table) -> "tuple[Tokens, str | None]":
     """Return which tokens are good, and where a client shows a new one."""
     with _package(table, None):
-        from stomprelay.auth.keys import ALGORITHMS, read_keys
-        from stomprelay.auth.tokens import Tokens
+        from stomprelay.auth.tokens import ALGORITHMS, Tokens, read_keys
     table.only(SETTINGS["auth.NAME.token"])
     keys = table.file("keys", text, lambda content, _mode: read_keys(content))
     if keys is None:

@@ -14,7 +14,6 @@ from twisted.internet.interfaces import (
     IPushProducer,
     IStreamClientEndpoint,
 )
-from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -152,19 +151,6 @@ class BrokerService(MultiService):
         await super().stopService()
 
 
-class _Keeping(Factory):
-    """Keeps the protocols that another factory builds."""
-
-    def __init__(self, factory: IProtocolFactory) -> None:
-        self._factory = factory
-        self.built: list[Any] = []
-
-    def buildProtocol(self, addr: Any) -> Any:
-        """Return the protocol that the other factory builds, and keep it."""
-        self.built.append(self._factory.buildProtocol(addr))
-        return self.built[-1]
-
-
 @implementer(IStreamClientEndpoint)
 class MemoryEndpoint:
     """Connects a client to the embedded broker in the reactor's next turn, by a pair of sockets: back-pressure is that
@@ -182,13 +168,18 @@ class MemoryEndpoint:
         return connected
 
     def _join(self, factory: IProtocolFactory, connected: Deferred[IProtocol]) -> None:
-        keeping = _Keeping(factory)
+        built: list[Any] = []
+
+        def build(address: Any) -> Any:
+            built.append(factory.buildProtocol(address))
+            return built[0]
+
         try:
-            join(self._reactor, self._factory, keeping)
+            join(self._reactor, self._factory, NamedFactory("memory", build))
         except Exception:
             connected.errback(Failure())
         else:
-            connected.callback(keeping.built[0])
+            connected.callback(built[0])
 
 
 def join(reactor: Any, *factories: IProtocolFactory) -> None:

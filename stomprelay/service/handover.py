@@ -284,7 +284,7 @@ class Taken(Service):
         self._reactor.callWhenRunning(self._leave)
 
     def _leave(self) -> None:
-        conversation = ReactorPassage(self._reactor, self._passage.socket, self._answered, self._ended)
+        conversation = ReactorPassage(self._reactor, self._passage, self._answered, self._ended)
         conversation.send({"do": "leave", "kept": list(self._kept)})
         self._late = self._reactor.callLater(ANSWER, self._ended, f"no answer within {ANSWER:g} s")
 

@@ -30,6 +30,8 @@ _filtered: Final = FilteringLogObserver(globalLogPublisher, [_level])
 _unfiltered: Final = Logger(_NAMESPACE, observer=globalLogPublisher)
 _heard: Final[dict[Any, bool]] = {level: level >= LogLevel.info for level in LogLevel.iterconstants()}
 _MARK: Final = "<what is said>"
+_heads: Final[dict[tuple[int, Any], str]] = {}
+"""What stands in front of lines, by second and level."""
 
 # Twisted's factories tell by their `repr` that they start and stop; which endpoint listens is told by its name.
 Factory.noisy = False
@@ -72,56 +74,6 @@ def write(level: Any, form: str, **fields: object) -> None:
         globalLogPublisher(event)
 
 
-class SharedHeads:
-    """The `formatEvent` of a log file's observer. What is in front of our lines is formatted once a second."""
-
-    def __init__(self, form: Callable[[LogEvent], str | None]) -> None:
-        self._form = form
-        self._second = -1
-        self._heads: dict[Any, str] = {}
-
-    def head(self, level: Any, at: float) -> str | None:
-        """Return what stands in front of our lines; None where their whole text is not a head, the line and its end."""
-        sample = {
-            "log_logger": _unfiltered,
-            "log_level": level,
-            "log_namespace": _NAMESPACE,
-            "log_source": None,
-            "log_format": _MARK,
-            "log_time": at,
-        }
-        head, mark, end = (self._form(sample) or "").partition(_MARK)
-        return head if mark and end == "\n" else None
-
-    def __call__(self, event: LogEvent) -> str | None:
-        """Return the text of an event."""
-        if event.get("log_logger") is not _unfiltered or "\n" in event["log_format"]:
-            return self._form(event)
-        at, level = event["log_time"], event["log_level"]
-        if int(at) != self._second:
-            self._second = int(at)
-            self._heads.clear()
-        head = self._heads.get(level)
-        if head is None:
-            head = self._heads[level] = self.head(level, at) or ""
-        line: str = event["log_format"]
-        if "}" in line:
-            line = line.replace("{{", "{").replace("}}", "}")
-        return f"{head}{line}\n"
-
-
-def share_heads() -> None:
-    """Let log files format our lines faster, if they show whole seconds. Call it when the log has begun. Relies on
-    `LogPublisher._observers`; the tests hold Twisted to it.
-    """
-    for observer in globalLogPublisher._observers:
-        if isinstance(observer, FileLogObserver) and not isinstance(observer.formatEvent, SharedHeads):
-            shared = SharedHeads(observer.formatEvent)
-            head = shared.head(LogLevel.info, 0.0)
-            if head is not None and head == shared.head(LogLevel.info, 0.5):
-                observer.formatEvent = shared
-
-
 def set_level(name: str) -> None:
     """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
     _level.setLogLevelForNamespace(_NAMESPACE, least := LogLevel.levelWithName(name))
@@ -150,8 +102,21 @@ def _plain(value: object) -> object:
 
 
 def text_line(event: LogEvent) -> str | None:
-    """Return an event as `twistd` writes it; None for one below the level that is set."""
-    return formatEventAsClassicLogText(event) if heard(event.get("log_level", LogLevel.info)) else None
+    """Return an event as `twistd` writes it; None for one below the level that is set. What is in front of the lines
+    that `write` made is formatted once a second.
+    """
+    level = event.get("log_level", LogLevel.info)
+    if not heard(level):
+        return None
+    if event.get("log_logger") is not _unfiltered or "\n" in event["log_format"]:
+        return formatEventAsClassicLogText(event)
+    place = int(event["log_time"]), level
+    if place not in _heads:
+        _heads.clear()
+        line = formatEventAsClassicLogText({**event, "log_format": _MARK}) or ""
+        _heads[place] = line.partition(_MARK)[0]
+    text: str = event["log_format"]
+    return f"{_heads[place]}{text.replace('{{', '{').replace('}}', '}')}\n"
 
 
 def json_line(event: LogEvent) -> str | None:

@@ -1,4 +1,4 @@
-"""The process around a service: its start, signals, notices to systemd, and memory."""
+"""The process around a service: its start, signals, reading the configuration anew, notices to systemd, and memory."""
 
 import ctypes
 import gc
@@ -6,16 +6,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
 
+from stomprelay.config import ConfigError
+from stomprelay.config.change import Source
 from stomprelay.service.log import logger
+from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 
 _log: Final = logger()
 
@@ -98,6 +102,98 @@ def start(service: Any, reactor: Any) -> None:
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
 
 
+# Reading the configuration anew
+
+
+class NotReloaded(Exception):
+    """The configuration cannot be used, and nothing has changed; the text is one line that says why."""
+
+
+class Reloaded(NamedTuple):
+    """What a reload changed: the keys that differ, and those that have no effect before a restart."""
+
+    changed: tuple[str, ...]
+    restart: tuple[str, ...]
+
+    def spell(self) -> str:
+        """Return what changed, in a line."""
+        return f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed"
+
+
+class Reloads(Service):
+    """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
+    gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
+    nothing can. `notice` gets True before and False after.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        source: Source,
+        use: Callable[[Source], "Reloaded | Deferred[Reloaded]"],
+        notice: Callable[[bool], None],
+    ) -> None:
+        self._source = source
+        self._use = use
+        self._notice = notice
+        self._lock = DeferredLock()
+        self._refused = False
+        self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
+
+    def startService(self) -> None:
+        """Begin to heed SIGHUP."""
+        super().startService()
+        self._signals.startService()
+
+    def refuse(self) -> None:
+        """Reload nothing any more: the relay stops. SIGHUP is still caught until `stopService`."""
+        self._refused = True
+
+    def stopService(self) -> None:
+        """Heed SIGHUP no more."""
+        super().stopService()
+        self.refuse()
+        self._signals.stopService()
+
+    def _at_signal(self) -> None:
+        _ = self.reload().addErrback(lambda failure: failure.trap(NotReloaded))
+
+    def reload(self) -> Deferred[Reloaded]:
+        """Read the configuration, use it, and log what changed. The Deferred fails with `NotReloaded`."""
+        return self._lock.run(lambda: Deferred.fromCoroutine(self._reload()))
+
+    async def _reload(self) -> Reloaded:
+        try:
+            found = await self._read()
+        except NotReloaded as error:
+            _log.error("the configuration is not reloaded: {error}", error=str(error))
+            raise
+        except Exception:
+            _log.failure("the configuration is not reloaded")
+            raise NotReloaded("the relay failed; see its log") from None
+        _log.info("the configuration is reloaded; {what}", what=found.spell())
+        for key in found.restart:
+            _log.warn("{key}: needs a restart", key=key)
+        return found
+
+    async def _read(self) -> Reloaded:
+        if self._refused:
+            raise NotReloaded("the relay stops")
+        self._notice(True)
+        try:
+            source = self._source.again()
+            with source.here():
+                found = self._use(source)
+            return await found if isinstance(found, Deferred) else found
+        except ConfigError as error:
+            raise NotReloaded(str(error)) from None
+        except (BadEndpoint, CannotStart) as error:
+            file = self._source.path
+            raise NotReloaded(str(error) if file is None else f"{file}: {error}") from None
+        finally:
+            self._notice(False)
+
+
 # systemd
 
 EVERY: Final = 5.0
@@ -107,8 +203,8 @@ WATCHDOG: Final = "WATCHDOG_USEC"
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`) that the relay is ready, lives, stops, and of its status, one line. Start this
-    service last, and call `stopping` first. Does nothing without systemd's socket.
+    """Notifies systemd (`sd_notify(3)`), or `tell` in its place, that the relay is ready, lives, stops, and of its
+    status, one line. Start this service last, and call `stopping` first. Does nothing without systemd's socket.
     """
 
     def __init__(
@@ -116,7 +212,9 @@ class Notify(Service):
         status: Callable[[], str],
         reactor: Any,
         environment: Mapping[str, str] = os.environ,
+        tell: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
+        self._tell = tell
         self._status = status
         self._sent = ""
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
@@ -129,7 +227,7 @@ class Notify(Service):
     def startService(self) -> None:
         """Send that the relay is ready: everything listens."""
         super().startService()
-        if self._address is not None:
+        if self._address is not None or self._tell is not None:
             self._sent = self._status()
             self._send("READY=1", f"STATUS={self._sent}")
             _ = self._loop.start(self._every, now=False)
@@ -162,6 +260,9 @@ class Notify(Service):
             self._send(*lines)
 
     def _send(self, *lines: str) -> None:
+        if self._tell is not None:
+            self._tell(lines)
+            return
         if self._address is None:
             return
         try:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -24,15 +24,14 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.brokers.brokers import Brokers, Pauses
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
-from stomprelay.service.clients.admission import Admission
-from stomprelay.service.clients.clients import Clients
+from stomprelay.service.clients.clients import Admission, Clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection.memory import Memory
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
-from stomprelay.service.log import logger, set_level, share_heads
+from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import (
     HTTP,
     BadEndpoint,
@@ -40,24 +39,24 @@ from stomprelay.service.network.endpoints import (
     CannotStart,
     ListeningService,
     NamedFactory,
+    Ports,
     broker_endpoint,
     listening_service,
     secured_by,
 )
-from stomprelay.service.network.ports import Ports
-from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import Inherited
-from stomprelay.service.network.tls import TLSConnections
+from stomprelay.service.network.tls import CertificateWatch, TLSConnections
 from stomprelay.service.process import (
     HURRY,
     Notify,
+    Reloaded,
+    Reloads,
     Signals,
     memory_limit,
     open_descriptors,
     return_freed_memory,
     unused,
 )
-from stomprelay.service.reload import Reloaded, Reloads
 from stomprelay.service.state import RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 
@@ -72,18 +71,14 @@ MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
 
-class Prepared:
-    """Another configuration that a relay can use: the `change`, and the ports that change, the listeners first. Call
-    `commit` or `abandon` in the same turn of the reactor.
+class Prepared(NamedTuple):
+    """Another configuration that a relay can use: the `change`, the ports that change, the listeners first, and what
+    else is to be done to `use` it. Call `commit` or `abandon` in the same turn of the reactor.
     """
 
-    def __init__(
-        self, change: Change, ports: list[Ports], commit: Callable[[], None], committed: Callable[[], None]
-    ) -> None:
-        self.change: Final = change
-        self.ports: Final = ports
-        self._commit = commit
-        self._committed = committed
+    change: Change
+    ports: list[Ports]
+    use: Callable[[], None]
 
     def open(self) -> None:
         """Listen on the new endpoints: on all, or, with `CannotStart`, on none."""
@@ -101,9 +96,8 @@ class Prepared:
 
     def commit(self) -> Deferred[Reloaded]:
         """Use the configuration. The Deferred fires with what changed when the endpoints that are gone are closed."""
-        self._commit()
         closed = [each.commit() for each in self.ports]
-        self._committed()
+        self.use()
         found = Reloaded(self.change.changed, self.change.restart)
         return DeferredList(closed).addCallback(lambda _: found)
 
@@ -112,14 +106,12 @@ def _watched(config: Config) -> bool:
     return config.admin is not None or config.metrics is not None
 
 
-def _warnings(config: Config, *, parting: bool) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield warnings, with their facts, about a readable admin token, and with `parting` about groups that split
-    sessions.
-    """
+def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield warnings, with their facts, about a readable admin token, and about groups that split sessions."""
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
         yield "admin: {endpoint}: {warning}", {"endpoint": place, "warning": UNENCRYPTED}
-    for upstream in config.upstreams if parting else ():
+    for upstream in config.upstreams:
         for group in upstream.parts:
             text = PARTS.format(group=group.name, choice=choice(group))
             yield "upstream {upstream}: {text}", {"upstream": upstream.name, "text": text}
@@ -199,7 +191,8 @@ class RelayService(MultiService):
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         tails = Tails(config.journal, journal, lambda: sessions, reactor, run, clock)
-        self._notify = Notify(self._status, reactor)
+        tell = None if inherited is None else inherited.tell
+        self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
         outages = Outages(brokers, runtime.timers, seconds, clock)
@@ -312,13 +305,12 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
 
     def _admin_services(self, config: Config) -> list[ListeningService]:
-        if not _watched(config):
+        if not _watched(config) or self._inherited is not None:
             return []
         # A web server is not loaded where none is wanted.
         from stomprelay.service.admin.site import admin_services
 
-        worker = self._inherited is not None
-        return admin_services(config, self.state, self._reactor, self.clients.accept, worker=worker)
+        return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
         """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""
@@ -364,7 +356,7 @@ class RelayService(MultiService):
             embedded = self._embedded_broker(config, brokers)
             endpoints = self._broker_endpoints(brokers, embedded)
 
-        def commit() -> None:
+        def use() -> None:
             if embedded is not None and self.embedded is None:
                 self.embedded = embedded
                 embedded.setServiceParent(self)
@@ -384,12 +376,10 @@ class RelayService(MultiService):
             if moved:
                 self.state.pauses.remove(found.left)
             self._use(config, anew=moved or differ or bool(ports))
-
-        def committed() -> None:
             if again or self._reads_files:
                 self._certificates.watch(self._connections())
 
-        return Prepared(found, ports, commit, committed)
+        return Prepared(found, ports, use)
 
     def _use(self, config: Config, *, anew: bool) -> None:
         """Use all of another configuration that is about no session; `anew`: endpoints or upstreams are others."""
@@ -409,7 +399,7 @@ class RelayService(MultiService):
     def _look_at(self, config: Config) -> None:
         """Find out what is to be said of a configuration, and whether a reload reads files beside it."""
         self._reads_files = _reads_files(config)
-        self._warnings = list(_warnings(config, parting=self._inherited is None))
+        self._warnings = list(_warnings(config)) if self._inherited is None else []
 
     def _warn(self) -> None:
         for text, facts in self._warnings:
@@ -464,7 +454,6 @@ class RelayService(MultiService):
 
     def startService(self) -> None:
         """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
-        share_heads()
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())

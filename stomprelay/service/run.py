@@ -2,11 +2,14 @@
 
 import os
 import platform
+import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from twisted.application.service import IService, MultiService
+from twisted.internet.error import ReactorNotRunning
 from twisted.python.reflect import qual
 
 import stomprelay
@@ -14,7 +17,14 @@ from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import Source
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.log import begin, logger
-from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
+from stomprelay.service.process import (
+    HURRY,
+    Signals,
+    collect_rarely,
+    keep_freed_memory,
+    raise_descriptor_limit,
+    start,
+)
 from stomprelay.service.relay import RelayService
 
 _log: Final = logger()
@@ -84,8 +94,14 @@ def run(source: Source, form: str, *, taking_over: bool = False) -> int | None:
         python=platform.python_version(),
         reactor=qual(type(reactor)),
     )
+    ended: list[int] = []
+
+    def end(name: str) -> None:
+        ended.append(signal.Signals[name])
+        with suppress(ReactorNotRunning):  # it stops already
+            reactor.stop()
+
     start(service, reactor)
+    reactor.callWhenRunning(Signals(reactor, {name: partial(end, name) for name in HURRY}).startService)
     reactor.run()
-    # This relies on an attribute of Twisted's, as `twistd` does, and the tests hold Twisted to it.
-    ended: int | None = reactor._exitSignal
-    return ended
+    return ended[-1] if ended else None

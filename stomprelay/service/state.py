@@ -21,7 +21,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
 from stomprelay.service.log import counted, logger
-from stomprelay.service.reload import Reloads
+from stomprelay.service.process import Reloads
 
 _log: Final = logger()
 

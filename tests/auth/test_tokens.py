@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.auth.keys import ALGORITHMS, Key, read_keys
 from stomprelay.auth.settings import is_token
-from stomprelay.auth.tokens import LONGEST, MOST_GROUPS, BadToken, Bearer, Tokens
+from stomprelay.auth.tokens import ALGORITHMS, LONGEST, MOST_GROUPS, BadToken, Bearer, Key, Tokens, read_keys
 from tests.auth.issuing import ISSUER, NOW, STRANGER, claims, part, public_pem, token
 
 RSA = rsa.generate_private_key(65537, 2048)

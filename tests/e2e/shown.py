@@ -35,7 +35,7 @@ from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.brokers.outages import Outage
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.session_info import SessionInfo
-from stomprelay.service.reload import Reloads
+from stomprelay.service.process import Reloads
 from tests.service.harness import failover, listener, movable
 
 reactor: Any = installed

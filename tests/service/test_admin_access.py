@@ -16,7 +16,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.remote import AdminClient, AdminError, Credentials
-from stomprelay.service.admin.access import Token
+from stomprelay.service.admin.pages import Token
 from stomprelay.service.admin.site import metrics_site, site
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority

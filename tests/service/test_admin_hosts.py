@@ -13,7 +13,7 @@ from twisted.web.http_headers import Headers
 
 from stomprelay.config import Config
 from stomprelay.config.address import authority
-from stomprelay.service.admin.access import Hosts, own_page
+from stomprelay.service.admin.pages import Hosts, own_page
 from stomprelay.service.admin.server import CONNECTIONS, REQUEST
 from stomprelay.service.admin.site import site
 from stomprelay.service.relay import RelayService

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
@@ -13,12 +12,11 @@ from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.service.admin.condition import Condition
-from stomprelay.service.admin.condition import parse as parse_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
-from stomprelay.service.admin.site import CONDITION, STATE, STATE_WHOLE, site
-from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, parse, snapshot
+from stomprelay.service.admin.site import site
+from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, snapshot
 from stomprelay.service.brokers.brokers import ConfiguredBroker
-from stomprelay.service.reload import Reloads
+from stomprelay.service.process import Reloads
 from tests.service.harness import RelayHarness, failover, listener, movable
 
 
@@ -95,11 +93,10 @@ class Asking:
         path: str,
         body: bytes = b"",
         *,
-        worker: bool = False,
         factory: Any = None,
     ) -> None:
         self.channel = DummyChannel()
-        self.channel.site = factory = factory or site(shown, MemoryReactorClock(), worker=worker)
+        self.channel.site = factory = factory or site(shown, MemoryReactorClock())
         self.request: Any = factory.requestFactory(self.channel)
         self.request.requestHeaders.addRawHeader("host", "localhost")
         self.request.requestHeaders.addRawHeader("content-type", "application/json")
@@ -124,16 +121,6 @@ def test_an_order_and_its_result(slow: Slow) -> None:
     assert (status, len(json.loads(text)["brokers"])) == (200, 2)
     Asking(slow, "POST", "/brokers/resume", b'{"broker": "192.0.2.1:61613"}')
     assert slow.told[1:] == [("resume", 1, None)]
-
-
-def test_who_leaves_before(slow: Slow) -> None:
-    """Is not responded to, and nothing is wrong."""
-    asking = Asking(slow, "GET", "/metrics")
-    asking.request.connectionLost(Failure(ConnectionDone()))
-    with capturedLogs() as logs:
-        slow.answers()
-    assert asking() == (0, "")
-    assert not logs
 
 
 def test_an_answer_that_fails(slow: Slow) -> None:
@@ -169,19 +156,3 @@ def test_health(slow: Slow, serving: int, status: int, text: str) -> None:
     asking = Asking(slow, "GET", "/healthz")
     slow.asked.pop().callback(Condition(3, workers=2, serving=serving))
     assert asking() == (status, text)
-
-
-def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
-    """To its parent, as text that it reads; no other relay has such a page."""
-    harness = slow.harness
-    harness.session()
-    harness.service.state.pauses.pause(harness.service.state.brokers.find("192.0.2.1:61613"))
-    for path, whole in ((STATE, False), (STATE_WHOLE, True)):
-        assert Asking(harness.service.state, "GET", path)()[0] == 404
-        status, text = Asking(harness.service.state, "GET", path, worker=True)()
-        assert status == 200
-        shown = parse(text.encode())
-        assert shown == snapshot(harness.service.state, whole=whole)._replace(time=shown.time)
-    assert Asking(harness.service.state, "GET", CONDITION)()[0] == 404
-    status, text = Asking(harness.service.state, "GET", CONDITION, worker=True)()
-    assert (status, parse_condition(text.encode())) == (200, Condition(1))

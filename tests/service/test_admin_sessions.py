@@ -6,20 +6,16 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
-from twisted.web.http import parse_qs
 
-from stomprelay.service.admin.requests import Unavailable
-from stomprelay.service.admin.server import CONNECTIONS
+from stomprelay.service.admin.condition import LISTINGS, OwnRelay
 from stomprelay.service.admin.sessions import (
     LARGEST,
     TURN,
-    USUAL,
     SessionList,
     SessionQuery,
+    Unavailable,
     list_sessions,
-    parse,
 )
-from stomprelay.service.admin.site import OwnRelay
 from stomprelay.service.connection.session_info import LONGEST, SHOWN
 from tests.service.harness import (
     CONNECT,
@@ -227,21 +223,6 @@ def test_what_cannot_be_asked_for(harness: RelayHarness, arguments: str, said: s
     assert answer.error.startswith(said)
 
 
-def test_a_query_goes_on_to_workers_as_it_came() -> None:
-    """Whatever is in it."""
-    query = SessionQuery((("login", "ä&=*"), ("client", "[1]")), "age", 7, '[-1.5, "relay", 3]')
-    spelled = query.spell()
-    assert SessionQuery.read(parse_qs(spelled.encode(), True)) == query
-    assert SessionQuery.read({}) == SessionQuery((), "session", USUAL, "")
-
-
-@pytest.mark.parametrize("text", ["", "1", "{}", '{"sessions": [{}], "total": 1, "matching": 1}', "[1]"])
-def test_what_is_no_list(text: str) -> None:
-    """Is refused as such: it may be of another version."""
-    with pytest.raises((ValueError, TypeError)):
-        parse(text.encode())
-
-
 # Very many
 
 
@@ -274,11 +255,11 @@ def test_one_who_asks_at_a_time(harness: RelayHarness) -> None:
     for _ in range(TURN + 1):
         harness.client()
     relay, found, refused = OwnRelay(harness.service.state), list[Any](), list[Any]()
-    for _ in range(CONNECTIONS + 1):
+    for _ in range(LISTINGS + 1):
         _ = relay.sessions(SessionQuery(limit=1)).addCallback(found.append)
     _ = relay.sessions(SessionQuery()).addErrback(lambda failure: refused.append(failure.check(Unavailable)))
     assert (len(found), refused) == (0, [Unavailable])
-    for number in range(CONNECTIONS + 1):
+    for number in range(LISTINGS + 1):
         turn(harness)
         assert len(found) == number + 1
     assert {each.total for each in found} == {TURN + 1}
@@ -320,35 +301,3 @@ def test_a_session_without_a_broker_is_ended(harness: RelayHarness) -> None:
         assert killed(harness, name, b"").status == 200
         assert client.written().startswith(b"ERROR\nmessage:the session was ended\n")
         assert asked(harness)["total"] == 0
-
-
-@pytest.mark.parametrize("name", ["relay-00000000-1", "*", "%2A", "%00", "%FF", "x" * 4000])
-def test_a_session_that_is_not_there(harness: RelayHarness, name: str) -> None:
-    """404, and nobody is ended."""
-    harness.session()
-    answer = killed(harness, name)
-    assert answer.status == 404
-    assert answer.error.startswith('there is no session "')
-    assert asked(harness)["total"] == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "status"),
-    [
-        (b"{}", {"content_type": "text/plain"}, 415),
-        (b"{}", {"origin": "http://localhost:8080"}, 403),
-        (b"{}", {"sec_fetch_site": "same-origin"}, 403),
-        (b'{"within": 3}', {}, 400),
-        (b"x", {}, 400),
-        (b" " * 5000, {}, 413),
-        (b"{}", {"host": "evil.example"}, 421),
-    ],
-)
-def test_an_order_that_is_refused(
-    harness: RelayHarness, body: bytes, headers: dict[str, str], status: int
-) -> None:
-    """As orders about brokers are; the session goes on."""
-    harness.session()
-    name = asked(harness)["sessions"][0]["session"]
-    assert killed(harness, name, body, **headers).status == status
-    assert asked(harness)["total"] == 1

@@ -14,7 +14,7 @@ from twisted.logger import capturedLogs, formatEvent
 from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.clients.admission import LINGERING, RESERVE, RESERVED_SHARE
+from stomprelay.service.clients.clients import LINGERING, RESERVE, RESERVED_SHARE
 from stomprelay.service.connection.repeats import EVERY
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
@@ -30,7 +30,6 @@ from tests.service.harness import (
     failover,
     listener,
     movable,
-    upstream,
 )
 from tests.service.sockets import ANY_PORT, call, connect, port_of, reactor, running, until
 
@@ -167,18 +166,6 @@ def test_a_connection_that_waits_for_its_peer_counts() -> None:
     assert refused(comes(harness)) == b""
 
 
-def test_nothing_is_left_of_closed_connections() -> None:
-    """However a connection ends, it is not counted when it is gone."""
-    harness = RelayHarness()
-    client, broker = harness.session()
-    client.disconnects()
-    broker.disconnects()
-    refusing = comes(harness)
-    refusing.sends(b"nonsense\n\n\0")
-    refusing.disconnects()
-    assert (harness.service.state.runtime.closing, harness.service.state.runtime.sockets) == (0, 0)
-
-
 def test_clients_that_are_refused_do_not_pile_up() -> None:
     """So many may read their ERROR at leisure; of more, the first is cut."""
     harness = RelayHarness(clients=1)
@@ -264,17 +251,6 @@ def test_a_connect_without_a_descriptor_is_no_failure_of_the_broker() -> None:
     harness.broker().sends(CONNECTED)
     assert client.written().lstrip(b"\n").startswith(b"CONNECTED\n")
     assert entry.broker.health.up
-
-
-def test_without_failover_the_client_is_told() -> None:
-    """There is no other broker to try; this one is not to blame."""
-    harness = RelayHarness(listener(upstream=upstream()))
-    client = comes(harness)
-    client.sends(CONNECT)
-    harness.refuse(exhausted())
-    assert client.written().startswith(b"ERROR\n")
-    [entry] = harness.service.state.brokers
-    assert entry.broker.health.up is None
 
 
 # On real sockets

@@ -242,38 +242,6 @@ async def test_a_yes_is_remembered() -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_so_many_are_remembered() -> None:
-    """The oldest goes."""
-    async with serving(cache=10.0, cache_entries=2) as scene:
-        peer: Peer | None = None
-        for code in (b"1", b"2", b"3"):
-            asked = scene.ask(Claim(b"alice", code))
-            peer = peer or await scene.accepted()
-            await question(peer)
-            answer(peer)
-            await asked
-        assert len(scene.client._known) == 2
-        assert await scene.ask(Claim(b"alice", b"3")) == YES
-
-
-@pytest_twisted.ensureDeferred
-async def test_many_clients_with_the_same_login() -> None:
-    """Those that wait when the first yes comes are let in by that."""
-    async with serving(cache=10.0) as scene:
-        asked = [scene.ask() for _ in range(AT_ONCE + 3)]
-        peers = [await scene.accepted() for _ in range(AT_ONCE)]
-        for peer in peers:
-            await question(peer)
-        answer(peers[0])
-        for each in asked[AT_ONCE:]:
-            assert await each == YES
-        assert not peers[0].received
-        for peer in peers[1:]:
-            answer(peer)
-        assert [await each for each in asked[:AT_ONCE]] == [YES] * AT_ONCE
-
-
-@pytest_twisted.ensureDeferred
 async def test_so_many_are_asked_at_once() -> None:
     """The others have their turn when one was answered."""
     async with serving() as scene:

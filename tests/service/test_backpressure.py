@@ -233,6 +233,3 @@ def test_a_full_client_holds_all_its_brokers() -> None:
     assert not late.reading
     scripted.client.drains()
     assert all(transport.reading for transport in (*transports, late))
-
-
-# Sessions without legs

@@ -8,21 +8,19 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
-from stomprelay.relay.model.group import Checks, Group, Policy, Reconnect
+from stomprelay.relay.model.group import Checks, Group
 from stomprelay.service.brokers import checks
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
     FakeTransport,
     RelayHarness,
-    broker,
     failover,
     listener,
     movable,
     upstream,
 )
 
-NEVER = 1e9
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:%d\nack:%d\ndestination:/queue/a\n\nx\0"
 
 
@@ -192,28 +190,6 @@ def test_clients_whose_connect_brokers_close_for(log: list[str]) -> None:
     assert good.ends == []
 
 
-# Brokers that came back
-
-
-def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
-    """A session in a long pause need not wait for its end, when another one, or the relay itself, finds the broker."""
-    brokers = ScriptedBrokers(harness(failover(1, multiplier=1e9, longest_delay=NEVER)))
-    brokers.client()
-    brokers.fail(1)
-    brokers.pass_time(3)
-    assert brokers.harness.service.state.brokers.configured[0].state(NEVER) == "down"
-    brokers.up.add(1)
-    brokers.client()
-    assert brokers.sessions == [1]
-    brokers.pass_time(2)
-    assert brokers.sessions == [2]
-    brokers.fail(1)
-    brokers.pass_time(300)
-    brokers.up.add(1)
-    brokers.pass_time(3)
-    assert brokers.sessions == [2]
-
-
 # Balance
 
 
@@ -237,62 +213,6 @@ def test_sessions_return_to_the_preferred_broker() -> None:
     brokers.pass_time(2)
     assert brokers.sessions == [6, 0]
     assert all(client.ends == [] for client in clients)
-
-
-def test_a_session_that_is_always_at_work_returns_as_well() -> None:
-    """Whenever one looks, something of it is unacknowledged; it moves in between."""
-    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True)))
-    client = brokers.client()
-    client.sends(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
-    brokers.fail(1)
-    brokers.pass_time(2)
-    assert brokers.sessions == [0, 1]
-    brokers.up.add(1)
-    serving = brokers.transports[2][-1]
-    left = False
-    for number in range(9):
-        serving.sends(MESSAGE % (number, number))
-        brokers.pass_time(1)
-        client.sends(b"ACK\nid:%d\n\n\0" % number)
-        left = left or b"DISCONNECT\n" in serving.written()
-    assert left
-
-
-def test_sessions_spread_over_a_broker_that_came_back() -> None:
-    """Up to their shares, and then no more: nothing goes back and forth."""
-    group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
-    brokers = ScriptedBrokers(harness(group, rebalance_rate=1.0))
-    brokers.up = {1}
-    for _ in range(6):
-        brokers.client()
-    assert brokers.sessions == [6, 0]
-    brokers.up = {1, 2}
-    brokers.pass_time(30)
-    assert brokers.sessions in ([3, 3], [4, 2], [2, 4])
-    there = len(brokers.transports[1]), len(brokers.transports[2])
-    brokers.pass_time(30)
-    assert (len(brokers.transports[1]), len(brokers.transports[2])) == there
-
-
-def test_a_session_that_was_asked_counts_where_it_goes() -> None:
-    """While the first ones are on their way no more are sent than belong there."""
-    group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
-    brokers = ScriptedBrokers(harness(group, rebalance_rate=10.0))
-    brokers.up = {1}
-    for _ in range(8):
-        brokers.client()
-    brokers.up = {1, 2}
-    two = brokers.harness.service.state.brokers.configured[1].broker
-    two.health.answered()
-    for _ in range(5):
-        brokers.harness.reactor.advance(1)  # nobody confirms DISCONNECT
-    moving = sum(
-        link.moving is not None
-        or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
-        for session in brokers.harness.service.state.sessions
-        for link in session.relay.links
-    )
-    assert 3 <= moving <= 4
 
 
 # Trouble

@@ -12,8 +12,6 @@ from stomprelay.service.admin.site import site
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    MESSAGE,
-    SUBSCRIBE,
     FakeTransport,
     RelayHarness,
     listener,
@@ -160,21 +158,6 @@ def test_a_listener_that_asks_for_certificates() -> None:
 
 
 # The WebSocket
-
-
-def test_a_session_like_any_other(admin: Site) -> None:
-    """It is in the list with the browser's address, speaks with a broker, and is ended as others are."""
-    client, broker = admin.session()
-    [row] = json.loads(Answer(admin.relay, "/sessions").text)["sessions"]
-    assert (row["listener"], row["client"], row["version"]) == ("public", "192.0.2.9:4711", "1.2")
-    client.sends(masked(BINARY, SUBSCRIBE))
-    assert broker.written() == SUBSCRIBE
-    broker.sends(MESSAGE)
-    assert client.written() == said(BINARY, MESSAGE)
-    answer = admin.ask(f"/sessions/{row['session']}/kill", "POST", b"{}", content_type=JSON)
-    assert answer.status == 200
-    broker.parts()
-    assert b"message:the session was ended" in client.written()
 
 
 @pytest.mark.parametrize(

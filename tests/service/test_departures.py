@@ -105,22 +105,6 @@ async def test_a_client_that_leaves_while_its_broker_reads_nothing(survives: boo
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_client_that_waits_is_left_alone() -> None:
-    """It gets an EOL now and then, which is no frame, and its frames arrive when the broker reads on."""
-    async with scene(linger=0.0) as play:
-        client, answering = await play.session()
-        client.transport.write(FRAME * COUNT)
-        await until(lambda: client.received.strip(b"\n") == b"" and len(client.received) >= 2)
-        assert len(play.service.state.sessions) == 1
-        answering.transport.resumeProducing()
-        await answering.receive_bytes(COUNT * len(FRAME))
-        client.transport.loseConnection()
-        await client.gone()
-        answering.transport.loseConnection()
-        await play.over()
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_client_that_leaves_by_tls(tmp_path: Path) -> None:
     """Its socket is watched, not the layer above."""
     authority = Authority(tmp_path, "Authority")
@@ -132,27 +116,6 @@ async def test_a_client_that_leaves_by_tls(tmp_path: Path) -> None:
         client.transport.abortConnection()
         await play.over()
         answering.transport.abortConnection()
-
-
-@pytest_twisted.ensureDeferred
-async def test_what_was_sent_before_arrives_when_the_broker_reads_on() -> None:
-    """A client that has sent all it has and leaves is no reason to lose it: the broker has the time to linger."""
-    async with scene(linger=30.0) as play:
-        client, answering = await play.session()
-        sent = 0
-        while not play.held:
-            client.transport.write(FRAME)
-            sent += 1
-            await turns(1)
-        client.transport.loseConnection()
-        await turns()
-        assert len(play.service.state.sessions) == 1
-        answering.transport.resumeProducing()
-        await answering.receive_bytes(sent * len(FRAME))
-        await answering.ended()
-        answering.transport.loseConnection()
-        await client.gone()
-        await play.over()
 
 
 # The watch itself

@@ -79,13 +79,6 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
     ends.close()
 
 
-def test_nothing_is_queued_when_the_socket_takes_all(ends: Ends) -> None:
-    """It is there before the reactor's next turn, which is not asked for."""
-    direct.send(ends.connection, b"hello")
-    assert ends.peer.recv(100) == b"hello"
-    assert not ends.waiting
-
-
 def test_what_the_socket_does_not_take_is_queued(ends: Ends) -> None:
     """Part of it went at once, the rest goes when there is room: the bytes arrive in order and once."""
     data = bytes(range(256)) * 40_000
@@ -118,16 +111,6 @@ def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     direct.send(ends.connection, b"hello")
     assert ends.waiting
     assert ends.connection.doWrite() is CONNECTION_LOST
-
-
-def test_a_connection_that_is_gone_is_not_written_to(ends: Ends) -> None:
-    """Neither sent nor queued nor raised."""
-    ends.connection.connected = 0
-    direct.send(ends.connection, b"hello")
-    ends.peer.setblocking(False)
-    with pytest.raises(BlockingIOError):
-        ends.peer.recv(100)
-    assert not ends.connection._tempDataBuffer
 
 
 def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:

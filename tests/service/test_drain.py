@@ -1,11 +1,8 @@
 """A stop that loses nothing: sessions have time to deliver what they took, and what is left then is counted."""
 
-import os
-import signal
 from typing import Any
 
 import pytest
-import pytest_twisted
 from twisted.internet.address import UNIXAddress
 
 from stomprelay.relay import inputs
@@ -13,7 +10,6 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ALL
 from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, failover, listener, movable
-from tests.service.test_failover import RelayWithBrokers, leave
 
 SENDS = b"".join(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0" % (number, number) for number in range(50))
 RECEIPTS = b"".join(b"RECEIPT\nreceipt-id:%d\n\n\0" % number for number in range(50))
@@ -124,24 +120,3 @@ def test_a_session_that_fails_keeps_nobody(monkeypatch: pytest.MonkeyPatch, log:
     for each in (bad, bad_broker, good, good_broker):
         each.disconnects()
     assert stopped == [None]
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-@pytest_twisted.ensureDeferred
-async def test_a_second_signal_ends_it(name: str) -> None:
-    """Who cannot wait need not; the handlers from before are there again afterwards."""
-    number = getattr(signal, name)
-    before = signal.getsignal(number)
-    async with RelayWithBrokers(1, confirm=True) as relay:
-        client, served = await relay.session()
-        client.transport.write(SENDS)
-        await served.receive_until(b"\n\n49\0")
-        stopping = relay.stop()
-        assert len(relay.service.state.sessions) == 1
-        os.kill(os.getpid(), number)
-        assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
-        await leave(client)
-        await served.gone()
-        await stopping
-        assert relay.service.state.sessions.possibly_lost() == 50
-    assert signal.getsignal(number) is before

@@ -1,13 +1,10 @@
 """Performing: each effect does what it says, to the connection it names."""
 
-from math import inf
-
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.logger import LogLevel, capturedLogs
 
-from stomprelay.service.connection.repeats import log_note, spell_address
-from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.service.connection.repeats import spell_address
+from stomprelay.session.effects import Close, How, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
 from tests.service.scripted import DriverHarness
@@ -43,18 +40,6 @@ def test_close(harness: DriverHarness, how: How, end: str) -> None:
     assert harness.clock.getDelayedCalls() == []
 
 
-def test_wake(harness: DriverHarness) -> None:
-    """At the time of the last `Wake`, once; infinity is never."""
-    harness.driver.perform([Wake(1.0), Wake(3.0)])
-    harness.clock.advance(2)
-    assert harness.said() == []
-    harness.clock.advance(1)
-    assert harness.said() == [("woke", 3.0)]
-    harness.driver.perform([Wake(4.0), Wake(inf)])
-    harness.clock.advance(100)
-    assert harness.said() == []
-
-
 def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
     """Lingering ones count; who waits is told when the last is gone, and at once when none is there."""
     waited: list[object] = []
@@ -66,25 +51,6 @@ def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
     assert waited == [None]
     _ = harness.runtime.idle().addCallback(waited.append)
     assert waited == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("event", "level"),
-    [(Event.CONNECTED, LogLevel.info), (Event.LOST, LogLevel.warn), (Event.FOREIGN, LogLevel.warn)],
-)
-def test_a_note_in_the_log(event: Event, level: object) -> None:
-    """Its fields are those of the form; what somebody may have to see to is a warning."""
-    with capturedLogs() as events:
-        log_note(
-            Note(event, "hello {there}"),
-            "{who}: {event}: {text}",
-            DriverHarness().runtime.repeats,
-            "x",
-            who="me",
-        )
-    (said,) = events
-    assert (said["who"], said["event"], said["text"]) == ("me", event.value, "hello {there}")
-    assert said["log_level"] is level
 
 
 @pytest.mark.parametrize(

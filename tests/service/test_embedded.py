@@ -3,35 +3,19 @@
 from typing import Any
 
 import pytest
-import pytest_twisted
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import BadEndpoint
-from tests.service.harness import CONNECT, SEND, SUBSCRIBE, BrokerHarness, FakeTransport
-from tests.service.sockets import connect, reactor, until
+from tests.service.harness import CONNECT, SEND, BrokerHarness, FakeTransport
+from tests.service.sockets import reactor
 
 
 def reads(transport: FakeTransport) -> bool:
     """Whether the service reads from this client now."""
     return bool(transport.reading)
-
-
-def test_messages_wait_while_the_client_reads_too_slowly() -> None:
-    """They are kept by the broker, not by the transport; the publisher is not slowed down."""
-    harness = BrokerHarness()
-    consumer, publisher = harness.subscriber(), harness.client()
-    consumer.fills()
-    for number in range(3):
-        publisher.sends(SEND.replace(b"hello", b"%d" % number))
-    assert consumer.written() == b""
-    assert publisher.reading
-    assert consumer.reading
-    consumer.drains()
-    bodies = [frame.partition(b"\n\n")[2] for frame in consumer.written().split(b"\0")[:-1]]
-    assert bodies == [b"0", b"1", b"2"]
 
 
 def test_a_client_that_is_not_read_from_is_not_silent() -> None:
@@ -52,20 +36,6 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert client.ends == []
     harness.reactor.pump([0.1] * 10)
     assert b"heart-beat missed" in client.written()
-
-
-def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
-    """No producer is registered with it any more, and nothing is written."""
-    harness = BrokerHarness()
-    consumer = harness.subscriber(b"/topic/a")
-    assert consumer.producer is not None
-    consumer.sends(b"DISCONNECT\nreceipt:bye\n\n\0")
-    assert consumer.written().rstrip(b"\n") == b"RECEIPT\nreceipt-id:bye\n\n\0"
-    assert consumer.producer is None
-    assert consumer.ends == ["half"]
-    harness.client().sends(SEND.replace(b"/queue/a", b"/topic/a"))
-    assert consumer.written() == b""
-    consumer.disconnects()
 
 
 def test_the_log_names_the_session_and_no_secret() -> None:
@@ -122,51 +92,13 @@ def test_no_two_brokers_give_the_same_ids() -> None:
     assert len(sessions) == 2
 
 
-# What clients do
-
-
-def test_a_client_that_never_says_connect() -> None:
-    """Is told so in time, and its connection is ended."""
-    harness = BrokerHarness()
-    client = harness.caller()
-    harness.reactor.advance(10)
-    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
-    assert client.ends == ["half"]
-    harness.reactor.advance(2)
-    assert client.ends == ["half", "abort"]
-    client.disconnects()
-    assert harness.reactor.getDelayedCalls() == []
-
-
 # The service
-
-
-PLACE = "tcp:0:interface=127.0.0.1"
 
 
 def address(service: Any, door: int = 0) -> str:
     """Where it listens."""
     port = list(service._listening)[door]._opened.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
-
-
-@pytest_twisted.ensureDeferred
-async def test_clients_over_the_network_and_in_memory_meet() -> None:
-    """They are clients of one broker, on every endpoint."""
-    service = BrokerService(reactor, listen=[PLACE, PLACE])
-    service.startService()
-    consumer = await connect(address(service, 0))
-    consumer.transport.write(CONNECT + SUBSCRIBE)
-    await consumer.frame()
-    for place in (address(service, 1), service.memory):
-        producer = await connect(place)
-        producer.transport.write(CONNECT + SEND)
-        await producer.frame()
-        assert (await consumer.frame()).endswith(b"\n\nhello\0")
-        producer.transport.loseConnection()
-    consumer.transport.loseConnection()
-    await until(lambda: not service.clients and not service.runtime.sockets)
-    await service.stopService()
 
 
 def test_stopping_tells_every_client() -> None:

@@ -1,29 +1,21 @@
 """Endpoints: what a string means, and what is said of one that cannot be used."""
 
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import pytest_twisted
-from twisted.internet import reactor
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config.address import broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network.endpoints import (
-    BACKLOG,
-    AddressEndpoint,
     BadEndpoint,
-    Exchangeable,
-    OneProtocol,
     client_endpoint,
     listening_service,
 )
 from stomprelay.service.network.layer import LayerFactory
 from tests.e2e.certificates import Authority
-from tests.service.sockets import Accepting, Peer, connect
+from tests.service.sockets import Accepting
 
 
 @pytest.fixture(scope="module")
@@ -38,20 +30,7 @@ def server_tls(authority: Authority, *names: str) -> ServerTLS:
     return ServerTLS(str(own.certificate), str(own.key))
 
 
-def _port(door: Any) -> Any:
-    return door._opened.result
-
-
 # Where clients come in
-
-
-def test_a_tcp_listener() -> None:
-    """Port and interface are the string's; more clients may wait than Twisted lets by itself."""
-    memory, factory = MemoryReactorClock(), Accepting()
-    listening_service(memory, "public", "tcp:61613:interface=127.0.0.1", factory).startService()
-    [(port, entrance, backlog, interface)] = memory.tcpServers
-    assert isinstance(entrance, Exchangeable)
-    assert (port, entrance.current, backlog, interface) == (61613, factory, BACKLOG, "127.0.0.1")
 
 
 def test_a_listener_with_tls(authority: Authority) -> None:
@@ -101,58 +80,6 @@ def test_a_certificate_that_cannot_be_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "kind"),
-    [
-        ("tcp://192.0.2.1:61613", AddressEndpoint),
-        ("tcp://[2001:db8::1]:61613", AddressEndpoint),
-        ("tcp://broker.example.net", HostnameEndpoint),
-        ("tcp:broker.example.net:61613", HostnameEndpoint),
-        ("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2", AddressEndpoint),
-    ],
-)
-def test_a_host_by_name_or_address(address: str, kind: type) -> None:
-    """A name may have addresses of either family."""
-    assert type(client_endpoint(reactor, broker(address), ClientTLS())) is kind
-
-
-def test_the_parts_of_a_tcp_endpoint() -> None:
-    """Host, port, timeout and local address come from the string."""
-    memory = MemoryReactorClock()
-    endpoint = client_endpoint(
-        memory, broker("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2"), ClientTLS()
-    )
-    attempt = endpoint.connect(Accepting())
-    host, port, _, timeout, local = cast(tuple[Any, ...], memory.tcpClients[0])
-    assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
-    _ = attempt.addErrback(lambda _: None)
-    attempt.cancel()
-
-
-def test_an_address_is_connected_to_as_twisteds_own_endpoint_does() -> None:
-    """Without that endpoint's Deferred, but with the same host, port, timeout and local address."""
-    memory, local = MemoryReactorClock(), ("192.0.2.2", 0)
-    AddressEndpoint(memory, "192.0.2.1", 61613, 5.0, local).attempt(OneProtocol(Peer(), print))
-    _ = TCP4ClientEndpoint(memory, "192.0.2.1", 61613, 5.0, local).connect(Accepting())
-    ours, theirs = (list(cast(tuple[Any, ...], each)) for each in memory.tcpClients)
-    assert [type(factory).__name__ for factory in (ours.pop(2), theirs.pop(2))] == [
-        "OneProtocol",
-        "_WrappingFactory",
-    ]
-    assert ours == theirs
-
-
-def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
-    """Whatever else Twisted knows goes as it is."""
-    memory = MemoryReactorClock()
-    attempt = client_endpoint(memory, broker(f"unix:path={tmp_path}/broker"), ClientTLS()).connect(
-        Accepting()
-    )
-    assert memory.unixClients[0][0] == f"{tmp_path}/broker"
-    _ = attempt.addErrback(lambda _: None)
-    attempt.cancel()
-
-
-@pytest.mark.parametrize(
     ("address", "settings", "words"),
     [
         ("nonsense:where=there", ClientTLS(), "^nonsense:where=there: "),
@@ -168,38 +95,3 @@ def test_a_broker_that_cannot_be_reached_ever(address: str, settings: ClientTLS,
     """Recorded when the service is made, not when the first client comes."""
     with pytest.raises(BadEndpoint, match=words):
         client_endpoint(MemoryReactorClock(), broker(address), settings)
-
-
-ADDRESSES = [
-    "ssl://localhost:{port}",
-    "ssl:localhost:{port}:hostname=localhost:caCertsDir={trust}",
-    "tls:localhost:{port}:trustRoots={trust}",
-    "tls:localhost:{port}:trustRoots={trust}:endpoint=tcp\\:127.0.0.1\\:{port}",
-]
-
-
-@pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
-@pytest.mark.parametrize("address", ADDRESSES)
-@pytest_twisted.ensureDeferred
-async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: str, name: str) -> None:
-    """However it is said that there is TLS: what is said arrives, and a wrong name is not believed."""
-    accepting = Accepting()
-    door = listening_service(
-        reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name)
-    )
-    door.startService()
-    port = _port(door).getHost().port
-    (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
-    place = broker(address.format(port=port, trust=tmp_path))
-    peer = await connect(client_endpoint(reactor, place, ClientTLS(ca=str(authority.file))))
-    peer.transport.write(b"hello")
-    if name == "localhost":
-        accepted: Peer = await accepting.accepted.get()
-        await accepted.receive_until(b"hello")
-        peer.transport.loseConnection()
-    await peer.gone()
-    if name != "localhost":
-        accepted = await accepting.accepted.get()
-        await accepted.gone()
-        assert accepted.received == b""
-    await door.stopService()

@@ -13,8 +13,8 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.relay import RelayService
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, listener
-from tests.service.sockets import ANY_PORT, Accepting, Peer, call, turns, until
+from tests.service.harness import CONNECT, CONNECTED, listener
+from tests.service.sockets import ANY_PORT, Accepting, Peer, call, until
 
 COUNT = 120
 """Frames of a hundred thousand bytes: more than all sockets on the way can hold."""
@@ -110,72 +110,6 @@ async def leave(*peers: Peer) -> None:
         peer.transport.loseConnection()
     for peer in peers:
         await peer.gone()
-
-
-async def checked(served: Peer, expected: bytes) -> None:
-    """A broker gets this frame. It answers the orders without effect by which the relay sees that it is well, for
-    brokers go soon after they are sent something.
-    """
-    while (frame := (await served.frame()).lstrip(b"\n")) != expected:
-        assert frame.startswith((b"BEGIN\n", b"ABORT\n")), frame
-        receipt = re.search(rb"\nreceipt:([^\n]*)\n", frame)
-        if receipt is not None:
-            served.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt[1])
-
-
-@pytest_twisted.ensureDeferred
-async def test_brokers_may_go_again_and_again() -> None:
-    """By a close or a reset, forth and back. The client's subscription is there at the next one, what it sends arrives,
-    and what that sends comes; its own connection stays, and nothing of the old ones is kept.
-    """
-    async with RelayWithBrokers() as relay:
-        client, served = await relay.session()
-        client.transport.write(SUBSCRIBE)
-        assert await served.frame() == SUBSCRIBE
-        client.skip_eols()
-        for number in (1, 0, 1, 0, 1):
-            (served.transport.loseConnection if number else served.transport.abortConnection)()
-            served = await relay.accepts(number)
-            await checked(served, SUBSCRIBE)
-            client.transport.write(SEND)
-            await checked(served, SEND)
-            served.transport.write(MESSAGE)
-            assert await client.frame() == MESSAGE
-            await until(lambda: relay.service.state.runtime.sockets == 2)
-            assert len(relay.service.state.runtime.protocols) == 2
-        assert not client.half_closed
-        await leave(client)
-        await served.gone()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_broker_that_does_not_read_and_dies() -> None:
-    """While it does not read, its client is not read from; when it is gone, the client goes on with the next one, and
-    what was said since then arrives there, in order.
-    """
-    async with RelayWithBrokers(confirm=True, resend_buffer=64 * 1024 * 1024) as relay:
-        client, slow = await relay.session()
-        slow.read_slowly()
-        frames = numbered(COUNT)
-        client.transport.write(frames)
-        runtime = relay.service.state.runtime
-
-        def held() -> bool:
-            return any(protocol.reasons for protocol in runtime.protocols.values())
-
-        await until(held)
-        taken = sum(each.bytes_received for each in runtime.protocols.values())
-        await turns()
-        assert sum(each.bytes_received for each in runtime.protocols.values()) == taken < len(frames) / 2
-        slow.transport.abortConnection()
-        second = await relay.accepts(1)
-        last = b"\nnumber:%d\n" % (COUNT - 1)
-        await until(lambda: last in second.received[-101_000:] and second.received.endswith(b"\0"))
-        assert numbers(second.received) == list(range(COUNT))
-        for receipt in re.findall(rb"\nreceipt:(.+)\n", second.received):
-            second.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
-        await leave(client)
-        await second.gone()
 
 
 # Several brokers at a time

@@ -105,67 +105,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest_twisted.ensureDeferred
-async def test_from_one_to_the_next_and_on(path: Path, tmp_path: Path) -> None:
-    """TCP, a UNIX socket, the PROXY protocol: whoever connects comes to the last one; paths go with the last one."""
-    door = tmp_path / "door"
-    places = {
-        "tcp": ANY_PORT,
-        "local": f"unix:{quoted(str(door))}:mode=600",
-        "proxied": f"haproxy:{ANY_PORT}",
-    }
-    first = Relay(path, **places)
-    first.start()
-    where = {"tcp": f"tcp:127.0.0.1:{port_of(first.listening['tcp'])}", "local": f"unix:{quoted(str(door))}"}
-    proxied = port_of(first.listening["proxied"])
-    before = first
-    for _ in range(2):
-        after = Relay(path, **places)
-        with capturedLogs() as logs:
-            await after.succeed(before)
-        assert words(logs)[-1] == "handover: the relay before has left; 4 sockets are ours"
-        for name, place in where.items():
-            assert await after.reached(name, place)
-        assert port_of(after.listening["proxied"]) == proxied
-        assert os.readlink(f"{door}.lock") == str(os.getpid())
-        assert door.stat().st_mode & 0o777 == path.stat().st_mode & 0o777 == 0o600
-        before = after
-    await stopped(before.service)
-    assert list(tmp_path.iterdir()) == []
-    with (
-        pytest.raises(ConnectionRefusedError),
-        socket.create_connection(("127.0.0.1", proxied)),
-    ):
-        pass
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_configuration_with_other_listeners(path: Path, tmp_path: Path) -> None:
-    """What the new one does not want is closed, with its path; what the old one did not have, it opens."""
-    old, new = tmp_path / "old", tmp_path / "new"
-    first = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(old))}")
-    first.start()
-    second = Relay(path, public=ANY_PORT, local=f"unix:{quoted(str(new))}")
-    with capturedLogs() as logs:
-        await second.succeed(first)
-    assert "handover: 2 of the 3 sockets of the relay that runs are taken" in words(logs)
-    assert not old.exists()
-    assert await second.reached("local", f"unix:{quoted(str(new))}")
-    await stopped(second.service)
-
-
-@pytest_twisted.ensureDeferred
-async def test_of_two_alike_each_gets_its_own(path: Path) -> None:
-    """Ports that the system chose are told apart by the names of the listeners."""
-    first = Relay(path, a=ANY_PORT, b=ANY_PORT)
-    first.start()
-    ports = {name: port_of(each) for name, each in first.listening.items()}
-    second = Relay(path, b=ANY_PORT, a=ANY_PORT)
-    await second.succeed(first)
-    assert {name: port_of(each) for name, each in second.listening.items()} == ports
-    await stopped(second.service)
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_relay_that_is_to_stop_in_the_middle(path: Path, tmp_path: Path) -> None:
     """It leaves what it gave: the other process is about to serve, and goes on."""
     door = tmp_path / "door"

@@ -1,9 +1,7 @@
 """Who a client is, found out by the service: by what method, for whom there is time, and what is counted and logged."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,8 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.attempts import FREE, MOST, STEP
-from stomprelay.auth.keys import read_keys
 from stomprelay.auth.settings import AuthService, AuthSettings, Told
-from stomprelay.auth.tokens import Tokens
+from stomprelay.auth.tokens import Tokens, read_keys
 from stomprelay.auth.users import Users
 from stomprelay.relay.client.opening import REFUSAL
 from stomprelay.relay.model.access import Ground, Identity, Refusal
@@ -26,16 +23,13 @@ from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
 from stomprelay.service.connection.repeats import MOST as MOST_LINES
-from stomprelay.session.handshake import Credentials
 from tests.auth.issuing import NOW, USERS, public_pem, token
 from tests.service.harness import (
     CONNECTED,
     SEND,
     FakeTransport,
-    JournalHarness,
     RelayHarness,
     listener,
-    upstream,
 )
 
 TOKENS = Tokens(read_keys(public_pem()), ("ES256",), ("stomprelay",))
@@ -116,15 +110,6 @@ def test_one_client_too_many_of_a_user() -> None:
     assert harness.counters["logins_failed"] == 0
 
 
-def test_a_user_of_the_file() -> None:
-    """Comes in, with name and groups."""
-    harness = Harness()
-    assert b"login:alice\npasscode:secret\n" in harness.comes_in("alice", "secret")
-    [session] = harness.service.state.sessions
-    assert session.relay.identity == Identity("alice", frozenset({"staff", "admins"}))
-    assert harness.waiting == 0
-
-
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -145,22 +130,6 @@ def test_who_is_refused(said: tuple[Any, ...], reason: str) -> None:
     assert harness.counters["logins_failed"] == 1
     assert harness.counters["logins_unchecked"] == 0
     assert harness.waiting == 0
-
-
-def test_a_token() -> None:
-    """The session ends when it does."""
-    harness = Harness(tokens=TOKENS, broker=Told.USER)
-    told = harness.comes_in("whoever", token(exp=NOW + 20, groups=["x"]))
-    assert b"login:alice\n" in told
-    assert b"passcode" not in told
-    [session] = harness.service.state.sessions
-    assert session.relay.identity.groups == {"staff", "admins", "x"}
-    for _ in range(40):
-        harness.reactor.advance(1)
-        if not len(harness.service.state.sessions):
-            break
-    assert len(harness.service.state.sessions) == 0
-    assert harness.reactor.seconds() == pytest.approx(20 + TOKENS.leeway, abs=2)
 
 
 def test_a_newer_token() -> None:
@@ -236,30 +205,6 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
     monkeypatch.setattr(identification, "deferToThreadPool", later)
     return begun
-
-
-@pytest.mark.parametrize("right", [True, False])
-def test_a_client_that_goes_and_has_sent_something(monkeypatch: pytest.MonkeyPatch, right: bool) -> None:
-    """What it sent reaches a broker if it may come in, and nobody if not; the session ends either way."""
-    compared: Deferred[bool] = Deferred()
-    monkeypatch.setattr(identification, "deferToThreadPool", lambda *_: compared)
-    harness = Harness()
-    client = harness.client()
-    client.sends(connect("alice", "secret") + SEND)
-    harness.reactor.advance(0)
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 1
-    compared.callback(right)
-    if right:
-        broker = harness.broker()
-        broker.written()
-        broker.sends(CONNECTED)
-        assert SEND in broker.written()
-        broker.disconnects()
-    harness.reactor.advance(30)
-    assert harness.reactor.tcpClients == []
-    assert len(harness.service.state.sessions) == 0
-    assert harness.counters["logins_failed"] == (not right)
 
 
 def test_no_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,23 +305,6 @@ def test_the_relay_stops() -> None:
     assert stopped is not None
     assert b"message:the relay is stopping\n" in client.written()
     assert not pool.started
-
-
-def test_what_the_journal_has(tmp_path: Path) -> None:
-    """The refusal with its reason; no passcode, neither the client's nor what a broker is told."""
-    auth = AuthSettings("people", Users.read(USERS), logins={"alice": Credentials(b"app", b"told-code")})
-    harness = JournalHarness(tmp_path, listener(auth="people"))
-    harness.service._identification.change([auth])
-    for passcode in ("wrong-one", "secret"):
-        harness.client().sends(connect("alice", passcode))
-        harness.reactor.advance(0)
-    harness.broker().sends(CONNECTED)
-    kept = harness.read()
-    [refused] = [each for each in kept if each.event == "error"]
-    assert refused.text == "access refused (passcode): no such user, or another passcode"
-    assert refused.facts["reason"] == "passcode"
-    assert not re.search("wrong-one|secret|told-code", repr(kept))
-    assert "login:alice" in repr(kept)
 
 
 # The HTTP service
@@ -486,17 +414,3 @@ def test_a_certificate_that_names_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "(certificate): it has shown no certificate that names somebody" in harness.is_refused(
         "alice", "secret-one"
     )
-
-
-def test_an_upstream_with_a_login() -> None:
-    """Brokers are told that, and nothing of the client's."""
-    own = upstream(credentials=Credentials(b"relay", b"pw"))
-    harness = RelayHarness(
-        listener(auth="people", upstream=own), auths=(AuthSettings("people", Users.read(USERS)),)
-    )
-    client = harness.client()
-    client.sends(connect("alice", "secret"))
-    harness.reactor.advance(0)
-    told = harness.broker().written()
-    assert b"login:relay\npasscode:pw\n" in told
-    assert b"secret" not in told

@@ -18,7 +18,6 @@ from stomprelay.service.journal import writer_thread
 from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.network.endpoints import CannotStart
-from stomprelay.session.effects import Event, Note
 from tests.service.harness import Recorded, ThreadedReactor, told
 
 
@@ -109,22 +108,6 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     for place in (file, file / "below"):
         with pytest.raises(CannotStart, match=f"^journal: {place} cannot be used: "):
             JournalOnDisk(place).journal.startService()
-
-
-def test_events_that_are_nobodys(tmp_path: Path) -> None:
-    """What the relay learns of brokers, and what is done to them."""
-    disk = JournalOnDisk(tmp_path)
-    disk.journal.startService()
-    note = Note(Event.LOST, "broker b is down", {"broker": "b"})
-    disk.journal.noted(note, "main")
-    disk.journal.happened(JournalEvent.PAUSED, "paused", {"x": 1}, "main", "b")
-    disk.stop()
-    _, lost, paused, _ = disk.read()
-    assert (lost.event, lost.text) == ("lost", "broker b is down")
-    assert lost.facts == {"upstream": "main", "broker": "b"}
-    assert (lost.context.upstream, lost.context.session) == ("main", "")
-    assert (paused.event, paused.facts) == ("broker paused", {"x": 1})
-    assert (paused.context.upstream, paused.context.broker) == ("main", "b")
 
 
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:

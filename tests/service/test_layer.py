@@ -1,28 +1,22 @@
 """TLS in large steps: what came together is given together, what is written is sent at once, all else is as ever."""
 
-import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from OpenSSL import SSL
-from twisted.internet import tcp
 from twisted.internet.interfaces import IHandshakeListener, IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import MemoryReactorClock
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.service.connection.protocol import send
 from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
-from stomprelay.service.network.sockets import FIRST_READ, READ
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 
@@ -171,16 +165,6 @@ def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPat
     assert sum(given) == len(wire)
 
 
-def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) -> None:
-    """A client need not wait for anything of ours then: all of it is given, large as it may be."""
-    secured = Secured(server)
-    secured.client.hears(b"")
-    secured.layer.dataReceived(secured.client.wire())
-    secured.client.hears(secured.transport.written())
-    secured.layer.dataReceived(secured.client.says(LARGE))
-    assert secured.heard.told == ["established", LARGE]
-
-
 # Written
 
 
@@ -205,107 +189,6 @@ def lengths(wire: bytes) -> list[int]:
         found.append(length)
         wire = wire[5 + length :]
     return found
-
-
-def test_what_is_written_before_the_handshake_waits_for_it(server: tls.TLSConnections) -> None:
-    """All of it, small or large."""
-    secured = Secured(server, LARGE)
-    secured.layer.write(b"more")
-    secured.client.hears(b"")
-    secured.layer.dataReceived(secured.client.wire())
-    secured.client.hears(secured.transport.written())
-    secured.layer.dataReceived(secured.client.wire())
-    assert secured.heard.told == ["established"]
-    assert secured.client.hears(secured.transport.written()) == LARGE + b"more"
-
-
-# On a socket
-
-
-class OnSocket(Secured):
-    """The same on a connection of Twisted's, on a reactor that does nothing; the peer is a plain socket."""
-
-    def __init__(self, server: tls.TLSConnections) -> None:
-        self.heard = Heard()
-        self.layer = above(server, self.heard, Clock())
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            self.peer = socket.create_connection(door.getsockname())
-            self.ours, address = door.accept()
-        self.peer.settimeout(5)
-        self.reactor: Any = MemoryReactorClock()
-        self.connection = tcp.Server(self.ours, self.layer, address, None, 0, self.reactor)  # type: ignore[arg-type]
-        self.client = Client()
-        self.sent = 0
-        self.connection.bufferSize = FIRST_READ
-        self.layer.send_by(self.connection, self.sends, READ)
-        self.layer.makeConnection(self.connection)
-        self.client.hears(b"")
-        self.says(self.client.wire())
-        self.client.hears(self.peer.recv(65536))
-        self.says(self.client.wire())
-        assert self.heard.told == ["established"]
-        self.heard.told.clear()
-        self.client.hears(self.peer.recv(65536))
-
-    def sends(self, connection: tcp.Connection, data: bytes) -> None:
-        """Send at once."""
-        self.sent += 1
-        send(connection, data)
-
-    def says(self, wire: bytes) -> None:
-        """The peer sends this, and all of it is read."""
-        self.peer.sendall(wire)
-        self.connection.doRead()
-
-    def close(self) -> None:
-        self.peer.close()
-        self.ours.close()
-
-
-@pytest.fixture
-def on_socket(server: tls.TLSConnections) -> Iterator[OnSocket]:
-    """A connection after its handshake, closed after the test."""
-    it = OnSocket(server)
-    yield it
-    it.close()
-
-
-def test_it_is_there_at_once(on_socket: OnSocket) -> None:
-    """Before the reactor's next turn, which is not asked for."""
-    on_socket.layer.write(b"hello")
-    assert on_socket.client.hears(on_socket.peer.recv(65536)) == b"hello"
-    assert on_socket.connection not in on_socket.reactor.getWriters()
-
-
-def test_what_the_socket_does_not_take_is_queued(on_socket: OnSocket) -> None:
-    """A producer hears of it, and nothing overtakes it."""
-    source = FakeTransport()
-    on_socket.layer.registerProducer(source, True)
-    written = 0
-    while source.reading:
-        on_socket.layer.write(LARGE)
-        written += len(LARGE)
-        assert written < 100_000_000
-    on_socket.layer.write(b"end")
-    read = 0
-    while read < written + 3:
-        if on_socket.connection in on_socket.reactor.getWriters():
-            assert on_socket.connection.doWrite() is None
-        last = on_socket.client.hears(on_socket.peer.recv(1 << 18))
-        read += len(last)
-    assert last.endswith(LARGE[-1:] + b"end")
-    assert source.reading
-
-
-def test_an_abort_says_nothing(on_socket: OnSocket) -> None:
-    """A peer must not take it for a clean end: it gets a reset, and no word of TLS."""
-    before = on_socket.sent
-    on_socket.layer.abortConnection()
-    assert on_socket.sent == before
-    on_socket.reactor.advance(0)
-    with pytest.raises(ConnectionResetError):
-        on_socket.peer.recv(100)
-    assert on_socket.heard.told == ["ConnectionLost"]
 
 
 # Twisted

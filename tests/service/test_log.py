@@ -4,20 +4,16 @@ import ast
 import json
 import re
 from collections import Counter
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.logger import (
-    FileLogObserver,
     Logger,
     LogLevel,
     capturedLogs,
-    globalLogPublisher,
-    jsonFileLogObserver,
-    textFileLogObserver,
+    formatEventAsClassicLogText,
 )
 from twisted.python import log as older
 from twisted.python.failure import Failure
@@ -28,11 +24,9 @@ from stomprelay.service.brokers.outages import LAST, LONGEST
 from stomprelay.service.connection.repeats import EVERY, MOST, spell_text
 from stomprelay.service.log import (
     OWN,
-    SharedHeads,
     fields,
     json_line,
     set_level,
-    share_heads,
     text_line,
     write,
 )
@@ -159,22 +153,6 @@ def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
         log.clear()
 
 
-def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
-    """A client may bring that about: it is told once in ten seconds."""
-    crowd = Crowd(1, 2)
-    log.clear()
-    outages = crowd.relay.service.state.outages
-    for _ in range(30):
-        facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
-        outages.noted(Note(Event.LOST, "", facts, detail=True))
-        crowd.relay.reactor.advance(1)
-    assert [line.rpartition("(")[2] for line in log] == [
-        "1 session lost it so far)",
-        "11 sessions lost it so far)",
-        "21 sessions lost it so far)",
-    ]
-
-
 def test_outages_are_remembered() -> None:
     """Those that go on, as they are, and the last ones: for the page for people. A long reason is cut."""
     crowd = Crowd(1, 2)
@@ -218,27 +196,6 @@ def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
         end,
     )
     assert not any("hush" in line for line in log)
-
-
-def test_the_end_of_a_session_in_json() -> None:
-    """All that is known of it, as fields; what is unconfirmed stands in the line as well."""
-    relay = RelayHarness()
-    client = relay.client()
-    client.sends(LOGIN % b"guest")
-    broker = relay.broker()
-    broker.sends(CONNECTED)
-    client.sends(SEND + SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
-    with capturedLogs() as events:
-        client.disconnects()
-    [line] = [event for event in objects(*events) if event.get("event") == "vanished"]
-    assert line["message"].endswith(", 1 unconfirmed")
-    names = ("login", "version", "brokers", "client_frames", "broker_frames", "unconfirmed", "unacknowledged")
-    assert [line[name] for name in names] == ["guest", "1.2", "tcp://192.0.2.1:61613", 2, 0, 1, 0]
-    assert line["client_bytes"] == len(LOGIN % b"guest") + 2 * len(SEND) + len(b"receipt:1\n")
-    assert line["broker_bytes"] == len(CONNECTED)
-    assert line["to_client_bytes"] > len(CONNECTED)
-    assert line["to_broker_bytes"] > line["client_bytes"] - len(LOGIN)
-    assert "hush" not in str(line)
 
 
 def test_a_login_forges_no_line() -> None:
@@ -341,27 +298,6 @@ def test_the_level_of_the_log(log: list[str], level: str, events: list[str]) -> 
 # What stands in front of a line
 
 
-def lines_of(observer: FileLogObserver, file: StringIO, *lines: tuple[object, str, float]) -> list[str]:
-    """What is in the file when these were written, each of a level at a time: before heads are shared, and after."""
-    found = []
-    for shared in (False, True):
-        globalLogPublisher.addObserver(observer)
-        try:
-            if shared:
-                share_heads()
-                share_heads()
-            for level, text, at in lines:
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("stomprelay.service.log.time", lambda at=at: at)
-                    write(level, "{text}", text=text)
-        finally:
-            globalLogPublisher.removeObserver(observer)
-        found.append(file.getvalue())
-        file.truncate(0)
-        file.seek(0)
-    return found
-
-
 LINES = (
     (LogLevel.info, "hello", 1000.0),
     (LogLevel.warn, "the same second, another level", 1000.9),
@@ -374,33 +310,14 @@ LINES = (
 
 def test_lines_look_as_twisted_makes_them() -> None:
     """Though what stands in front of them is formatted once in a second."""
-    file = StringIO()
-    observer = textFileLogObserver(file)
-    alone, shared = lines_of(observer, file, *LINES)
-    assert isinstance(observer.formatEvent, SharedHeads)
-    assert alone == shared
-    assert alone.count("\n") == len(LINES) + 1
-
-
-@pytest.mark.parametrize(
-    "observer",
-    [
-        textFileLogObserver(StringIO(), timeFormat="%H:%M:%S.%f"),
-        jsonFileLogObserver(StringIO()),
-        FileLogObserver(StringIO(), repr),
-        FileLogObserver(StringIO(), lambda event: None),
-    ],
-    ids=["parts of a second", "JSON", "all of an event", "nothing"],
-)
-def test_a_log_of_another_form_is_left_as_it_is(observer: FileLogObserver) -> None:
-    """Where what stands around a line is not the same for a second, or has more of it than its words."""
-    form = observer.formatEvent
-    globalLogPublisher.addObserver(observer)
-    try:
-        share_heads()
-    finally:
-        globalLogPublisher.removeObserver(observer)
-    assert observer.formatEvent is form
+    with capturedLogs() as events:
+        for level, text, at in LINES:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("stomprelay.service.log.time", lambda at=at: at)
+                write(level, "{text}", text=text)
+    lines = [text_line(each) for each in events]
+    assert lines == [formatEventAsClassicLogText(each) for each in events]
+    assert "".join(filter(None, lines)).count("\n") == len(LINES) + 1
 
 
 # The log of a process that is ours alone

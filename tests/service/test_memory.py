@@ -3,7 +3,7 @@
 from pathlib import Path
 from unittest.mock import patch
 
-from stomprelay.service.admin.readiness import obstacles
+from stomprelay.service.admin.condition import obstacles
 from stomprelay.service.admin.snapshot import snapshot
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN
 from stomprelay.service.connection.protocol import LegProtocol
@@ -42,21 +42,6 @@ def confirm_ends(sessions: list[tuple[FakeTransport, FakeTransport]]) -> None:
     for _, broker in sessions:
         if b"DISCONNECT" in broker.value():
             broker.parts()
-
-
-def test_what_is_kept_is_counted_and_counted_no_more() -> None:
-    """An idle session has its price; the beginning of a frame counts until it went on or its client left."""
-    harness = relay()
-    client, broker = harness.session()
-    assert kept(harness) == SESSION
-    client.sends(FRAME[:100_000])
-    assert kept(harness) == SESSION + 100_000
-    client.sends(FRAME[100_000:])
-    assert kept(harness) == SESSION
-    assert broker.written() == FRAME
-    client.sends(FRAME[:100_000])
-    client.disconnects()
-    assert kept(harness) == 0
 
 
 def test_memory_is_short(log: Lines) -> None:

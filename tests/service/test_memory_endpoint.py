@@ -5,13 +5,12 @@ import socket
 from typing import Any
 
 import pytest
-import pytest_twisted
 from twisted.internet.defer import CancelledError
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.service.embedded import MemoryEndpoint, join
-from tests.service.sockets import Accepting, Peer, reactor
+from tests.service.sockets import Accepting, Peer
 
 
 def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,23 +39,6 @@ class Keeping(Factory):
             return None
         self.built.append(Peer())
         return self.built[-1]
-
-
-@pytest.mark.parametrize("first", ["client", "broker"])
-@pytest_twisted.ensureDeferred
-async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> None:
-    """As it is with any connection; what was said before arrives."""
-    inside = Keeping()
-    client = await MemoryEndpoint(reactor, inside).connect(Keeping())
-    assert isinstance(client, Peer)
-    (broker,) = inside.built
-    one, other = (client, broker) if first == "client" else (broker, client)
-    one.transport.write(b"farewell")
-    one.transport.loseConnection()
-    assert await other.ended() == b"farewell"
-    other.transport.loseConnection()
-    await one.gone()
-    await other.gone()
 
 
 def test_an_attempt_that_was_cancelled_joins_nobody() -> None:

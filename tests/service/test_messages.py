@@ -110,32 +110,6 @@ def test_what_is_wrong(first: bytes, wrong: bytes, code: int) -> None:
 
 
 @compiled
-@pytest.mark.parametrize(
-    "wrong", [b"\xff", b"ab\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\x80", b"cut \xe2\x82"]
-)
-def test_text_that_is_not_utf8(wrong: bytes) -> None:
-    """It is refused as wsproto refuses it, what came before counts; as a binary message it may pass. A character may be
-    in two fragments of a message.
-    """
-    assert taken(Division(MOST), masked(FRAGMENT, b"\xe2") + masked(REST, b"\x82\xac")) == ("€".encode(), [])
-    whole = masked(TEXT, b"good") + masked(TEXT, b"12345678" + wrong)
-    payloads: list[bytes] = []
-    with pytest.raises(ParseFailed) as caught:
-        list(Division(MOST).others(whole, payloads))
-    assert caught.value.code == CloseReason.INVALID_FRAME_PAYLOAD_DATA
-    assert payloads == [b"good"]
-    assert taken(Division(MOST), masked(BINARY, wrong)) == (wrong, [])
-
-
-def test_without_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """wsproto reads all."""
-    monkeypatch.setattr(messages, "_COMPILED", None)
-    division, whole = Division(MOST), masked(TEXT, b"a") + masked(PING, b"")
-    assert taken(division, whole) == (b"", [whole])
-    assert division.first == 0
-
-
-@compiled
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(str.encode)), st.booleans())
 def test_what_goes_is_framed_alike(payload: bytes, binary: bool) -> None:
     """By the compiled part as without it: text where it is UTF-8."""

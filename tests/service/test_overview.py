@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from stomprelay import __version__
-from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.relay.model.destinations import DestinationTally
-from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import BOUNDS, RECEIPT
 from stomprelay.service.admin.pages import FILES
 from stomprelay.service.admin.site import site
-from stomprelay.service.admin.snapshot import SERVES, DestinationRow, TimeRow, WorkerRow, overview, snapshot
-from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
+from stomprelay.service.admin.snapshot import SERVES, WorkerRow, overview, snapshot
+from tests.service.harness import JournalHarness, RelayHarness, failover, listener, movable
 from tests.service.test_admin import Answer
 
 
@@ -67,43 +62,6 @@ def test_a_page_has_nothing_that_its_policy_forbids(
     assert "@import" not in style
 
 
-def test_what_runs(harness: RelayHarness) -> None:
-    """Version, time, for how long, what is counted, and what can be ordered."""
-    client, _ = harness.session()
-    client.sends(SEND)
-    harness.reactor.advance(3)
-    first = snapshot(harness.service.state, whole=False)
-    found = json.loads(overview(first, ["/b", "/a"]))
-    assert (found["version"], found["time"], found["started"]) == (__version__, first.time, first.started)
-    assert (found["stopping"], found["connections"], found["sessions"]) == (False, 2, 1)
-    assert (found["orders"], found["workers"], found["journal"]) == (["/a", "/b"], [], None)
-    [row] = found["listeners"]
-    assert (row["name"], row["endpoint"], row["sessions"]) == ("public", "tcp:61613", 1)
-    assert row["brokers"] == "tcp://192.0.2.1:61613, tcp://192.0.2.2:61613"
-    assert set(row["counters"]) == set(COUNTERS)
-    assert row["counters"]["client_frames"] == 1
-    assert asked(harness)["orders"] == [
-        "/brokers/pause",
-        "/brokers/resume",
-        "/drain",
-        "/drain/cancel",
-        "/reload",
-        "/tail",
-    ]
-
-
-def test_brokers_and_how_they_are(harness: RelayHarness) -> None:
-    """Where they stand, their state, why, their sessions, their failures."""
-    harness.session()
-    two = harness.service.state.brokers.configured[1]
-    two.broker.health.failed(two.upstream.checks, harness.reactor.seconds(), lambda: 0.5)
-    one, other = asked(harness)["brokers"]
-    assert (one["uri"], one["upstream"], one["state"]) == ("tcp://192.0.2.1:61613", "main", "up")
-    assert (one["sessions"], one["failures"], one["why"]) == (1, 0, "")
-    assert (other["state"], other["failures"], other["paused"]) == ("out", 1, False)
-    assert set(other["tally"]) == set(BrokerTally._fields)
-
-
 def test_a_failover_as_it_happens(harness: RelayHarness) -> None:
     """Which broker lost how many, and how many went on: while it goes on, and when it is over."""
     _, broker = harness.session()
@@ -136,26 +94,6 @@ def test_the_journal_and_workers(tmp_path: Path) -> None:
     assert found["workers"] == [
         {"number": 1, "process": 4711, "state": SERVES, "sessions": 3, "restarts": 0, "seen": 12.5}
     ]
-
-
-def test_destinations_and_times(harness: RelayHarness) -> None:
-    """The busiest destination first and all others last; of each time what it is, with the bounds of its classes."""
-    counts = (*range(len(BOUNDS)), 0)
-    taken = snapshot(harness.service.state, whole=False)._replace(
-        times=(TimeRow(RECEIPT, "main", counts, 4.5),),
-        destinations=(
-            DestinationRow(None, DestinationTally(9, 90, 9, 90)),
-            DestinationRow("/queue/<a>", DestinationTally(1, 10, 0, 0)),
-            DestinationRow("/queue/b", DestinationTally(2, 20, 3, 30)),
-        ),
-    )
-    found = json.loads(overview(taken, ()))
-    assert [each["destination"] for each in found["destinations"]] == ["/queue/b", "/queue/<a>", None]
-    assert found["destinations"][0]["messages"] == 3
-    [time] = found["times"]
-    assert (time["by"], time["label"], time["counts"]) == ("upstream", "main", list(counts))
-    assert time["meaning"].startswith("from a SEND to its RECEIPT")
-    assert found["bounds"] == list(BOUNDS)
 
 
 def test_many_who_look(harness: RelayHarness) -> None:

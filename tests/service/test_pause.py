@@ -34,18 +34,6 @@ def harness() -> PausedBrokers:
     return PausedBrokers()
 
 
-def test_pausing_a_broker(harness: PausedBrokers, log: list[str]) -> None:
-    """It is out of service, and its sessions are told to leave within the time that its upstream gives."""
-    harness.one.health.joined()
-    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"))
-    assert harness.one.health.paused
-    assert not harness.two.health.paused
-    assert harness.told() == [[("leave", harness.one, 5.0, None)], [], []]
-    assert log == [
-        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (1) leave it",
-    ]
-
-
 def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     """Sessions that are leaving are not told again; one that came late is; the log has it once."""
     harness.switchover.pause(harness.brokers.find(ALL))
@@ -58,13 +46,6 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     assert log == []
 
 
-def test_an_operator_who_loses_patience(harness: PausedBrokers) -> None:
-    """A time that is said holds for sessions that are leaving, too."""
-    harness.scripted_sessions[0].relay.links[0].moving = Move(None, False, 0.0)
-    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"), 0.0)
-    assert harness.told() == [[("leave", harness.one, 0.0, None)], [], []]
-
-
 def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     """Who is there cannot go anywhere, which the log does not hide."""
     brokers = Brokers([listener(upstream=upstream())])
@@ -72,18 +53,6 @@ def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     assert log == [
         "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (0) stay, for it has no other"
     ]
-
-
-def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
-    """Every session is told: who waits for one tries at once."""
-    harness.switchover.pause(harness.brokers.find(ALL))
-    harness.told()
-    log.clear()
-    harness.switchover.resume(harness.brokers.find("tcp://192.0.2.1:61613"))
-    assert not harness.one.health.paused
-    assert harness.two.health.paused
-    assert harness.told() == [[("reconsidered",)]] * 3
-    assert log == ["info: upstream main: broker tcp://192.0.2.1:61613 is resumed"]
 
 
 def test_the_journal_has_it(tmp_path: Path) -> None:

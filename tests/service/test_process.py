@@ -13,24 +13,20 @@ from unittest.mock import Mock
 from unittest.mock import call as called
 
 import pytest
-import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import LogLevel, capturedLogs, formatEvent
+from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.service.process import (
     EVERY,
     KEPT,
     LARGE,
-    UNUSED,
     Notify,
     Signals,
     keep_freed_memory,
     start,
-    unused,
 )
-from tests.service.sockets import until
 
 
 @pytest.fixture(autouse=True)
@@ -51,35 +47,6 @@ class Actions(dict[str, Callable[[], None]]):
         super().__init__(
             {"SIGUSR1": lambda: self.given.append("one"), "SIGUSR2": lambda: self.given.append("two")}
         )
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_signal_is_an_order() -> None:
-    """Carried out by the reactor, even where it sleeps."""
-    actions = Actions()
-    signals = Signals(reactor, actions)
-    signals.startService()
-    os.kill(os.getpid(), signal.SIGUSR1)
-    await until(lambda: actions.given == ["one"])
-    os.kill(os.getpid(), signal.SIGUSR2)
-    await until(lambda: actions.given == ["one", "two"])
-    signals.stopService()
-
-
-def test_what_was_before_holds_again_afterwards() -> None:
-    """For both signals."""
-
-    def earlier(_number: int, _frame: object) -> None:
-        """Another program part's handler."""
-
-    signal.signal(signal.SIGUSR1, earlier)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signals = Signals(reactor, Actions())
-    signals.startService()
-    assert signal.getsignal(signal.SIGUSR1) not in {earlier, signal.SIG_DFL}
-    signals.stopService()
-    assert signal.getsignal(signal.SIGUSR1) is earlier
-    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
 
 
 def test_who_came_later_is_left_in_peace() -> None:
@@ -154,22 +121,6 @@ def test_a_spare_signal() -> None:
     signals.stopService()
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-
-
-@pytest_twisted.ensureDeferred
-async def test_what_a_relay_has_no_use_for() -> None:
-    """It does not end by it; one line says so, and what to do instead."""
-    for name in UNUSED:
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
-    service = unused(reactor)
-    service.startService()
-    with capturedLogs() as logs:
-        for name in UNUSED:
-            os.kill(os.getpid(), getattr(signal, name))
-        await until(lambda: len(logs) == len(UNUSED))
-    service.stopService()
-    assert [formatEvent(each) for each in logs] == [f"{name}: {text}" for name, text in UNUSED.items()]
-    assert {each["log_level"] for each in logs} == {LogLevel.warn}
 
 
 def test_a_service_is_started_and_stops_before_the_reactor() -> None:

@@ -1,38 +1,23 @@
 """One leg's connection: what its driver is told, and how it ends."""
 
 import gc
-import socket
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
-from twisted.internet import endpoints, error, reactor
+from twisted.internet import endpoints, error
 from twisted.internet.address import UNIXAddress
-from twisted.internet.interfaces import IAddress, IPushProducer
+from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
-from zope.interface import implementer
 
-from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.connection.departures import AVAILABLE
 from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.network import tls
-from stomprelay.service.network.endpoints import AddressEndpoint
-from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
-from stomprelay.service.network.sockets import FIRST_READ, READ
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
-from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
-from tests.service.scripted import DriverHarness, SpyDriver
-from tests.service.sockets import Accepting, Peer, connect, turns, until
+from tests.service.scripted import DriverHarness
 
 CLIENT, BROKER = Side.DOWNSTREAM, Side.UPSTREAM
 
@@ -91,37 +76,6 @@ def test_a_broker_that_closes_its_direction() -> None:
     assert harness.said() == []
 
 
-@implementer(IPushProducer)
-class Producer:
-    """Keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def pauseProducing(self) -> None:
-        self.told.append("pause")
-
-    def resumeProducing(self) -> None:
-        self.told.append("resume")
-
-    def stopProducing(self) -> None:
-        self.told.append("stop")
-
-
-def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -> None:
-    """The first one is released; each is told when too much waits here, and of the connection's end."""
-    one, two = Producer(), Producer()
-    harness.protocol.set_producer(one)
-    harness.transport.fills()
-    harness.transport.drains()
-    harness.protocol.set_producer(two)
-    assert one.told == ["pause", "resume", "stop"]
-    harness.transport.fills()
-    harness.protocol.close(How.ABORT)
-    assert two.told == ["pause", "stop"]
-    assert harness.transport.producer is None
-
-
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
@@ -165,47 +119,6 @@ def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
     return protocol
 
 
-class Away:
-    """A broker that is sought at an address, and Twisted's part in it."""
-
-    def __init__(self, harness: DriverHarness) -> None:
-        self.memory = MemoryReactorClock()
-        self.protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
-        self.protocol.connect(AddressEndpoint(self.memory, "192.0.2.1", 61613, 5.0, None))
-        self.factory: Any = self.memory.tcpClients[0][2]
-        self.connector: Any = self.memory.connectors[0]
-
-
-def test_an_address_that_is_connected_to(harness: DriverHarness) -> None:
-    """The leg's own protocol is the connection's, and the factory that the transport keeps holds it no more."""
-    away = Away(harness)
-    built = away.factory.buildProtocol(None)
-    assert built is away.protocol
-    built.makeConnection(FakeTransport(built))
-    assert harness.said() == [("connected", BROKER)]
-    assert away.factory.buildProtocol(None) is None
-
-
-def test_an_address_that_refuses(harness: DriverHarness) -> None:
-    """Recorded as refused with the reason, in a turn of its own; then there is nothing to cancel."""
-    away = Away(harness)
-    away.factory.clientConnectionFailed(away.connector, Failure(error.ConnectionRefusedError()))
-    assert harness.said() == []
-    harness.clock.advance(0)
-    assert harness.said() == [("refused", BROKER, "connection refused")]
-    assert not away.connector.stoppedConnecting
-
-
-def test_an_address_that_is_given_up(harness: DriverHarness) -> None:
-    """Twisted is told to stop, and what it says then is told to nobody."""
-    away = Away(harness)
-    away.protocol.close(How.ABORT)
-    assert away.connector.stoppedConnecting
-    away.factory.clientConnectionFailed(away.connector, Failure(error.UserError()))
-    harness.clock.advance(0)
-    assert harness.said() == []
-
-
 def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
     """Where an attempt cannot be cancelled any more, what comes of it is dropped."""
     protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
@@ -245,150 +158,12 @@ def test_a_lost_connection_is_freed_at_once() -> None:
 # On real sockets
 
 
-class Real:
-    """A driver that keeps its connections, on the real reactor."""
-
-    def __init__(self) -> None:
-        self.runtime = Runtime(reactor, reactor.seconds)
-        self.driver = SpyDriver(self.runtime, lambda driver: None)
-        self.protocols: list[LegProtocol] = []
-
-    def protocol(self, side: Side) -> LegProtocol:
-        protocol = LegProtocol(self.driver, Leg(side, Limits()))
-        self.protocols.append(protocol)
-        return protocol
-
-    def factory(self, side: Side = CLIENT) -> Factory:
-        """Builds a protocol for each connection."""
-        real = self
-
-        class Building(Factory):
-            def buildProtocol(self, addr: IAddress | None) -> Any:
-                return real.protocol(side)
-
-        return Building()
-
-    def told(self, what: str) -> list[tuple[Any, ...]]:
-        """What the driver was told of this kind."""
-        return [each for each in self.driver.told if each[0] == what]
-
-
-async def listening(factory: Any) -> Any:
-    """A port on the loopback interface."""
-    return await endpoints.TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(factory)
-
-
 def at(port: Any) -> str:
     """The way to it."""
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
-@pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of a reset connection that nobody reads")
-@pytest_twisted.ensureDeferred
-async def test_a_client_that_closed_both_directions_on_a_real_socket() -> None:
-    """It resets the connection when something is written to it, and so is lost, though nobody reads from it."""
-    real = Real()
-    real.runtime.open()
-    port = await listening(real.factory())
-    peer = socket.create_connection(("127.0.0.1", port.getHost().port))
-    await until(lambda: real.protocols)
-    peer.close()
-    await until(lambda: real.told("half closed"))
-    await turns()
-    assert real.told("lost") == []
-    real.protocols[0].write(b"\n")
-    await until(lambda: real.told("lost"))
-    assert real.told("lost") == [("lost", CLIENT, "connection closed")]
-    await until(lambda: real.runtime.sockets == 0)
-    real.runtime.close()
-    await port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_settings_of_a_socket() -> None:
-    """No delay, keep alive, small reads until there is much to read; and nothing between socket and leg."""
-    real = Real()
-    accepting = Accepting()
-    port = await listening(accepting)
-    attempt = endpoints.clientFromString(reactor, at(port)).connect(real.factory(BROKER))
-    await attempt
-    peer: Peer = await accepting.accepted.get()
-    (protocol,) = real.protocols
-    transport = protocol.transport
-    assert type(transport).__name__ == "Client"
-    assert transport.protocol is protocol
-    assert transport.getTcpNoDelay()
-    assert transport.getTcpKeepAlive()
-    assert transport.bufferSize == FIRST_READ
-    peer.transport.write(b"x" * 1_000_000)
-    await until(lambda: protocol.bytes_received == 1_000_000)
-    assert transport.bufferSize == READ
-    peer.transport.loseConnection()
-    await until(lambda: real.runtime.sockets == 0)
-    await port.stopListening()
-
-
 # TLS
-
-
-class Secured:
-    """A listener's connection, and a broker's that reaches it, with TLS between."""
-
-    def __init__(self, directory: Path, *names: str) -> None:
-        authority = Authority(directory, "authority")
-        own = authority.issue("server", names or ("localhost",))
-        self.server = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
-        self.client = tls.for_broker(ClientTLS(str(authority.file)), "localhost")
-        self.ours, self.theirs = Real(), Real()
-
-    async def __aenter__(self) -> "Secured":
-        wrapped = LayerFactory(self.server, False, self.theirs.factory(), reactor)
-        self.port = await listening(wrapped)
-        plain = endpoints.clientFromString(reactor, at(self.port))
-        endpoint = SecuredEndpoint(self.client, plain, reactor)
-        await endpoint.connect(self.ours.factory(BROKER))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await until(lambda: self.ours.runtime.sockets == 0 and self.theirs.runtime.sockets == 0)
-        await self.port.stopListening()
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) -> None:
-    """A client is there before it, for its time runs from the first moment."""
-    async with Secured(tmp_path) as secured:
-        assert secured.ours.told("connected") == []
-        await until(lambda: secured.theirs.told("connected"))
-        await until(lambda: secured.ours.told("connected"))
-        secured.ours.protocols[0].write(b"hello")
-        await until(lambda: secured.theirs.told("received"))
-        secured.theirs.protocols[0].write(b"bye")
-        secured.theirs.protocols[0].close(How.LINGER)
-        await until(lambda: secured.ours.told("lost"))
-    assert secured.ours.told("received") == [("received", BROKER, b"bye")]
-    assert secured.ours.told("lost") == [("lost", BROKER, "connection closed")]
-    assert secured.theirs.told("lost") == []
-
-
-async def turn() -> None:
-    """Let the reactor turn once."""
-    from twisted.internet.task import deferLater
-
-    await deferLater(reactor, 0)
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_plain_peer_on_a_tls_port(tmp_path: Path) -> None:
-    """It is lost with a reason that says so."""
-    async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("connected"))
-        plain = await connect(at(secured.port))
-        plain.transport.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
-        await plain.gone()
-        secured.ours.protocols[0].close(How.FLUSH)
-    reasons = [reason for _, _, reason in secured.theirs.told("lost")]
-    assert any("does not speak TLS" in reason for reason in reasons), reasons
 
 
 def test_wrapped_transports() -> None:

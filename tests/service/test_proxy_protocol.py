@@ -43,13 +43,6 @@ def test_a_client_of_version_6() -> None:
     )
 
 
-def test_ends_of_two_versions() -> None:
-    """A proxy in front may say so; a header has one family, in which the older address is mapped."""
-    assert header(CLIENT, IPv6Address("TCP", "::1", 61613)) == SIGNATURE + bytes.fromhex(
-        "21 21 00240000 0000 0000 0000 0000 FFFF C000 02070000 0000 0000 0000 0000 0000 0000 00011267 F0AD"
-    )
-
-
 # In front of a connection
 
 

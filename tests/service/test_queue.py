@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes
-from stomprelay.service.journal.queue import ENOUGH, LEAST, JournalQueue
+from stomprelay.service.journal.portions import ENOUGH, LEAST, JournalQueue
 
 EVENT = int(BlockKind.EVENT)
 SIZE = 36 + 2 + 4
@@ -37,32 +37,6 @@ def taken(queue: JournalQueue) -> list[Block]:
     return [each for each in found if isinstance(each, Block)]
 
 
-def test_what_waits_is_counted_until_it_is_done() -> None:
-    """Exactly as it will be written."""
-    queue = made()
-    assert queue.size == 0
-    queue.put(b"[]", 0, pack_sizes(3, 0, 0) * 2, b"abcdef")
-    put(queue, b"xxxx")
-    waiting = queue.size
-    batch = queue.take()
-    assert batch is not None
-    assert waiting == queue.size == len(batch.data)
-    assert (batch.blocks, batch.frames) == (2, 2)
-    queue.done()
-    assert queue.size == 0
-
-
-def test_portions() -> None:
-    """No more bytes are taken than a portion has; but one block, however large."""
-    queue = made(1 << 30, portion=100_000)
-    put(queue, *[b"x" * 1000] * 1000, b"y" * 200_000, b"z")
-    counts = []
-    while found := taken(queue):
-        counts.append(len(found))
-    assert counts == [96] * 10 + [40, 1, 1]
-    assert queue.size == 0
-
-
 def test_where_nothing_is_to_be_lost() -> None:
     """Whoever listens is told to hold; what comes nevertheless is kept, as far as memory allows."""
     told: list[int] = []
@@ -75,15 +49,6 @@ def test_where_nothing_is_to_be_lost() -> None:
     put(queue, *[b"x" * (1 << 20)] * 80)
     assert sum(len(each) for each in iter(lambda: taken(queue), [])) == 10 + (LEAST >> 20)
     assert queue.dropped.blocks == 80 - (LEAST >> 20)
-
-
-def test_a_queue_that_is_shut() -> None:
-    """What is in it comes out, nothing more goes in."""
-    queue = made()
-    put(queue, b"a")
-    queue.shut()
-    put(queue, b"b")
-    assert [each.payload for each in taken(queue)] == [b"a"]
 
 
 @pytest.mark.parametrize("size", [0, 4, ENOUGH])

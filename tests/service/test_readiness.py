@@ -2,19 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from twisted.internet.error import ConnectionRefusedError
 
-from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.service.admin.readiness import parse, spell
 from tests.service.harness import (
     CONNECTED,
     JournalHarness,
     RelayHarness,
-    broker,
     failover,
     listener,
     movable,
@@ -59,21 +55,6 @@ def test_who_asks_has_the_brokers_asked(plain: bool) -> None:
     assert harness.reactor.tcpClients == []
 
 
-def test_a_broker_that_dies_and_comes_back() -> None:
-    """Not ready, until the question finds that it is back, when its pause is over."""
-    checks = Checks(pause=2.0, longest_pause=2.0)
-    harness = RelayHarness(listener(upstream=movable(failover(1), checks=checks)), admin=ADMIN)
-    reasons(harness)
-    harness.reactor.advance(1)
-    harness.refuse(ConnectionRefusedError())
-    assert reasons(harness) == [NO_BROKER]
-    harness.reactor.advance(1)
-    assert harness.reactor.tcpClients == []
-    harness.reactor.pump([1, 1])
-    answers(harness)
-    assert reasons(harness) == []
-
-
 def test_questions_ask_a_broker_no_faster() -> None:
     """However often they come: one probe at a time, and pauses that grow."""
     harness = RelayHarness(listener(upstream=movable(failover(1))), admin=ADMIN)
@@ -87,15 +68,6 @@ def test_questions_ask_a_broker_no_faster() -> None:
             probes += 1
             harness.refuse(ConnectionRefusedError())
     assert 3 <= probes <= 8
-
-
-def test_one_broker_is_enough() -> None:
-    """Of all groups; the others are not looked after for the sake of the question."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2), failover(3))), admin=ADMIN)
-    harness.service.state.brokers.configured[2].broker.health.answered()
-    assert reasons(harness) == []
-    harness.reactor.advance(5)
-    assert harness.reactor.tcpClients == []
 
 
 def test_each_listener_counts() -> None:
@@ -149,29 +121,3 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     assert reasons(harness) == ["the journal cannot be written: No space left on device"]
     harness.journal.written.trouble = ""
     assert reasons(harness) == []
-
-
-def test_where_brokers_are_is_not_told() -> None:
-    """To machines that need no token."""
-    harness = RelayHarness(admin=ADMIN)
-    assert str(broker()) not in Answer(harness, "/readyz").text
-    assert "192.0.2" not in Answer(harness, "/readyz").text
-
-
-# What a worker tells its parent
-
-
-@pytest.mark.parametrize("found", [[], ["a"], ['"\n', "\u20ac"]])
-def test_the_line_is_read_as_it_was_written(found: list[str]) -> None:
-    """In one line, whatever a name holds."""
-    assert spell(found).count("\n") == 1
-    assert parse(spell(found).encode()) == found
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"ok\n", b"[]", b"{}", b'{"ready": 1}', b'{"ready": false, "reasons": 5}']
-)
-def test_what_is_no_such_line(text: Any) -> None:
-    """Is an error, as `WorkerAdmin` takes it."""
-    with pytest.raises((ValueError, TypeError)):
-        parse(text)

@@ -78,22 +78,6 @@ def test_a_session(harness: JournalHarness) -> None:
     assert [each.number for each in found if each.context.side == "client"] == [0, 1, 2]
 
 
-def test_frames_that_waited_for_a_broker(tmp_path: Path) -> None:
-    """They are recorded when they go on, which something on another leg may bring about."""
-    harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))
-    client, one = harness.session()
-    one.disconnects(error.ConnectionLost())
-    harness.read()
-    client.sends(SEND)
-    assert harness.read() == []
-    two = harness.broker()
-    two.sends(CONNECTED)
-    assert SEND in two.written()
-    found = brief(harness.read())
-    assert ("client", "SEND") in found
-    assert found.index(("broker", "CONNECTED")) < found.index(("recovered",))
-
-
 def test_the_broker_that_a_leg_leads_to(tmp_path: Path) -> None:
     """After a failover it is another one, of which frames are counted from the start."""
     harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2), failover(3))))

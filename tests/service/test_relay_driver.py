@@ -5,40 +5,7 @@ import gc
 import pytest
 
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.relay_driver import RelayDriver
-from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener, upstream
-
-
-def only(harness: RelayHarness) -> RelayDriver:
-    """The one session that there is."""
-    (session,) = harness.service.state.sessions.listeners["public"]
-    return session
-
-
-def test_a_session(log: list[str]) -> None:
-    """CONNECT opens the broker; frames flow; DISCONNECT ends both, and nothing is left."""
-    harness = RelayHarness()
-    client, broker = harness.session()
-    client.sends(SEND)
-    assert broker.written() == SEND
-    broker.sends(MESSAGE)
-    assert client.written() == MESSAGE
-    client.sends(b"DISCONNECT\nreceipt:bye\n\n\0")
-    assert broker.written() == b"DISCONNECT\nreceipt:bye\n\n\0"
-    broker.sends(b"RECEIPT\nreceipt-id:bye\n\n\0")
-    assert client.written() == b"RECEIPT\nreceipt-id:bye\n\n\0"
-    client.disconnects()
-    assert broker.ends == ["half"]
-    broker.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    assert harness.reactor.getDelayedCalls() == []
-    name = harness.service.clients.prefix
-    assert log[-2:] == [
-        f"info: {name}-1 from 192.0.2.7:4711 on public: connected: "
-        "no login, STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613",
-        f"info: {name}-1 from 192.0.2.7:4711 on public: disconnected: client left: connection closed; 0.0 s, "
-        "from the client 2 frames, 94 bytes, from brokers 2 frames, 142 bytes",
-    ]
+from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener
 
 
 def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
@@ -54,37 +21,6 @@ def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
     broker.sends(CONNECTED)
     assert client.reading
     assert broker.written().endswith(SEND + SEND)
-
-
-def test_a_broker_that_does_not_answer_in_time() -> None:
-    """The attempt is given up, not only forgotten."""
-    harness = RelayHarness(listener(upstream=upstream(connect_timeout=5.0)))
-    client = harness.client()
-    client.sends(CONNECT)
-    connector = harness.reactor.connectors[0]
-    harness.reactor.advance(5)
-    assert client.written().startswith(b"ERROR\n")
-    assert connector.stoppedConnecting
-    client.disconnects()
-    assert len(harness.service.state.sessions) == 0
-    _ = harness.service.stopService()
-    assert harness.reactor.getDelayedCalls() == []
-
-
-def test_a_paused_peer_is_not_dead() -> None:
-    """While a client does not take what comes, its broker's silence means nothing."""
-    harness = RelayHarness(listener(upstream=upstream()))
-    client = harness.client()
-    client.sends(CONNECT)
-    broker = harness.broker()
-    broker.sends(CONNECTED.replace(b"\n\n", b"\nheart-beat:1000,0\n\n"))
-    client.fills()
-    harness.reactor.advance(60)
-    assert client.ends == []
-    client.drains()
-    harness.reactor.pump([1.0] * 26)
-    assert b"ERROR\nmessage:connection to the broker was lost\n" in client.written()
-    assert client.ends == ["half"]
 
 
 def test_a_broker_of_an_older_version() -> None:

@@ -3,10 +3,6 @@
 from typing import Any
 
 import pytest
-import pytest_twisted
-from twisted.internet import reactor
-from twisted.internet.address import UNIXAddress
-from twisted.internet.endpoints import TCP4ServerEndpoint
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.config import Config
@@ -14,15 +10,9 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service import relay
-from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
 from tests.service.harness import (
-    CONNECT,
-    CONNECTED,
-    MESSAGE,
-    SEND,
     RelayHarness,
     failover,
     listener,
@@ -30,43 +20,6 @@ from tests.service.harness import (
     upstream,
 )
 from tests.service.harness import broker as place
-from tests.service.sockets import Accepting, Peer, connect, until
-
-PLACE = "tcp:0:interface=127.0.0.1"
-
-
-def test_each_listener_has_its_own_books() -> None:
-    """What is counted for one is not counted for another, even where both lead to one broker."""
-    main = upstream()
-    harness = RelayHarness(
-        listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main)
-    )
-    client = harness.client(1)
-    client.sends(CONNECT)
-    harness.broker()
-    assert harness.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
-    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
-    assert len(harness.service.state.sessions) == 1
-
-
-def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No new clients; those that are there get an ERROR and time to read it; then it has stopped."""
-    harness = RelayHarness()
-    client, broker = harness.session()
-    early = harness.client()
-    stopped: list[object] = []
-    _ = harness.service.stopService().addCallback(stopped.append)
-    assert harness.service.state.sessions.stopping
-    assert harness.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
-    for each in (client, early):
-        assert b"ERROR\nmessage:the relay is stopping\n" in each.written()
-        assert each.ends == ["half"]
-    assert broker.ends == ["half"]
-    for each in (client, early, broker):
-        assert stopped == []
-        each.disconnects()
-    assert stopped == [None]
-    assert harness.reactor.getDelayedCalls() == []
 
 
 @pytest.mark.parametrize(
@@ -140,27 +93,6 @@ def test_the_log_tells_that_consumers_may_get_nothing(log: list[str]) -> None:
     assert not [line for line in log if line.startswith("warn:")]
 
 
-@pytest.mark.parametrize(("scanner", "decoder"), [(None, "pure Python"), (object(), "compiled")])
-def test_the_log_tells_what_is_compiled(
-    scanner: object, decoder: str, log: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line at the start: whether the compiled modules were built, and are wanted."""
-    monkeypatch.setattr(relay, "SCANNER", scanner)
-    RelayHarness(listener(upstream=movable(failover(1, 2))))
-    assert f"info: decoder: {decoder}" in log
-
-
-def test_every_broker_of_every_upstream_can_be_reached() -> None:
-    """Those of routes, too; the embedded broker is there where any of them is it."""
-    memory = Broker("memory:", "memory:")
-    side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
-    brokers = [entry.broker for entry in harness.service.state.brokers]
-    assert set(harness.service._endpoints) == set(brokers)
-    assert isinstance(harness.service._endpoints[memory], MemoryEndpoint)
-    assert RelayHarness(listener(upstream=movable(failover(1, 2)))).service.embedded is None
-
-
 # On real sockets
 
 
@@ -168,83 +100,3 @@ def address(service: RelayService, number: int = 0) -> str:
     """Where a listener listens."""
     port = list(service._listening)[number]._opened.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
-
-
-class RealRelay:
-    """A relay on real sockets, and the broker that the test scripted_sessions."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-        self.accepting = Accepting()
-
-    async def __aenter__(self) -> "RealRelay":
-        self.port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(self.accepting)
-        main = listener(
-            endpoint=PLACE,
-            upstream=upstream(broker=broker(f"tcp://127.0.0.1:{self.port.getHost().port}")),
-            **self.settings,
-        )
-        self.service = RelayService(Config((main,)), reactor)
-        self.service.startService()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await until(lambda: not self.service.state.runtime.sockets)
-        assert self.service.state.runtime.protocols == {}
-        await self.service.stopService()
-        await self.port.stopListening()
-
-    async def session(self) -> tuple[Peer, Peer]:
-        """A connected client and its broker."""
-        client = await connect(address(self.service))
-        client.transport.write(CONNECT)
-        served = await self.accepting.accepted.get()
-        await served.frame()
-        served.transport.write(CONNECTED)
-        await client.frame()
-        client.skip_eols()
-        return client, served
-
-
-@pytest.mark.parametrize("slow", ["client", "broker"])
-@pytest_twisted.ensureDeferred
-async def test_memory_is_bounded(slow: str) -> None:
-    """While one side does not read, the other is stopped; what the relay holds is little; all of it arrives."""
-    async with RealRelay() as relay:
-        client, served = await relay.session()
-        reader, writer = (client, served) if slow == "client" else (served, client)
-        frame = MESSAGE if slow == "client" else SEND
-        frames = frame.replace(b"hello", b"x" * 10_000) * 1_500
-        reader.read_slowly()
-        writer.transport.write(frames)
-
-        def held() -> int:
-            return sum(
-                len(each.transport.dataBuffer) + each.transport._tempDataLen + each.leg.decoder.buffered
-                for each in relay.service.state.runtime.protocols.values()
-            )
-
-        def stopped() -> bool:
-            return any(each.reasons for each in relay.service.state.runtime.protocols.values())
-
-        await until(stopped)
-        taken = sum(each.bytes_received for each in relay.service.state.runtime.protocols.values())
-        assert held() < 1_000_000
-        assert taken < len(frames) / 2
-        reader.transport.resumeProducing()
-        assert await reader.receive_bytes(len(frames)) == frames
-        for each in (reader, writer):
-            each.transport.loseConnection()
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
-    """It is not lost because more comes behind what was wrong."""
-    async with RealRelay() as relay:
-        client, served = await relay.session()
-        client.transport.write(b"GARBAGE\n\n\0" + b"x" * 200_000)
-        error = await client.frame()
-        assert error.startswith(b"ERROR\nmessage:unknown command\n")
-        await client.ended()
-        client.transport.loseConnection()
-        await served.gone()

@@ -11,22 +11,19 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import Source
-from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
-from stomprelay.service.network.renewal import EVERY, CertificateWatch
+from stomprelay.service.network.tls import EVERY, CertificateWatch
+from stomprelay.service.process import NotReloaded, Reloaded, Reloads
 from stomprelay.service.relay import RelayService
-from stomprelay.service.reload import NotReloaded, Reloaded, Reloads
 from tests.e2e.certificates import Authority
 from tests.service.harness import (
     CONNECT,
@@ -168,24 +165,6 @@ def test_a_session_that_waits_tries_a_broker_that_came() -> None:
     assert client.ends == []
 
 
-def test_sessions_of_an_upstream_that_is_gone_go_on() -> None:
-    """They have no other brokers, and may lose theirs and find them again."""
-    harness = RelayHarness(listener(upstream=movable(failover(1, 2), name="old")))
-    client, first = harness.session()
-    reload(harness, listener(upstream=movable(failover(3), name="new")))
-    first.disconnects()
-    harness.reactor.advance(0.01)
-    assert harness.reactor.tcpClients[-1][0] == "192.0.2.2"
-    second = harness.broker()
-    second.sends(CONNECTED)
-    client.sends(SEND)
-    assert second.written().endswith(SEND)
-    for each in (client, second):
-        each.disconnects()
-    reload(harness, listener(upstream=movable(failover(3), name="new")))
-    assert [str(each) for each in harness.service._endpoints] == ["tcp://192.0.2.3:61613"]
-
-
 def test_a_move_to_a_broker_that_is_taken_out() -> None:
     """It was asked for to level the brokers; where the session goes now is no part of that."""
     harness = RelayHarness(listener(upstream=movable(failover(1, 2, 3))))
@@ -296,24 +275,6 @@ def test_files_that_change(tmp_path: Path, authority: Authority, log: list[str])
 # The rest
 
 
-@pytest.mark.parametrize("introduces", [False, True])
-def test_certificates_of_a_relay(authority: Authority, introduces: bool) -> None:
-    """Those of listeners, of admin and of brokers are looked at, by the table that names them; and others after a
-    reload.
-    """
-    own = authority.issue("own")
-    secured = ServerTLS(str(own.certificate), str(own.key))
-    there = Broker("ssl://192.0.2.1:1", "tcp:host=192.0.2.1:port=1", "192.0.2.1", tls=True)
-    main = upstream(broker=there, tls=ClientTLS(ca=str(authority.file)), proxy_protocol=introduces)
-    harness = RelayHarness(
-        listener(upstream=main, tls=secured), admin="tcp:61680:interface=127.0.0.1", admin_tls=secured
-    )
-    watched = harness.service._certificates._watched
-    assert set(watched) == {"listener.public.tls", "admin_tls", "upstream.main.tls"}
-    reload(harness, listener(upstream=main))
-    assert set(harness.service._certificates._watched) == {"upstream.main.tls"}
-
-
 def test_what_is_heeded_anew(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Who may come in, how much is logged, and what there is to warn of."""
     levels: list[str] = []
@@ -387,24 +348,6 @@ def test_a_reload_that_cannot_be(log: list[str]) -> None:
     assert failure.getErrorMessage() == "f.toml: log_level: no"
     assert log == ["error: the configuration is not reloaded: f.toml: log_level: no"]
     assert scene.notices == [True, False]
-
-
-def test_two_reloads_at_once() -> None:
-    """The second begins when the first is over."""
-    waiting: list[Deferred[Reloaded]] = []
-
-    def use() -> Deferred[Reloaded]:
-        waiting.append(Deferred())
-        return waiting[-1]
-
-    scene = Scene(use)
-    first, second = scene.reload(), scene.reload()
-    assert len(waiting) == 1
-    waiting[0].callback(Reloaded((), ()))
-    assert len(waiting) == 2
-    assert (len(first), len(second)) == (1, 0)
-    waiting[1].callback(Reloaded(("a",), ()))
-    assert second == [Reloaded(("a",), ())]
 
 
 def test_a_reload_while_the_relay_stops(log: list[str]) -> None:

@@ -3,13 +3,12 @@
 import pytest
 
 from stomprelay.config import Config
-from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service import relay as service_relay
-from tests.service.harness import CONNECT, SEND, SUBSCRIBE, RelayHarness, listener, upstream
+from tests.service.harness import CONNECT, SUBSCRIBE, RelayHarness, listener, upstream
 
 NOTHING = AccessRules((), allow=False)
-QUEUES = AccessRules((AccessRule(1, allow=True, send=("/queue/*",), subscribe=("/queue/*",)),), allow=False)
 
 
 def reload(harness: RelayHarness, main: Upstream, rules: AccessRules | None, name: str = "public") -> None:
@@ -19,26 +18,6 @@ def reload(harness: RelayHarness, main: Upstream, rules: AccessRules | None, nam
     )
     prepared.open()
     _ = prepared.commit()
-
-
-def test_rules_that_come_and_go() -> None:
-    """The next frame of a session that runs is judged by them, and so is what it is subscribed to."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main))
-    client, broker = harness.session()
-    client.sends(SUBSCRIBE)
-    reload(harness, main, QUEUES)
-    client.sends(SEND)
-    assert broker.written() == SUBSCRIBE + SEND
-    reload(harness, main, None)
-    client.sends(SEND.replace(b"/queue/", b"/topic/"))
-    assert broker.written() == SEND.replace(b"/queue/", b"/topic/")
-    reload(harness, main, NOTHING)
-    broker.parts()
-    assert b"message:a subscription is no longer allowed\n" in client.written()
-    later, _ = harness.session()
-    later.sends(SEND)
-    assert b"message:not allowed\n" in later.written()
 
 
 def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,16 +42,3 @@ def test_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     early.sends(CONNECT)
     harness.broker()
     assert len(harness.service.state.sessions) == 1
-
-
-def test_a_listener_that_is_gone() -> None:
-    """Its sessions keep the rules that it had."""
-    main = upstream()
-    harness = RelayHarness(listener(upstream=main, rules=QUEUES))
-    client, broker = harness.session()
-    reload(harness, main, None, name="other")
-    client.sends(SEND)
-    assert broker.written() == SEND
-    client.sends(SEND.replace(b"/queue/", b"/topic/"))
-    broker.parts()
-    assert b"message:not allowed\n" in client.written()

@@ -56,19 +56,6 @@ async def serves(accepting: Accepting, client: Peer) -> Peer:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_client_waits_for_a_worker() -> None:
-    """Where all are away it is not refused; the next one accepts it."""
-    parent = listening_service(reactor, "public", ANY_PORT, Factory())
-    async with running(parent):
-        descriptor = parent.hold()
-        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
-        late = Accepting()
-        worker = listening_service(reactor, "public", ANY_PORT, late, inherited=os.dup(descriptor))
-        async with running(worker):
-            await serves(late, client)
-
-
-@pytest_twisted.ensureDeferred
 async def test_the_path_and_the_mode_of_a_local_socket(tmp_path: Path) -> None:
     """Are the parent's: a worker neither changes nor removes them."""
     path = tmp_path / "door"
@@ -80,17 +67,6 @@ async def test_the_path_and_the_mode_of_a_local_socket(tmp_path: Path) -> None:
         await maybeDeferred(worker.stopService)
         assert path.is_socket()
     assert not path.exists()
-
-
-@pytest_twisted.ensureDeferred
-async def test_what_is_around_the_socket() -> None:
-    """A header of the PROXY protocol is read by the worker, as it would be by a process alone."""
-    accepting = Accepting()
-    async with shared(f"haproxy:{ANY_PORT}", accepting) as (parent, _):
-        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
-        client.transport.write(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
-        server = await serves(accepting, client)
-        assert server.transport.getPeer().host == "192.0.2.1"
 
 
 @pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own
@@ -119,7 +95,6 @@ def test_twisted_keeps_what_we_rely_on() -> None:
 
     for kind in (tcp.Port, unix.Port):
         assert kind._shouldShutdown is True
-        assert kind._preexistingSocket is None
     assert not unix._inFilesystemNamespace(b"\0")
     assert socket.AF_UNIX in reactor._supportedAddressFamilies
 

@@ -18,15 +18,11 @@ from stomprelay.service.journal.tails import MOST, PATIENCE, TURN
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    MESSAGE,
     SEND,
-    SUBSCRIBE,
     FakeTransport,
     JournalHarness,
     RelayHarness,
-    failover,
     listener,
-    movable,
 )
 from tests.service.test_admin import JSON, Answer
 
@@ -73,24 +69,6 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> RelayHarness:
     return RelayHarness(*listeners) if request.param == "alone" else JournalHarness(tmp_path, *listeners)
 
 
-def test_what_passes_a_session_is_shown(harness: RelayHarness) -> None:
-    """From when it was asked for: in its order, each side with the address and the name of who said it."""
-    client, broker = harness.session()
-    client.sends(SEND)
-    assert tail(harness) == TailAnswer(began=True)
-    client.sends(SEND)
-    broker.sends(MESSAGE + MESSAGE)
-    found = tail(harness)
-    assert shown(found) == [">SEND", "<MESSAGE", "<MESSAGE"]
-    assert (found.began, found.left_out, found.missing) == (False, 0, ())
-    send, message, _ = read(found)
-    name = harness.service.clients.prefix + "-1"
-    assert send.context == ("public", name, "192.0.2.7:4711", "192.0.2.7", "client", "", "", "1.2")
-    assert message.context[5:] == ("main", "tcp://192.0.2.1:61613", "1.2")
-    assert tail(harness) == TailAnswer()
-    assert client.written() == MESSAGE * 2
-
-
 def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> None:
     """Who it is, but no passcode; and how it ended."""
     tail(harness)
@@ -104,37 +82,6 @@ def test_a_new_session_is_shown_from_its_first_frame(harness: RelayHarness) -> N
     assert shown(found)[-1] == "vanished"
     assert {each.context.client for each in read(found)} == {"me"}
     assert b"hush" not in found.segment
-
-
-def test_before_connect(harness: RelayHarness) -> None:
-    """A client that has said nothing, or half of it: its CONNECT is shown, and no passcode."""
-    client = harness.client()
-    client.sends(LOGIN[:30])
-    tail(harness)
-    client.sends(LOGIN[30:])
-    found = tail(harness)
-    assert shown(found) == [">CONNECT"]
-    assert read(found)[0].context.client == "me"
-    assert b"hush" not in found.segment
-
-
-def test_by_several_brokers_at_once() -> None:
-    """What each of them says is shown, also of one that was asked for and has not answered yet."""
-    harness = RelayHarness(listener(upstream=movable(failover(1), failover(2)), trace=True))
-    client = harness.client()
-    client.sends(LOGIN)
-    second, first = harness.broker(), harness.broker()
-    second.sends(CONNECTED)
-    tail(harness)
-    first.sends(CONNECTED)
-    client.sends(SUBSCRIBE)
-    second.sends(MESSAGE)
-    told = [each for each in read(tail(harness)) if each.event is None]
-    assert [(each.command, each.context.broker) for each in told] == [
-        ("CONNECTED", "tcp://192.0.2.1:61613"),
-        ("SUBSCRIBE", ""),
-        ("MESSAGE", "tcp://192.0.2.2:61613"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -157,34 +104,6 @@ def test_sessions_that_are_not_asked_for(chosen: Callable[[str], dict[str, Any]]
     assert not recorded(another)
     tail(harness, **request, over=True)
     assert not recorded(other)
-
-
-def test_sessions_that_are_named(harness: RelayHarness) -> None:
-    """Who asks is told which of them are there, with the last that passes them which are not any more."""
-    client, _ = harness.session()
-    harness.session()
-    one, two = (f"{harness.service.clients.prefix}-{number}" for number in (1, 2))
-    asked = {"sessions": [one, two, "nobody"]}
-    assert tail(harness, **asked) == TailAnswer(began=True, sessions=(one, two))
-    client.disconnects()
-    found = tail(harness, **asked)
-    assert (shown(found)[-1], found.sessions) == ("vanished", (two,))
-
-
-def test_the_journal_has_all_the_same(tmp_path: Path) -> None:
-    """Whoever watches, as much as it would have; and what watches gets bodies that the journal does not keep."""
-    harness = JournalHarness(tmp_path)
-    client, _ = harness.session()
-    tail(harness, bodies=5)
-    client.sends(SEND)
-    (found,) = read(tail(harness, bodies=5))
-    assert found.frame is not None
-    assert found.frame.kept == b"hello"
-    tail(harness, bodies=5, over=True)
-    client.sends(SEND)
-    *_, one, two = harness.read()
-    assert one.frames == two.frames == (SEND[:-6],)
-    assert (one.number, two.number) == (1, 2)
 
 
 def test_what_the_configuration_redacts() -> None:

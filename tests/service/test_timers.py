@@ -74,17 +74,6 @@ def test_a_later_time_leaves_the_timer_alone(clock: Clock, timers: Timers) -> No
     assert sleeper.woken == [49.0]
 
 
-def test_an_earlier_time_counts(clock: Clock, timers: Timers) -> None:
-    """An alarm may be set forward; the old time wakes nobody."""
-    sleeper = Sleeper(timers)
-    timers.set(sleeper, 5.0)
-    timers.set(sleeper, 1.0)
-    clock.advance(1)
-    assert sleeper.woken == [1.0]
-    clock.advance(10)
-    assert sleeper.woken == [1.0]
-
-
 def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers) -> None:
     """Never within `set`, which the sleeper may have called itself."""
     clock.advance(5)
@@ -93,26 +82,6 @@ def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers
     assert sleeper.woken == []
     clock.advance(0)
     assert sleeper.woken == [5.0]
-
-
-def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Clock, timers: Timers) -> None:
-    """Others whose time has come are woken before it is woken again."""
-    woken: list[str] = []
-
-    class Restless(Sleeper):
-        def woke(self, now: float) -> None:
-            woken.append("restless")
-            if len(woken) < 4:
-                self.timers.set(self, now)
-
-    class Other(Sleeper):
-        def woke(self, now: float) -> None:
-            woken.append("other")
-
-    timers.set(Restless(timers), 1.0)
-    timers.set(Other(timers), 1.0)
-    clock.advance(1)
-    assert woken == ["restless", "other", "restless", "restless"]
 
 
 def test_forgotten_sleepers_are_not_kept(clock: Clock, timers: Timers) -> None:

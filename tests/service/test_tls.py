@@ -112,15 +112,6 @@ def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
     assert handshake.failed["server" if old == "listener" else "client"]
 
 
-def test_a_name_in_place_of_the_host(authority: Authority) -> None:
-    """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
-    good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
-    client = tls.for_broker(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
-    handshake = Handshake(serving(good), client)
-    assert handshake.failed == {}
-    assert handshake.server.get_servername() == b"xn--bcher-kva.example"
-
-
 @pytest.mark.parametrize(
     ("host", "names", "words"),
     [
@@ -156,19 +147,6 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     assert "cannot be for localhost" in (handshake.trouble("client") or "")
 
 
-def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
-    """Without `ca` the authorities of the system count, and no others."""
-    handshake = Handshake(serving(authority.issue("private")), tls.for_broker(ClientTLS(), "localhost"))
-    assert "client" in handshake.failed
-
-
-def test_the_whole_chain_is_sent(directory: Path, authority: Authority) -> None:
-    """A client that knows only the root believes a leaf of an authority in between."""
-    between = Authority(directory, "between", authority)
-    handshake = Handshake(serving(between.issue("leaf")), asking(authority))
-    assert handshake.failed == {}
-
-
 @pytest.mark.parametrize("required", [True, False])
 def test_clients_with_certificates(authority: Authority, strangers: Authority, required: bool) -> None:
     """Ours is let in, another's is not, and none only where none is required."""
@@ -181,13 +159,6 @@ def test_clients_with_certificates(authority: Authority, strangers: Authority, r
     assert "authority is not known" in (stranger.trouble("server") or "")
     nobody = Handshake(server, asking(authority))
     assert ("server" in nobody.failed) is required
-
-
-def test_clients_are_told_whose_certificates_count(authority: Authority) -> None:
-    """Some choose by it which one they show."""
-    server = serving(authority.issue("asks"), client_ca=str(authority.file))
-    names = Handshake(server, asking(authority)).client.get_client_ca_list()
-    assert [name.commonName for name in names] == ["authority"]
 
 
 def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> None:

@@ -22,7 +22,7 @@ from stomprelay.service.network.endpoints import client_endpoint, listening_serv
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
-from tests.service.certificates import self_signed, serving
+from tests.service.certificates import serving
 from tests.service.harness import CONNECT
 from tests.service.sockets import ANY_PORT, PATIENCE, call, port_of, reactor, running
 
@@ -125,16 +125,6 @@ async def handshake(server: ServerTLS, client: ClientTLS, host: str = "localhost
 def _broker(listening: Any, host: str = "localhost") -> Broker:
     port = port_of(listening)
     return Broker(f"ssl://{host}:{port}", f"tcp:host=127.0.0.1:port={port}", host, tls=True)
-
-
-# Who is accepted
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_self_signed_certificate_that_is_trusted_itself(trust: Trust) -> None:
-    """The simplest way to run a broker with TLS."""
-    own = self_signed(trust.directory, "Trusted")
-    assert (await handshake(serving(own), ClientTLS(ca=str(own.certificate)))).received == b"hello"
 
 
 # Who is not

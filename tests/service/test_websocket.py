@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.listener import Web
-from stomprelay.service.clients.admission import LINGERING
+from stomprelay.service.clients.clients import LINGERING
 from stomprelay.service.connection.web import WebLegProtocol
 from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
 from stomprelay.service.network.websocket import FRAMES
@@ -96,31 +96,6 @@ def asked(
         if found is not None:
             return found
     return handshake.received(request[-1:])
-
-
-def test_the_handshake_of_the_standard() -> None:
-    """Its key is answered with what RFC 6455, section 1.3, computes."""
-    found = asked(HEAD + b"\r\n")
-    assert found == Accepted(
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        + ACCEPTED
-        + b"\r\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [
-        (b"v10.stomp, v11.stomp, v12.stomp", b"v12.stomp"),
-        (b"v10.stomp,mqtt", b"v10.stomp"),
-        (b"v11.stomp\r\nSec-WebSocket-Protocol: v12.stomp", b"v12.stomp"),
-    ],
-)
-def test_the_best_subprotocol_in_common(offered: bytes, chosen: bytes) -> None:
-    """Wherever it stands among those that are offered."""
-    found = asked(HEAD + b"Sec-WebSocket-Protocol: " + offered + b"\r\n\r\n")
-    assert isinstance(found, Accepted)
-    assert b"Sec-WebSocket-Protocol: " + chosen + b"\r\n" in found.answer
 
 
 @pytest.mark.parametrize(
@@ -244,17 +219,6 @@ def test_origins(origins: tuple[str, ...], origin: bytes, allowed: bool) -> None
 # One port for all
 
 
-def test_plain_stomp_on_the_same_port() -> None:
-    """As if there were no WebSocket, whatever its pieces."""
-    relay = doors()
-    client = relay.client()
-    for byte in CONNECT:
-        client.sends(bytes((byte,)))
-    broker = relay.broker()
-    broker.sends(CONNECTED)
-    assert client.written().startswith(b"CONNECTED\n")
-
-
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_a_session_in_pieces(piece: int) -> None:
     """However the wire is cut, the broker gets the same bytes."""
@@ -274,15 +238,6 @@ def test_a_session_in_pieces(piece: int) -> None:
     for at in range(0, len(wire), piece):
         client.sends(wire[at : at + piece])
     assert broker.written().count(b"hello\0") == 2
-
-
-def test_a_request_when_the_relay_stops() -> None:
-    """Whoever has not finished it is told so in its own protocol."""
-    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
-    client = relay.client()
-    client.sends(HEAD)
-    _ = relay.service.stopService()
-    assert client.written().startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
 
 
 def test_a_handshake_and_no_connect() -> None:
@@ -395,17 +350,6 @@ def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
     assert broker.ends == ["half"]
 
 
-def test_the_relay_stops() -> None:
-    """An ERROR, and code 1001: going away."""
-    relay = RelayHarness(listener(web=Web()), stop_timeout=0.0)
-    client, _ = session(relay)
-    _ = relay.service.stopService()
-    assert client.written().endswith(ended(1001))
-
-
-# Pressure
-
-
 # Pings
 
 
@@ -466,19 +410,6 @@ def refused(first: bytes = HEAD + b"\r\n", **settings: Any) -> tuple[RelayHarnes
     assert (client.written(), client.ends) == (b"", [])
     client.sends(first)
     return relay, client
-
-
-def test_one_too_many() -> None:
-    """A WebSocket is opened for it, so that a browser's library shows the ERROR; code 1013 says to come again later."""
-    _, client = refused()
-    assert client.written().startswith(b"HTTP/1.1 101 ")
-    client.sends(masked(TEXT, CONNECT))
-    error = client.written()
-    assert error[:1] == bytes((TEXT,))
-    assert TOO_MANY in error
-    assert error.endswith(ended(1013))
-    client.sends(masked(CLOSE, pack("!H", 1013)))
-    assert client.ends == ["flush"]
 
 
 def test_one_too_many_without_websocket() -> None:

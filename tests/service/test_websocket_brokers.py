@@ -227,36 +227,6 @@ def test_pings_are_answered() -> None:
     assert messages(broker.written())[-1] == (PONG, b"x")
 
 
-@pytest.mark.parametrize(
-    ("wire", "code", "why"),
-    [
-        (said(CLOSE, pack("!H", 1011) + b"trouble"), 1011, "it closed its WebSocket with code 1011"),
-        (said(TEXT, b"\xff"), 1007, "refused with code 1007: text is not UTF-8"),
-        (b"\x81\x80\0\0\0\0", 1002, "refused with code 1002: "),
-    ],
-)
-def test_a_broker_that_ends(wire: bytes, code: int, why: str, log: list[str]) -> None:
-    """The log has the code, and the session goes on with the next broker."""
-    group = Group(
-        "main", (at(URL), at("ws://192.0.2.2:15674/stomp/ws")), Reconnect(randomize=False, initial_delay=0)
-    )
-    relay = RelayHarness(listener(upstream=movable(group)))
-    client, broker = session(relay)
-    client.sends(SUBSCRIBE)
-    broker.written()
-    broker.sends(wire)
-    assert messages(broker.written())[-1][1][:2] == pack("!H", code)
-    relay.reactor.advance(0.1)
-    other = reached(relay)
-    other.sends(said(TEXT, CONNECTED))
-    assert (TEXT, SUBSCRIBE + b"\n") in messages(other.written())
-    other.sends(said(TEXT, MESSAGE))
-    assert client.written() == MESSAGE
-    relay.reactor.advance(5)
-    assert any(why in line for line in log)
-    assert not any("trouble" in line for line in log)
-
-
 def test_half_a_close() -> None:
     """A broker that closes its direction is lost, as over plain TCP."""
     client, broker = session(over_websocket())

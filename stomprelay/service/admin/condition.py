@@ -1,10 +1,28 @@
-"""The state of a relay in a few words, for `/healthz` and `/drain`: only counters, for these may be asked often."""
+"""What can be asked of the relay of this process, and its state in a few words, for `/healthz`, `/drain` and `/readyz`:
+only counters, for these may be asked often. A relay is ready if each listener's own upstream has a broker that is up,
+if it neither stops nor drains, and if its journal can be written. Without a broker that is known to be up, a request
+has `PeriodicChecks` probe them soon.
+"""
 
 import json
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
 
+from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
+
+from stomprelay.journal.tail import TailAnswer, TailRequest
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, list_sessions
+from stomprelay.service.admin.snapshot import Snapshot, snapshot
+from stomprelay.service.brokers.brokers import UP
+from stomprelay.service.journal.tails import TooMany
 from stomprelay.service.state import RelayState
+
+DRAINING: Final = "draining: the relay stops"
+DRAINED: Final = "draining: new clients are refused"
+AWAY: Final = "no worker serves"
+LISTINGS: Final = 32
+"""Requests for sessions that may wait for their turn."""
 
 
 class Condition(NamedTuple):
@@ -70,11 +88,82 @@ def drain(found: Condition) -> str:
     return json.dumps({"draining": found.draining, "sessions": found.sessions}) + "\n"
 
 
-def spell(found: Condition) -> str:
-    """Return the condition as JSON text, for `parse` of the same version of the relay."""
-    return json.dumps(found)
+def obstacles(state: RelayState) -> list[str]:
+    """Return the reasons why this process's relay is not ready for clients; none if it is ready."""
+    if state.sessions.stopping:
+        return [DRAINING]
+    if state.sessions.draining:
+        return [DRAINED]
+    found = []
+    for each in state.sessions.listeners.values():
+        name, upstream = each.listener.name, each.listener.upstream
+        if not _has_broker(state, upstream):
+            found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
+    if state.runtime.memory.full:
+        found.append("memory: as much is kept of clients as may be")
+    if state.journal is not None and state.journal.trouble:
+        found.append(f"the journal {state.journal.state}")
+    return found
 
 
-def parse(text: bytes) -> Condition:
-    """Return the condition in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
-    return Condition(*json.loads(text))
+def _has_broker(state: RelayState, upstream: Upstream) -> bool:
+    """Return whether a broker of an upstream is up. If none is, mark all of them for a probe."""
+    now = state.runtime.seconds()
+    own = [each for each in state.brokers if each.upstream is upstream]
+    if any(each.state(now) == UP for each in own):
+        return True
+    for each in own:
+        health = each.broker.health
+        health.doubt(health.sight())
+    return False
+
+
+def ready(found: Sequence[str]) -> str:
+    """Return whether the relay is ready, with these obstacles, as a line of JSON."""
+    answer = {"ready": False, "reasons": list(found)} if found else {"ready": True}
+    return json.dumps(answer) + "\n"
+
+
+class OwnRelay:
+    """The relay of this process."""
+
+    def __init__(self, state: RelayState) -> None:
+        self._state = state
+        self.brokers = state.brokers
+        self.repeats = state.runtime.repeats
+        self.reloads = state.reloads
+        self.pause = state.pauses.pause
+        self.resume = state.pauses.resume
+        self.drain = state.sessions.drain
+        self.kill = state.sessions.kill
+        self._listing = DeferredLock()
+
+    @property
+    def listeners(self) -> Collection[str]:
+        """The names of its listeners."""
+        return self._state.sessions.listeners
+
+    def snapshot(self, *, whole: bool) -> Snapshot:
+        """Return a snapshot of the present moment."""
+        return snapshot(self._state, whole=whole)
+
+    def condition(self) -> Condition:
+        """Return the state in a few words."""
+        return condition(self._state)
+
+    def obstacles(self) -> list[str]:
+        """Return the reasons why the relay is not ready for clients."""
+        return obstacles(self._state)
+
+    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
+        """Return the sessions that match a query. Requests take turns: all use no more of the reactor than one."""
+        if len(self._listing.waiting) >= LISTINGS:
+            return fail(Unavailable("too many ask for sessions at a time"))
+        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
+
+    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
+        """Return the frames that passed since the last request of this kind."""
+        try:
+            return succeed(self._state.tails.ask(request))
+        except TooMany as error:
+            return fail(Unavailable(str(error)))

@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 from stomprelay.relay.inputs import Killed
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.notes import KILLED
-from stomprelay.service.admin.access import own_page
-from stomprelay.service.admin.pages import JSON, Asked, Response, refusal
+from stomprelay.service.admin.pages import JSON, Asked, Response, own_page, refusal
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.state import RelayState
 

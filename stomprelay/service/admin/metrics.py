@@ -104,7 +104,7 @@ def _weight(parameters: Iterable[str]) -> float:
 
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
-    """Return the page of a snapshot. `ready`: the relay is ready for clients, see `readiness`."""
+    """Return the page of a snapshot. `ready`: the relay is ready for clients, see `condition`."""
     return form.write(_Collected(taken, ready)).decode("utf-8")
 
 

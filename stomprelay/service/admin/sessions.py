@@ -14,13 +14,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
+from typing import Final, NamedTuple
 
 from twisted.internet.task import deferLater
 
 from stomprelay.relay.relay import Relay
-from stomprelay.service.admin.requests import BadRequest
 from stomprelay.service.connection.session_info import LONGEST, SessionInfo, destinations, subscribed
 from stomprelay.service.state import RelayState
 
@@ -31,6 +29,15 @@ ANY: Final = "any"
 """The filter that compares all values, without regard to case."""
 _DESTINATIONS: Final = 32
 """The number of destinations whose comparison takes as long as reading one session."""
+
+
+class BadRequest(Exception):
+    """The body of a request is not valid; the text is the reason, and is sent in the response."""
+
+
+class Unavailable(Exception):
+    """The requested data is not available now; the text is the reason, and is sent in the response."""
+
 
 _VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
     "session": lambda info, _: (info.session,),
@@ -105,10 +112,6 @@ class SessionQuery(NamedTuple):
         _ = query.behind
         return query
 
-    def spell(self) -> str:
-        """Return the arguments of a URL that `read` reads as this query."""
-        return urlencode([*self.filters, ("sort", self.sort), ("limit", self.limit), ("after", self.after)])
-
     def place(self, info: SessionInfo) -> Place:
         """Return the place of a session in the order."""
         name, _, number = info.session.rpartition("-")
@@ -154,26 +157,8 @@ class SessionList(NamedTuple):
     missing: tuple[str, ...] = ()
 
     def spell(self) -> str:
-        """Return the list as JSON text, for `parse` and for other programs."""
+        """Return the list as JSON text."""
         return json.dumps({**self._asdict(), "sessions": [each._asdict() for each in self.sessions]}) + "\n"
-
-
-def parse(text: bytes) -> SessionList:
-    """Return the list in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
-    values: Any = json.loads(text)
-    found = SessionList(**values)
-    sessions = tuple(_info(each) for each in found.sessions)
-    return found._replace(sessions=sessions, missing=tuple(found.missing))
-
-
-def _info(values: Any) -> SessionInfo:
-    info = SessionInfo(**values)
-    return info._replace(
-        brokers=tuple(info.brokers),
-        broker_versions=tuple(info.broker_versions),
-        destinations=tuple(info.destinations),
-        sent_to=tuple(info.sent_to),
-    )
 
 
 async def list_sessions(state: RelayState, query: SessionQuery) -> SessionList:

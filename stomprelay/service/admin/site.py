@@ -3,10 +3,10 @@
 There are two endpoints: `metrics` has the first four of the list, which change nothing; `admin` has all. If `admin` has
 a token, each request except the probes has to send it, else it is refused with 401; without a token every client may do
 everything. Pages of other sites in a browser of this machine can connect, too. So a request with another `Host` than
-the relay's names (see `access`) is refused with 421.
+the relay's names (see `pages`) is refused with 421.
 
     GET /livez              200 while the process answers
-    GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `readiness`)
+    GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `condition`)
     GET /healthz            200 while clients are served, 503 while the relay stops, or while clients wait for a
                             journal that cannot be written
     GET /metrics            all counters and measurements, for Prometheus (see `metrics`)
@@ -26,25 +26,23 @@ the relay's names (see `access`) is refused with 421.
                             changes
 
 The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
-unless it is the relay's own page (see `access`). POSTs about brokers are answered as `/brokers`, those about draining
+unless it is the relay's own page (see `pages`). POSTs about brokers are answered as `/brokers`, those about draining
 as `/drain`.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
+from twisted.internet.defer import Deferred
 from twisted.web.server import Site
 
 from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.access import Hosts, Token
-from stomprelay.service.admin.condition import Condition, condition, drain, health
-from stomprelay.service.admin.condition import spell as spell_condition
+from stomprelay.service.admin.condition import Condition, OwnRelay, drain, health, ready
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.pages import (
@@ -54,34 +52,30 @@ from stomprelay.service.admin.pages import (
     AdminPages,
     Answer,
     Asked,
+    Hosts,
     Page,
     Response,
     SharedPage,
+    Token,
     Upgrade,
     file,
     refusal,
 )
-from stomprelay.service.admin.readiness import alive, obstacles
-from stomprelay.service.admin.readiness import spell as spell_readiness
-from stomprelay.service.admin.requests import BadRequest, BrokerRequest, Unavailable, brokers, parse
-from stomprelay.service.admin.server import CONNECTIONS, AdminSite
-from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
-from stomprelay.service.admin.snapshot import Snapshot, overview, snapshot, spell
+from stomprelay.service.admin.server import AdminSite
+from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQuery
+from stomprelay.service.admin.snapshot import Snapshot, overview
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.journal.tails import TooMany
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
-from stomprelay.service.reload import NotReloaded, Reloads
+from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
 
 T = TypeVar("T")
 
-READY: Final = "/readyz"
-STATE: Final = "/state"
-"""The page with a worker's snapshot. `STATE_WHOLE` has the whole snapshot, `CONDITION` the state in a few words."""
-STATE_WHOLE: Final = "/state/whole"
-CONDITION: Final = "/state/condition"
+LONGEST: Final = 86400.0
+"""The longest time, in seconds, that a request may give sessions to leave a broker."""
+_SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
 
 _NO_BODIES: Final = (
     "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
@@ -89,6 +83,49 @@ _NO_BODIES: Final = (
 )
 
 _log: Final = logger()
+
+
+class BrokerRequest(NamedTuple):
+    """A request: `broker` as it names it, and `within` in seconds, None if it has none."""
+
+    broker: str
+    within: float | None = None
+
+
+def _request(body: bytes, *, timed: bool) -> BrokerRequest:
+    """Return the request in a JSON body. Raises `BadRequest`, also for a `within` if it is not `timed`."""
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest('the body must be JSON such as {"broker": "*"}') from None
+    if not isinstance(values, dict):
+        raise BadRequest('the body must be an object such as {"broker": "*"}')
+    known = ("broker", "within") if timed else ("broker",)
+    for key in values:
+        if key not in known:
+            raise BadRequest(f"there is no {json.dumps(key)} here; there is {' and '.join(known)}")
+    broker = values.get("broker")
+    if not isinstance(broker, str):
+        raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
+    return BrokerRequest(broker, _within(values))
+
+
+def _within(values: Mapping[str, object]) -> float | None:
+    if "within" not in values:
+        return None
+    within = values["within"]
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= LONGEST:
+        raise BadRequest(f'"within" must be seconds, from 0 to {LONGEST:g}')
+    return float(within)
+
+
+def _brokers(taken: Snapshot) -> str:
+    """Return all brokers with their states, as JSON text."""
+    rows = [
+        {**{name: getattr(each, name) for name in _SAID}, "waiting": each.tally.waiting}
+        for each in taken.brokers
+    ]
+    return json.dumps({"brokers": rows}) + "\n"
 
 
 class _Shown(Protocol):
@@ -111,58 +148,13 @@ class _Shown(Protocol):
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]: ...
 
 
-class OwnRelay:
-    """The relay of this process."""
-
-    def __init__(self, state: RelayState) -> None:
-        self._state = state
-        self.brokers = state.brokers
-        self.repeats = state.runtime.repeats
-        self.reloads = state.reloads
-        self.pause = state.pauses.pause
-        self.resume = state.pauses.resume
-        self.drain = state.sessions.drain
-        self.kill = state.sessions.kill
-        self._listing = DeferredLock()
-
-    @property
-    def listeners(self) -> Collection[str]:
-        """The names of its listeners."""
-        return self._state.sessions.listeners
-
-    def snapshot(self, *, whole: bool) -> Snapshot:
-        """Return a snapshot of the present moment."""
-        return snapshot(self._state, whole=whole)
-
-    def condition(self) -> Condition:
-        """Return the state in a few words."""
-        return condition(self._state)
-
-    def obstacles(self) -> list[str]:
-        """Return the reasons why the relay is not ready for clients."""
-        return obstacles(self._state)
-
-    def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. Requests take turns: all use no more of the reactor than one."""
-        if len(self._listing.waiting) >= CONNECTIONS:
-            return fail(Unavailable("too many ask for sessions at a time"))
-        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
-
-    def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames that passed since the last request of this kind."""
-        try:
-            return succeed(self._state.tails.ask(request))
-        except TooMany as error:
-            return fail(Unavailable(str(error)))
-
-
 def _health(found: Condition) -> Response:
     served, text = health(found)
     return Response(text, status=200 if served else 503)
 
 
 def _readiness(found: list[str]) -> Response:
-    return Response(spell_readiness(found), JSON, 503 if found else 200)
+    return Response(ready(found), JSON, 503 if found else 200)
 
 
 def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
@@ -184,8 +176,8 @@ def _file(name: str, kind: str) -> Page:
 
 def _watching(relay: _Shown) -> dict[bytes, Page]:
     return {
-        b"/livez": lambda _: Response(alive(), JSON),
-        READY.encode(): lambda _: _later(relay.obstacles(), _readiness),
+        b"/livez": lambda _: Response(json.dumps({"live": True}) + "\n", JSON),
+        b"/readyz": lambda _: _later(relay.obstacles(), _readiness),
         b"/healthz": lambda _: _later(relay.condition(), _health),
         b"/metrics": lambda asked: _metrics(relay, asked.accept),
     }
@@ -247,7 +239,7 @@ class _Orders:
         timed: bool,
     ) -> Answer:
         try:
-            request = parse(body, timed=timed)
+            request = _request(body, timed=timed)
         except BadRequest as error:
             return refusal(400, str(error))
         found = self._relay.brokers.find(request.broker)
@@ -312,16 +304,14 @@ def site(
     hosts: Iterable[Authority] = (),
     token: bytes | None = None,
     *,
-    worker: bool = False,
     guarded: bool = False,
     console: Accept | None = None,
 ) -> Site:
-    """Return the HTTP server's factory for `admin`, with additional host names and the token. `worker`: with the pages
-    for its parent. `guarded`: bodies of messages may be shown. `console` begins the sessions of the console, for the
-    relay of this process.
+    """Return the HTTP server's factory for `admin`, with additional host names and the token. `guarded`: bodies of
+    messages may be shown. `console` begins the sessions of the console, for the relay of this process.
     """
     relay = _relay(shown)
-    listed = _page(relay, brokers, JSON, whole=True)
+    listed = _page(relay, _brokers, JSON, whole=True)
     drained = _condition_page(relay, drain)
     orders = _Orders(relay, listed, drained, bodies=guarded)
     actions = orders.actions
@@ -337,10 +327,6 @@ def site(
         b"/drain": drained,
         **_watching(relay),
     }
-    if worker:
-        pages[STATE.encode()] = _page(relay, spell, JSON, whole=False)
-        pages[STATE_WHOLE.encode()] = _page(relay, spell, JSON, whole=True)
-        pages[CONDITION.encode()] = _condition_page(relay, spell_condition)
     upgrades: dict[bytes, Upgrade] = {}
     opened = None
     if console is not None:
@@ -360,8 +346,6 @@ def admin_services(
     shown: _Shown | RelayState,
     reactor: Any,
     accept: Accept | None = None,
-    *,
-    worker: bool = False,
 ) -> list[ListeningService]:
     """Return what listens on the endpoints `admin` and `metrics`. `accept` begins the sessions of a console. Raises
     `BadEndpoint`, which names the key.
@@ -374,8 +358,7 @@ def admin_services(
             reactor,
             config.admin_hosts,
             config.admin_token,
-            worker=worker,
-            guarded=worker or guarded(access),
+            guarded=guarded(access),
             console=accept if config.admin_console else None,
         )
         try:

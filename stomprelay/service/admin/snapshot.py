@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
@@ -16,6 +17,8 @@ from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
 from stomprelay.wire.errors import visible
+
+Row = TypeVar("Row")
 
 SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
@@ -303,14 +306,9 @@ def _time(row: TimeRow) -> dict[str, object]:
 # Several processes
 
 
-def spell(taken: Snapshot) -> str:
-    """Return a snapshot as JSON text, for `parse` of the same version of the relay."""
-    return json.dumps(taken)
-
-
-def parse(text: bytes) -> Snapshot:
-    """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for any other text."""
-    found = Snapshot(*json.loads(text))
+def read(values: Iterable[Any]) -> Snapshot:
+    """Return the snapshot of another process of the same version, from the lists that JSON has in place of tuples."""
+    found = Snapshot(*values)
     return found._replace(
         listeners=tuple(
             ListenerRow(*each)._replace(limited=tuple(LimitRow(*one) for one in each[-1]))
@@ -356,23 +354,15 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
     any process; the journal is the first one with trouble.
     """
     each = [first, *others]
-    listeners, brokers = {row.name: row for row in first.listeners}, {_key(row): row for row in first.brokers}
-    for one in each[1:]:
-        for listener in one.listeners:
-            known = listeners.get(listener.name)
-            listeners[listener.name] = listener if known is None else _listeners(known, listener)
-        for broker in one.brokers:
-            found = brokers.get(_key(broker))
-            brokers[_key(broker)] = broker if found is None else merged(found, broker)
     journals = [one.journal for one in each if one.journal is not None]
     return Snapshot(
         first.stopping,
         sum(one.connections for one in each),
-        tuple(listeners.values()),
-        tuple(brokers.values()),
+        _joined((row for one in each for row in one.listeners), attrgetter("name"), _listeners),
+        _joined((row for one in each for row in one.brokers), attrgetter("upstream", "group", "uri"), merged),
         _journals(journals) if journals else None,
         (),
-        _times(each),
+        _joined((row for one in each for row in one.times), attrgetter("name", "label"), _times),
         _destinations(each),
         _certificates(each),
         first.started,
@@ -396,31 +386,31 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
     return {**first, **found}
 
 
-def _times(each: list[Snapshot]) -> tuple[TimeRow, ...]:
-    found: dict[tuple[str, str], TimeRow] = {}
-    for row in (row for one in each for row in one.times):
-        key = row.name, row.label
-        known = found.get(key)
-        if known is None:
-            found[key] = row
-        else:
-            counts = tuple(map(sum, zip(known.counts, row.counts, strict=True)))
-            found[key] = row._replace(counts=counts, sum=known.sum + row.sum)
+def _joined(
+    rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
+) -> tuple[Row, ...]:
+    """Return rows in the order of their first ones; those with the same key are joined."""
+    found: dict[object, Row] = {}
+    for row in rows:
+        known = found.get(key(row))
+        found[key(row)] = row if known is None else join(known, row)
     return tuple(found.values())
+
+
+def _times(one: TimeRow, other: TimeRow) -> TimeRow:
+    counts = tuple(map(sum, zip(one.counts, other.counts, strict=True)))
+    return one._replace(counts=counts, sum=one.sum + other.sum)
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
     """Return the sums by destination. Rows that no process shows are kept for later sums, up to a number."""
-    found: dict[str | None, DestinationRow] = {}
-    for row in (row for one in each for row in one.destinations):
-        known = found.get(row.destination)
-        if known is None:
-            found[row.destination] = row
-        else:
-            tally, shown = known.tally.plus(row.tally), known.shown or row.shown
-            found[row.destination] = row._replace(tally=tally, shown=shown)
-    hidden = sorted((row for row in found.values() if not row.shown), key=lambda row: -max(row.tally))
-    return (*(row for row in found.values() if row.shown), *hidden[:FORMER])
+
+    def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
+        return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)
+
+    found = _joined((row for one in each for row in one.destinations), attrgetter("destination"), join)
+    hidden = sorted((row for row in found if not row.shown), key=lambda row: -max(row.tally))
+    return (*(row for row in found if row.shown), *hidden[:FORMER])
 
 
 def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
@@ -440,23 +430,12 @@ def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
     return tuple(each for each in joined if each not in left_out)
 
 
-def _key(row: BrokerRow) -> tuple[str, str, str]:
-    return row.upstream, row.group, row.uri
-
-
 def _listeners(one: ListenerRow, other: ListenerRow) -> ListenerRow:
     counters = {name: count + other.counters.get(name, 0) for name, count in one.counters.items()}
     versions = Counter(one.versions) + Counter(other.versions)
-    limited = {(row.scope, row.limit): row for row in one.limited}
-    for row in other.limited:
-        known = limited.get((row.scope, row.limit))
-        limited[row.scope, row.limit] = row if known is None else _limits(known, row)
-    return one._replace(
-        sessions=one.sessions + other.sessions,
-        counters=counters,
-        versions=versions,
-        limited=tuple(limited.values()),
-    )
+    limited = _joined((*one.limited, *other.limited), attrgetter("scope", "limit"), _limits)
+    sessions = one.sessions + other.sessions
+    return one._replace(sessions=sessions, counters=counters, versions=versions, limited=limited)
 
 
 def _limits(one: LimitRow, other: LimitRow) -> LimitRow:

@@ -7,16 +7,20 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
-from twisted.internet.interfaces import IConsumer
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone, ResponseNeverReceived
+from twisted.web.client import (
+    Agent,
+    FileBodyProducer,
+    HTTPConnectionPool,
+    ResponseDone,
+    ResponseNeverReceived,
+)
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IBodyProducer
-from zope.interface import implementer
 
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthService
@@ -39,29 +43,6 @@ class Answer(NamedTuple):
 
     user: str
     groups: frozenset[str]
-
-
-@implementer(IBodyProducer)
-class _Question:
-    """The body of a request, written at once."""
-
-    def __init__(self, body: bytes) -> None:
-        self.length = len(body)
-        self._body = body
-
-    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
-        """Write it."""
-        consumer.write(self._body)
-        return succeed(None)
-
-    def pauseProducing(self) -> None:
-        """Do nothing: the whole body is written."""
-
-    def resumeProducing(self) -> None:
-        """Do nothing: the whole body is written."""
-
-    def stopProducing(self) -> None:
-        """Do nothing: the whole body is written."""
 
 
 class _Body(Protocol):
@@ -179,7 +160,7 @@ class AuthServiceClient:
 
     def _request(self, body: bytes) -> Deferred[Any]:
         url = self._settings.url.encode("ascii")
-        request: Deferred[Any] = self._agent.request(b"POST", url, _HEADERS, _Question(body))
+        request: Deferred[Any] = self._agent.request(b"POST", url, _HEADERS, FileBodyProducer(BytesIO(body)))
         return request
 
 

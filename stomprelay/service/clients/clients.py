@@ -1,17 +1,227 @@
-"""New clients: each gets a session, or is refused."""
+"""New clients: each gets a session, or is refused. File descriptors are counted first, because one client
+without a broker's descriptor would fail with all the others.
+"""
 
 import random
+from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
-from stomprelay.relay.model.listener import Web
+from stomprelay.relay.model.listener import Listener, Web
+from stomprelay.relay.model.rates import Scope, spell_limit
 from stomprelay.relay.relay import Relay
-from stomprelay.service.clients.admission import Admission, client_protocol
 from stomprelay.service.connection.failures import Farewell
 from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
-from stomprelay.service.state import RelayState
+from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.log import logger
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.session.effects import How
+from stomprelay.session.handshake import spell_versions
+from stomprelay.session.leg import Leg, Side
+from stomprelay.session.refusal import complain
+from stomprelay.wire.dialect import V1_0
+from stomprelay.wire.errors import StompError
+
+RESERVED_SHARE: Final = 10
+"""One descriptor of this many is kept for changes of brokers: the old and the new connection exist at the same time."""
+LINGERING: Final = 24
+"""Refused clients that may take time to read the ERROR; if there are more, the oldest is closed."""
+RESERVE: Final = LINGERING + 32
+"""Descriptors kept for short uses: refused clients, name look-ups, files, notices to systemd."""
+
+_log: Final = logger()
+
+
+def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
+    """Count a refusal because of a limit of this many clients, and return the text for the client."""
+    sessions.limiter.refuse(scope)
+    return spell_limit(scope, most, rate=False)
+
+
+class RefusedClient(Driver):
+    """A client that gets an ERROR and is closed, within `patience` seconds if its first bytes decide between WebSocket
+    and STOMP.
+    """
+
+    __slots__ = ("_error", "_patience", "_protocol")
+
+    def __init__(self, runtime: Runtime, linger: float, error: bytes, patience: float) -> None:
+        super().__init__(runtime, linger)
+        self._error = error
+        self._patience = patience
+        self._protocol: LegProtocol | None = None
+
+    def answer(self) -> None:
+        """Send the ERROR, once, and close."""
+        error, self._error = self._error, b""
+        if error and self._protocol is not None:
+            self._protocol.write(error)
+            self._protocol.close(How.LINGER)
+
+    def hasten(self) -> None:
+        """Stop waiting for the client."""
+        self.answer()
+        if self._protocol is not None:
+            self._protocol.hasten()
+
+    def added(self, protocol: LegProtocol) -> None:
+        """Store the connection: the client has no session."""
+        super().added(protocol)
+        self._protocol = protocol
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """Answer as soon as the protocol is known."""
+        if self._patience:
+            self.runtime.timers.set(self, self.runtime.seconds() + self._patience)
+        else:
+            self.answer()
+
+    def woke(self, now: float) -> None:
+        """Answer a client that sent nothing in time."""
+        self.answer()
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """Answer, whatever it sent."""
+        self.answer()
+
+    def half_closed(self, protocol: LegProtocol) -> None:
+        """Answer: the client will send nothing more."""
+        self.answer()
+
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """Do nothing: the client left before."""
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """Do nothing: the client left before."""
+
+    def closed(self, protocol: LegProtocol) -> None:
+        """Close the connection: there is nothing else to wait for."""
+        self._error = b""
+        super().closed(protocol)
+
+
+class Admission:
+    """Decides which new clients are accepted. `most` returns their largest number; None: as the descriptors allow.
+    `descriptors` is how many the sessions may have, infinite until `started`.
+    """
+
+    def __init__(self, runtime: Runtime, sessions: Sessions, most: Callable[[], int | None]) -> None:
+        self._runtime = runtime
+        self._sessions = sessions
+        self._most = most
+        self._refused: deque[RefusedClient] = deque()
+        self.descriptors = inf
+
+    def started(self, limit: int | None, used: int) -> None:
+        """Everything listens: of `limit` descriptors (None: no limit), `used` are in use outside sessions."""
+        if limit is None:
+            return
+        self.descriptors = max(limit - used - RESERVE - limit // RESERVED_SHARE, 0)
+        dearest = max((each.cost for each in self._sessions.counted), default=1)
+        clients = int(self.descriptors // dearest)
+        _log.info(
+            "{limit} file descriptors: enough for {clients} clients, with {cost} each",
+            limit=limit,
+            clients=clients,
+            cost=dearest,
+        )
+        most = self._most()
+        if most is not None and most > clients:
+            _log.warn(
+                "limits.clients is {most}, but the {limit} file descriptors are enough for {clients}",
+                most=most,
+                limit=limit,
+                clients=clients,
+            )
+
+    def refusal(self, sessions: ListenerSessions, address: object, *, draining: bool) -> StompError | None:
+        """Return why a new client of this listener and address is refused; None if it is accepted."""
+        if draining:
+            return StompError(
+                "no new connections", "the relay is being drained: it keeps its clients and takes no others"
+            )
+        if self._runtime.memory.full:
+            return StompError(
+                "the relay is short of memory", "it takes no new clients now; connect again later"
+            )
+        reason = self.too_many(sessions, address)
+        if not reason:
+            bucket = sessions.limiter.connect(self._runtime.seconds(), sessions.limited_by(address))
+            reason = "" if bucket is None else bucket.spell()
+        return StompError("too many connections", reason) if reason else None
+
+    def admit(self, driver: RelayDriver, user: str) -> StompError | None:
+        """Count a session as one of this user's, before the relay continues with the client. Return the ERROR if the
+        user has too many, else None.
+        """
+        sessions = self._sessions.of(driver.relay.listener.name)
+        most = sessions.listener.clients_per_user
+        reason = ""
+        if most is not None and sessions.of_user(user) >= most:
+            reason = _refused(sessions, Scope.USER, most)
+        else:
+            bucket = sessions.limiter.connect(self._runtime.seconds(), None, user)
+            reason = "" if bucket is None else bucket.spell()
+        if not reason:
+            sessions.identified(driver, user)
+            return None
+        sessions.counters["clients_refused"] += 1
+        return StompError("too many connections", reason)
+
+    def too_many(self, sessions: ListenerSessions, address: object) -> str:
+        """Return why one more client of this listener, from this address, would exceed a limit; "" if it would not."""
+        listener = sessions.listener
+        most = self._most()
+        if most is not None and len(self._sessions) >= most:
+            return f"the limit is {most}"
+        if listener.clients is not None and len(sessions) >= listener.clients:
+            return _refused(sessions, Scope.LISTENER, listener.clients)
+        most = listener.clients_per_address
+        if most is not None and sessions.of(address) >= most:
+            return _refused(sessions, Scope.ADDRESS, most)
+        used = sessions.cost + max(self._runtime.closing - LINGERING, 0)
+        for each in self._sessions.counted:
+            used += len(each) * each.cost
+        if used > self.descriptors:
+            return "there are no file descriptors left for more"
+        return ""
+
+    def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
+        """Return the protocol of a client that gets an ERROR, over WebSocket if it speaks that, and is closed."""
+        listener = sessions.listener
+        sessions.counters["clients_refused"] += 1
+        refused = f"{listener.name}: {reason.message}"
+        if self._runtime.repeats.passes(refused, 1):
+            _log.warn("a client was refused by {refused}: {reason}", refused=refused, reason=reason.detail)
+        error = complain(reason, V1_0, spell_versions(listener.versions))
+        patience = 0.0 if web is None else listener.connect_timeout
+        owner = RefusedClient(self._runtime, listener.linger, error, patience)
+        leg = Leg(Side.DOWNSTREAM, listener.limits)
+        protocol = client_protocol(owner, leg, listener, web, lambda: Farewell.LATER)
+        if len(self._refused) >= LINGERING:
+            self._refused.popleft().hasten()
+        self._refused.append(owner)
+        return protocol
+
+    def stop(self) -> None:
+        """Close the connections of all refused clients now."""
+        while self._refused:
+            self._refused.popleft().hasten()
+
+
+def client_protocol(
+    owner: Driver, leg: Leg, listener: Listener, web: Web | None, farewell: Callable[[], Farewell]
+) -> LegProtocol:
+    """Return the protocol of a client's leg. `farewell` returns why the relay ends its connection."""
+    if web is None:
+        return LegProtocol(owner, leg)
+    # What reads WebSocket is not loaded where none is wanted.
+    from stomprelay.service.connection.web import WebLegProtocol
+
+    return WebLegProtocol(owner, leg, listener, web, farewell)
 
 
 class Clients:

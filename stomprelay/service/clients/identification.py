@@ -147,12 +147,7 @@ class Identification(Service):
         if auth is None:
             return _GONE
         certificate = self._certificate(driver)
-        match auth.method(claim, certificate):
-            case Method.CERTIFICATE:
-                return auth.identity(certificate, frozenset(), certificate)
-            case Method.TOKEN:
-                return self._by_token(auth, claim, certificate)
-        return _NO_TOKEN
+        return self._at_once(auth, claim, certificate, auth.method(claim, certificate)) or _NO_TOKEN
 
     async def _slowed(self, driver: RelayDriver, claim: Claim, address: str) -> Identity | Refusal:
         wait = self._attempts.wait(address, self._runtime.seconds())
@@ -182,18 +177,24 @@ class Identification(Service):
         self, auth: AuthSettings, driver: RelayDriver, claim: Claim, turn: Turn
     ) -> Identity | Refusal:
         certificate = self._certificate(driver)
-        match auth.method(claim, certificate):
-            case Method.CERTIFICATE:
-                return auth.identity(certificate, frozenset(), certificate)
-            case Method.TOKEN:
-                return self._by_token(auth, claim, certificate)
+        method = auth.method(claim, certificate)
+        match method:
             case Method.PASSCODE:
                 return await self._by_passcode(auth, claim, certificate, turn)
             case Method.SERVICE:
                 return await self._by_service(auth, driver, claim, certificate, turn)
-        if auth.certificates and not certificate:
+        known = self._at_once(auth, claim, certificate, method)
+        if known is None and auth.certificates and not certificate:
             return Refusal(Ground.CERTIFICATE, "it has shown no certificate that names somebody")
-        return _NOTHING
+        return known or _NOTHING
+
+    def _at_once(
+        self, auth: AuthSettings, claim: Claim, certificate: str, method: Method | None
+    ) -> Identity | Refusal | None:
+        """Return what a method says that needs no waiting; None for any other."""
+        if method is Method.CERTIFICATE:
+            return auth.identity(certificate, frozenset(), certificate)
+        return self._by_token(auth, claim, certificate) if method is Method.TOKEN else None
 
     def _certificate(self, driver: RelayDriver) -> str:
         protocol = self._runtime.protocols.get(driver.relay.client)

@@ -18,7 +18,7 @@ from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
-from stomprelay.service.journal.queue import PORTION, Dropped, JournalQueue
+from stomprelay.service.journal.portions import PORTION, Dropped, JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart

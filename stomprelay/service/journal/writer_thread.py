@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.folder import Recovery, SegmentFile
+from stomprelay.journal.folder import Folder, Recovery
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.service.journal.portions import Batch
-from stomprelay.service.journal.queue import Dropped, JournalQueue
+from stomprelay.journal.writer import Writer
+from stomprelay.service.journal.portions import Batch, Dropped, JournalQueue
 
 LARGE: Final = 1 << 16
 """Bytes of a portion. What comes while so much is written waits for more."""
@@ -22,45 +22,21 @@ EXPIRING: Final = 60.0
 _NO_CONTEXT: Final = Context().encode()
 
 
-class _Segments(Protocol):
-    """What `journal.writer.Writer` is used for."""
-
-    number: int
-
-    def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None: ...
-    def sync(self) -> None: ...
-    def roll(self, now: int, *, alive: bytes = b"") -> bool: ...
-    def close(self, now: int) -> None: ...
-
-
-class _Folder(Protocol):
-    """What `journal.folder.Folder` is used for."""
-
-    def recover(self, now: int) -> list[Recovery]: ...
-    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]: ...
-
-
-class _Log(Protocol):
-    """A log that may be called from any thread."""
-
-    def info(self, form: str, **fields: object) -> None: ...
-    def warn(self, form: str, **fields: object) -> None: ...
-
-
 class WriterThread:
     """Call `start`, and `stop` when nothing more is put into the queue; it calls `ended` then. `trouble` is why writing
     fails: it is tried again every second. `errors` counts failures; `blocks`, `frames` and `size` what was written,
-    `lost` what never was. `roomy` is called once after each `ask_for_room`, when the queue is half empty.
+    `lost` what never was. `log` may be called from any thread. `roomy` is called once after each `ask_for_room`, when
+    the queue is half empty.
     """
 
     def __init__(
         self,
         settings: JournalSettings,
         queue: JournalQueue,
-        segments: _Segments,
-        folder: _Folder,
+        segments: Writer,
+        folder: Folder,
         clock: Callable[[], int],
-        log: _Log,
+        log: Any,
         roomy: Callable[[], None],
     ) -> None:
         self.blocks = self.frames = self.size = self.errors = 0

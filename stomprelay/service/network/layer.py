@@ -42,10 +42,7 @@ class SteppedConnection(SSL.Connection):
     _rest: memoryview = _NOTHING
     _failure: SSL.Error | None = None
     problem: str | None = None
-
-    def reject(self, problem: str) -> None:
-        """Keep why the peer's certificate is not accepted, as `problem`."""
-        self.problem = problem
+    """Why the peer's certificate is not accepted; OpenSSL only reports that it is not."""
 
     def do_handshake(self) -> None:
         """Go on with the handshake. Raises an `SSL.Error` unless it is complete."""

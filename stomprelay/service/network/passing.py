@@ -168,13 +168,13 @@ class ReactorPassage(FileDescriptor):
     def __init__(
         self,
         reactor: Any,
-        own: socket.socket,
+        passage: Passage,
         received: Callable[[Passed], None],
         ended: Callable[[str], None],
     ) -> None:
         super().__init__(reactor)
-        own.setblocking(False)
-        self._passage = Passage(own)
+        passage.socket.setblocking(False)
+        self._passage = passage
         self._received = received
         self._ended = ended
         self._why = ""

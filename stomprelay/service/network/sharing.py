@@ -5,7 +5,7 @@ dies takes no waiting client with it. A worker with more sessions lets others ac
 import os
 import socket
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from mmap import mmap
 from pathlib import Path
@@ -79,18 +79,20 @@ class Loads:
 
 
 class Inherited(NamedTuple):
-    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`."""
+    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`, and `tell` for
+    its notices, as `Notify` has them.
+    """
 
     sockets: Mapping[str, int]
     room: Callable[[int], int]
     kept: Callable[[int, int], tuple[int, int]]
+    tell: Callable[[Sequence[str]], None] | None = None
 
 
 def share(port: tcp.Port) -> int:
     """Have the end of a port that listens close no other process's; return its descriptor, which others may have."""
     port._shouldShutdown = False
-    descriptor: int = port.fileno()
-    return descriptor
+    return int(port.fileno())
 
 
 def give_up(port: tcp.Port) -> None:
@@ -133,6 +135,13 @@ def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | N
     port.doRead = partial(paced)  # type: ignore[method-assign]
 
 
+class _Bound(socket.socket):
+    """A socket that is bound already."""
+
+    def bind(self, _: Any) -> None:
+        """Do nothing."""
+
+
 class InheritedPort(unix.Port):
     """Accepts clients of a UNIX socket that listens already. Its path is left alone until `keep`."""
 
@@ -148,10 +157,14 @@ class InheritedPort(unix.Port):
         lock: bool = False,
     ) -> None:
         super().__init__(_NO_PATH, factory, backlog, mode, reactor)
-        self._preexistingSocket = own
-        self._shouldShutdown = False
+        self._own = own
+        share(self)
         self._path = None if path is None else os.fsencode(path)
         self._lock = lock
+
+    def createInternetSocket(self) -> socket.socket:
+        """Return the socket that it listens on."""
+        return _Bound(fileno=self._own.detach())
 
     def keep(self) -> None:
         """Look after the path from now on, which who opened it does no more: it is removed when this port ends."""

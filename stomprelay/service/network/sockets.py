@@ -4,20 +4,23 @@ A session is two connections that begin and end, and Twisted's transports take m
 looked up that are numbers, log prefixes, descriptors that are registered and removed twice. What is between the
 beginning and the end is Twisted's: `Socket` is its `tcp.Connection`.
 
-This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`; the
-tests hold Twisted to them. The sockets are the system's, without what Python's `socket.socket` puts around each; only
-its `accept` has a name there that is not public, `_accept`.
+This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`, and
+on one private attribute, `_writeDisconnected`; the tests hold Twisted to them. The sockets are the system's, without
+what Python's `socket.socket` puts around each.
 """
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+import struct
+from collections.abc import Callable
+from contextlib import suppress
 from errno import EALREADY, EINPROGRESS, EISCONN
 from functools import lru_cache, partial
 from sys import intern
 from typing import Any, Final
 
 from twisted.internet import error, main, tcp
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import (
     IConnector,
@@ -34,8 +37,8 @@ from stomprelay.service.log import logger
 
 _DONE: Final = Failure(main.CONNECTION_DONE)
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-_NOTHING_QUEUED: Final[list[bytes]] = []
-"""Of connections that never had to queue, as an idle one: nothing is put into it."""
+_RESET: Final = struct.pack("ii", 1, 0)
+"""The value of `SO_LINGER` with which a close resets the connection."""
 _WAITING: Final = frozenset({EALREADY, EINPROGRESS})
 
 _log: Final = logger()
@@ -84,8 +87,6 @@ class Socket(tcp.Connection):
     logstr = "a connection"
     _ended: Callable[[Failure], None] | None = None
     _reading = _writing = _heard_all = False
-    _tempDataBuffer = _NOTHING_QUEUED  # noqa: N815 - Twisted's
-    _tempDataLen = 0  # noqa: N815
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Socket(tcp.Connection):
         reactor: Any,
         ended: Callable[[Failure], None] | None = None,
     ) -> None:
-        self.reactor = reactor
+        FileDescriptor.__init__(self, reactor)
         self.socket = own  # type: ignore[assignment]
         self.protocol = protocol
         self.connected = 1
@@ -156,20 +157,6 @@ class Socket(tcp.Connection):
             self.readConnectionLost(_DONE)
         return None
 
-    def write(self, data: bytes) -> None:
-        """Queue bytes, and write them when the socket takes some."""
-        self._begin_queue()
-        super().write(data)
-
-    def writeSequence(self, chunks: Iterable[bytes]) -> None:
-        """Queue several chunks of them."""
-        self._begin_queue()
-        super().writeSequence(chunks)
-
-    def _begin_queue(self) -> None:
-        if self._tempDataBuffer is _NOTHING_QUEUED:
-            self._tempDataBuffer = []
-
     def doWrite(self) -> Any:
         """Write what waits, unless the connection ended in this turn. Returns why it is to end, or None."""
         return super().doWrite() if self.connected else None
@@ -192,11 +179,9 @@ class Socket(tcp.Connection):
 
     def loseWriteConnection(self) -> None:
         """Close our direction when all is written; at once, and not in another turn, where nothing waits."""
-        queued = self.dataBuffer or self._tempDataBuffer
-        if queued or not self.connected or self.disconnecting or self._writeDisconnected:
-            super().loseWriteConnection()
-        else:
-            self._writeDisconnecting = True
+        at_once = not (self._writing or self.disconnecting or self._writeDisconnected)
+        super().loseWriteConnection()
+        if at_once:
             self.doWrite()
 
     def connectionLost(self, reason: Failure) -> None:
@@ -211,10 +196,12 @@ class Socket(tcp.Connection):
         self.stopWriting()
         # What was not read makes the system reset the connection: let the end of what was written go before that.
         aborted = isinstance(reason.value, error.ConnectionAborted)
-        if aborted or not self._heard_all:
-            self._closeSocket(not aborted)
-        else:
-            self.socket.close()
+        with suppress(OSError):
+            if aborted:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            elif not self._heard_all:
+                self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
         protocol, ended = self.protocol, self._ended
         del self.protocol
         protocol.connectionLost(reason)
@@ -225,11 +212,10 @@ class Socket(tcp.Connection):
 
 _NAMES: Final = (
     *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
-    *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
-    *("reactor", "socket", "protocol", "_tempDataBuffer", "_tempDataLen", "doRead"),
+    *("connected", "disconnected", "disconnecting", "socket", "protocol", "doRead"),
     *("_place", "_reading", "_writing", "_heard_all"),
 )
-"""The attributes of a connection, those included that it gets only when it is used."""
+"""The attributes of a connection beside those of `FileDescriptor`, those included that it gets only when it is used."""
 
 
 def _spare_memory() -> None:
@@ -237,6 +223,7 @@ def _spare_memory() -> None:
     names from the first instances; others would get large dictionaries of their own.
     """
     first: Any = object.__new__(Socket)
+    FileDescriptor.__init__(first, first)
     for name in _NAMES:
         setattr(first, name, None)
 
@@ -256,13 +243,13 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
     listening, factory, reactor = port.socket, port.factory, port.reactor
     for _ in range(port.numberAccepts):
         try:
-            descriptor, (host, *rest) = listening._accept()
+            accepted, (host, *rest) = listening.accept()
         except BlockingIOError:
             return
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
-        own = socket.SocketType(port.addressFamily, socket.SOCK_STREAM, 0, descriptor)
+        own = socket.SocketType(port.addressFamily, socket.SOCK_STREAM, 0, accepted.detach())
         transport, place = None, (intern(host), *rest)  # clients of one host share its name
         try:
             protocol = factory.buildProtocol(_address(place))

@@ -8,7 +8,7 @@ own comparison refuses every client that it has nothing in common with: `_set_up
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +17,22 @@ from OpenSSL.crypto import X509
 from service_identity import CertificateError, VerificationError
 from service_identity.hazmat import DNS_ID, IPAddress_ID, ServiceID, verify_service_identity
 from service_identity.pyopenssl import extract_patterns
+from twisted.application.service import Service
 from twisted.internet import _sslverify
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
+from twisted.internet.task import LoopingCall
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.log import logger
 from stomprelay.service.network.layer import SteppedConnection
 from stomprelay.session.reasons import rejected
 
+_log: Final = logger()
 _CODES = SSL.X509VerificationCodes
 _UNKNOWN: Final = "its authority is not known here"
 _MEANINGS: Final = {
@@ -143,7 +147,7 @@ class TLSConnections:
         elif depth == 0 and self._ids:
             problem = self._misnamed(certificate)
         if problem is not None and isinstance(connection, SteppedConnection):
-            connection.reject(problem)
+            connection.problem = problem
         return problem is None
 
     def _misnamed(self, certificate: X509) -> str | None:
@@ -272,3 +276,71 @@ def _require_readable(key: str, path: str) -> None:
 def _why(error: SSL.Error, fallback: str) -> str:
     reasons = [str(entry[-1]) for entry in error.args[0] if entry[-1]] if error.args else []
     return f"{fallback} ({', '.join(reasons)})" if reasons else fallback
+
+
+# Certificates that change while they are used
+
+EVERY: Final = 2.0
+"""Seconds between two looks. A change must be the same at two looks: certificate and key are replaced one after the
+other.
+"""
+
+
+class CertificateWatch(Service):
+    """Loads changed files of TLS connections, together, while the service runs. If they cannot be used the old ones
+    stay. Each change is logged once.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._watched: Mapping[str, Sequence[TLSConnections]] = {}
+        self._seen: dict[str, tuple[Stamps, ...]] = {}
+        loop = self._loop = LoopingCall(self.look)
+        loop.clock = reactor
+
+    def watch(self, connections: Mapping[str, Sequence[TLSConnections]]) -> None:
+        """Look at the files of these from now on, and of no others. Their names are tables of the configuration."""
+        self._watched = {name: each for name, each in connections.items() if any(one.paths for one in each)}
+        self._seen.clear()
+        self._run()
+
+    def startService(self) -> None:
+        """Begin, if there is a file to look at."""
+        super().startService()
+        self._run()
+
+    def stopService(self) -> None:
+        """Look no more."""
+        super().stopService()
+        self._run()
+
+    def _run(self) -> None:
+        wanted = bool(self.running and self._watched)
+        if wanted and not self._loop.running:
+            _ = self._loop.start(EVERY, now=False)
+        elif not wanted and self._loop.running:
+            self._loop.stop()
+
+    def look(self) -> None:
+        """Look at all files once."""
+        for name, connections in self._watched.items():
+            stamps = tuple(each.stamps() for each in connections)
+            if stamps == tuple(each.loaded for each in connections):
+                self._seen.pop(name, None)
+            elif self._seen.get(name) == stamps:
+                del self._seen[name]
+                _renew(name, connections)
+            else:
+                self._seen[name] = stamps
+
+
+def _renew(name: str, connections: Sequence[TLSConnections]) -> None:
+    problem: Unusable | None = None
+    for each in connections:
+        try:
+            each.renew()
+        except Unusable as error:
+            problem = error
+    if problem is None:
+        _log.info("{name}: the files changed; new connections have them", name=name)
+    else:
+        _log.warn("{name}.{problem}; what was loaded before stays in use", name=name, problem=str(problem))

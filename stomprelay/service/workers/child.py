@@ -1,26 +1,64 @@
 """The program of a worker: a relay on sockets that its parent passes by standard input, a UNIX socket, with a plan for
-each configuration. It answers each plan, logs JSON to standard output, and ends when its input ends.
+each configuration. It answers each plan and each question, logs JSON to standard output, and ends when it is told to
+or its input ends.
+
+                                                        worker  {"notice": ["READY=1", "STATUS=..."]}
+    parent  {"plan": [...], "number": 1}                    worker  {"number": 1, "answer": ""}, or why it cannot
+    parent  {"stop": true}
+    parent  {"ask": "kill", "with": ["relay-1"], "number": 2}   worker  {"number": 2, "answer": true}, or "error"
 """
 
+import json
 import os
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import ReactorNotRunning
 from twisted.logger import FileLogObserver, LogEvent, eventAsJSON, eventAsText, globalLogBeginner
+from twisted.python.failure import Failure
 from twisted.python.reflect import namedModule
 
-from stomprelay.config import ConfigError
+from stomprelay import config
+from stomprelay.config import Config, ConfigError
+from stomprelay.config.change import Source
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.log import fields, literal, logger
 from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
-from stomprelay.service.workers.plan import Plan
 
 _log: Final = logger()
 _INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
+
+
+class Plan(NamedTuple):
+    """What worker `number` gets when it starts: the configuration, the listeners' sockets by name, the path of `Loads`,
+    addresses of paused brokers, the reactor's module, and whether new clients are refused.
+    """
+
+    number: int
+    source: Source
+    sockets: Mapping[str, int]
+    loads: str
+    paused: Sequence[str]
+    reactor: str
+    draining: bool = False
+
+    @classmethod
+    def parse(cls, passed: Passed) -> Self:
+        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
+        `TypeError`.
+        """
+        number, source, _, *rest = passed.said["plan"]
+        sockets = {name: each.fileno() for name, each in passed.sockets.items()}
+        return cls(number, Source(*source), sockets, *rest)
+
+    def read(self) -> Config:
+        """Return the worker's share of the configuration. Raises `ConfigError`."""
+        return config.share(self.source.read(), self.number)
 
 
 def line(event: LogEvent) -> str:
@@ -32,10 +70,11 @@ def line(event: LogEvent) -> str:
 
 def main() -> int:
     """Run a worker until it is stopped, and return its exit status."""
-    own = socket.socket(fileno=os.dup(_INPUT))
+    passage = Passage(socket.socket(fileno=os.dup(_INPUT)))
     try:
-        passed = first(own)
-        plan = Plan.parse(passed)
+        while not (came := passage.receive()):
+            pass
+        plan = Plan.parse(came[0])
     except (EOFError, OSError):
         return 0  # the parent is no more
     # Ctrl-C is the parent's, which has its workers end.
@@ -46,25 +85,16 @@ def main() -> int:
     from twisted.internet import reactor
 
     try:
-        return run(plan, passed, own, reactor)
+        return run(plan, came, passage, reactor)
     except (ConfigError, OSError) as error:
         _log.critical("{error}", error=error)
         return 1
 
 
-def first(own: socket.socket) -> Passed:
-    """Return the first message on a socket. Raises `EOFError` or `OSError` if none comes."""
-    passage = Passage(own)
-    while not (found := passage.receive()):
-        pass
-    return found[0]
-
-
-def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
-    """Run the relay of a plan, with the sockets that came; `own` leads to the parent. Raises `ConfigError` or
-    `OSError`.
-    """
+def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> int:
+    """Run the relay of a plan, with the sockets of the first message that came. Raises `ConfigError` or `OSError`."""
     # What imports the reactor comes after it is installed.
+    from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
     from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
@@ -80,13 +110,16 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     def kept(size: int, _sessions: int) -> tuple[int, int]:
         return loads.kept(plan.number, size)
 
+    def tell(lines: Sequence[str]) -> None:
+        parent.send({"notice": lines})
+
     try:
         with plan.source.here():
             service = RelayService(
                 plan.read(),
                 reactor,
                 descriptors=raise_descriptor_limit(),
-                inherited=Inherited(plan.sockets, room, kept),
+                inherited=Inherited(plan.sockets, room, kept, tell),
             )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
@@ -96,23 +129,62 @@ def run(plan: Plan, passed: Passed, own: socket.socket, reactor: Any) -> int:
     placement.share(plan.number, service.state.brokers)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
-    for each in passed.sockets.values():
+    for each in came[0].sockets.values():
         each.detach()  # the listeners close them
     service.state.sessions.drain(plan.draining)
-    start(service, reactor)
-    loads.write(plan.number, 0)
+    relay = OwnRelay(service.state)
 
-    def told(message: Passed) -> None:
-        parent.send({"error": reload(service, message)})
-        placement.share(plan.number, service.state.brokers)
+    def told(passed: Passed) -> None:
+        if "stop" in passed.said:
+            ended("")
+            return
+        number = {"number": passed.said["number"]}
+
+        def failed(failure: Failure) -> None:
+            parent.send({**number, "error": failure.getErrorMessage()})
+
+        if "plan" in passed.said:
+            parent.send({**number, "answer": reload(service, passed)})
+            placement.share(plan.number, service.state.brokers)
+        else:
+            passed.close()
+            found = maybeDeferred(answer, relay, passed.said["ask"], passed.said["with"])
+            _ = found.addCallback(lambda found: parent.send({**number, "answer": found})).addErrback(failed)
 
     def ended(_why: str) -> None:
         with suppress(ReactorNotRunning):  # SIGTERM came first
             reactor.stop()
 
-    parent = ReactorPassage(reactor, own, told, ended)
+    parent = ReactorPassage(reactor, passage, told, ended)
+    start(service, reactor)
+    for message in came[1:]:
+        reactor.callWhenRunning(told, message)
+    loads.write(plan.number, 0)
     reactor.run()
     return 0
+
+
+def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
+    """Return what the relay of this process, an `OwnRelay`, answers to its parent: values for JSON, or a Deferred."""
+    from stomprelay.journal.tail import TailRequest
+    from stomprelay.service.admin.sessions import SessionQuery, Unavailable
+
+    match name, values:
+        case "snapshot", [whole]:
+            return relay.snapshot(whole=whole)
+        case "condition" | "obstacles", []:
+            return getattr(relay, name)()
+        case "kill" | "drain", [value]:
+            return getattr(relay, name)(value)
+        case "sessions", [query]:
+            return relay.sessions(SessionQuery(*query))
+        case "tail", [request]:
+            made = TailRequest.parse(json.dumps(request).encode())
+            found = relay.tail(made).addCallback(lambda found: json.loads(found.spell()))
+            return found.addErrback(lambda failure: failure.trap(Unavailable) and failure.getErrorMessage())
+        case "pause" | "resume", [broker, *within]:
+            return getattr(relay, name)(relay.brokers.find(broker), *within)
+    raise ValueError(f"there is no {name}")
 
 
 def reload(service: Any, passed: Passed) -> str:

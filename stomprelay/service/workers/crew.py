@@ -1,22 +1,21 @@
 """All workers as one relay: their sums, and orders to all of them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.condition import Condition, condition
+from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Condition, condition
 from stomprelay.service.admin.condition import summed as summed_condition
-from stomprelay.service.admin.readiness import AWAY, DRAINED, DRAINING
-from stomprelay.service.admin.requests import Unavailable
-from stomprelay.service.admin.sessions import SessionList, SessionQuery, merged
-from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
+from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, snapshot, summed
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.connection.session_info import SessionInfo
 from stomprelay.service.log import logger
-from stomprelay.service.reload import Reloads
+from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
 
@@ -35,6 +34,7 @@ class Crew:
         self.reloads = reloads
         self._own = own
         self._gone: list[Snapshot] = []
+        self._last: dict[Worker, Snapshot] = {}
 
     @property
     def paused(self) -> list[str]:
@@ -49,22 +49,23 @@ class Crew:
     @property
     def serving(self) -> int:
         """Return how many workers serve."""
-        return sum(each.row.state == SERVES for each in self.workers)
+        return sum(each.row().state == SERVES for each in self.workers)
 
     def changed(self, worker: Worker) -> None:
         """Record that a worker serves now, or that it ended."""
-        if worker.admin is None:
-            if (last := worker.forget()) is not None:
+        if not worker.serves:
+            if (last := self._last.pop(worker, None)) is not None:
                 self._gone = [summed(ended(last), self._gone)]
             return
-        known = set(worker.plan.paused) if worker.plan is not None else set()
-        now = set(self.paused)
+        if worker.plan is None:
+            return
+        known, now = set(worker.plan.paused), set(self.paused)
         for uri in sorted(now - known):
-            _ = _heeded(worker, worker.admin.pause(uri))
+            _ = _heeded(worker, worker.ask("pause", uri))
         for uri in sorted(known - now):
-            _ = _heeded(worker, worker.admin.resume(uri))
-        if worker.plan is not None and worker.plan.draining != self.draining:
-            _ = _heeded(worker, worker.admin.drain(self.draining))
+            _ = _heeded(worker, worker.ask("resume", uri))
+        if worker.plan.draining != self.draining:
+            _ = _heeded(worker, worker.ask("drain", self.draining))
 
     def reloaded(self) -> None:
         """Forget the counts of listeners that were removed."""
@@ -80,26 +81,25 @@ class Crew:
         """Return the sum of all workers. A worker that does not answer counts with its last snapshot."""
 
         def added(_: object) -> Snapshot:
-            taken = [each.last for each in self.workers if each.last is not None]
-            total = summed(snapshot(self._own, whole=False), [*self._gone, *taken])
-            return total._replace(workers=tuple(each.row for each in self.workers))
+            total = summed(snapshot(self._own, whole=False), [*self._gone, *self._last.values()])
+            return total._replace(workers=tuple(each.row(self._last.get(each)) for each in self.workers))
 
         def ask(worker: Worker) -> Deferred[Any]:
-            assert worker.admin is not None
-            return _heeded(worker, worker.admin.snapshot(whole=whole).addCallback(worker.keep))
+            def keep(values: Any) -> None:
+                self._last[worker] = read(values)
 
-        asked = [ask(each) for each in self.workers if each.admin is not None and not each.hung]
+            return _heeded(worker, worker.ask("snapshot", whole).addCallback(keep))
+
+        asked = [ask(each) for each in self.workers if each.serves and not each.hung]
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
         """Return the state of all workers. One that does not answer has its last number of sessions."""
-        answers, asked = self._ask_all(lambda worker: worker.admin.condition())
+        answers, asked = self._ask_all("condition")
 
         def added(silent: list[str]) -> Condition:
-            last = [
-                each.last.clients for each in self.workers if each.last is not None and each.name in silent
-            ]
-            found = [*answers, *map(Condition, last)]
+            last = [each.clients for worker, each in self._last.items() if worker.name in silent]
+            found = [*(Condition(*each) for each in answers), *map(Condition, last)]
             return summed_condition(condition(self._own), found, len(self.workers), self.serving)
 
         return asked.addCallback(added)
@@ -110,7 +110,7 @@ class Crew:
             return succeed([DRAINING])
         if self.draining:
             return succeed([DRAINED])
-        answers, asked = self._ask_all(lambda worker: worker.admin.obstacles())
+        answers, asked = self._ask_all("obstacles")
 
         def added(silent: list[str]) -> list[str]:
             accepting = [found for found in answers if found != [DRAINING]]
@@ -121,14 +121,21 @@ class Crew:
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         """Return the sessions of all workers that match a query. Workers that do not answer are `missing`."""
-        answers, asked = self._ask_all(lambda worker: worker.admin.sessions(query))
-        return asked.addCallback(lambda silent: merged(query, answers, silent))
+        answers, asked = self._ask_all("sessions", query)
+
+        def added(silent: list[str]) -> SessionList:
+            found = [
+                SessionList(tuple(SessionInfo(*each) for each in first), *rest) for first, *rest in answers
+            ]
+            return merged(query, found, silent)
+
+        return asked.addCallback(added)
 
     def kill(self, name: str) -> Deferred[bool]:
         """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if one that may
         have it is silent.
         """
-        answers, asked = self._ask_all(lambda worker: worker.admin.kill(name))
+        answers, asked = self._ask_all("kill", name)
 
         def found(silent: list[str]) -> bool:
             if silent and not any(answers):
@@ -146,19 +153,19 @@ class Crew:
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return the frames of all workers since the last such request. Fails with `Unavailable` if too many watch."""
-        answers, asked = self._ask_all(lambda worker: worker.admin.tail(request))
+        answers, asked = self._ask_all("tail", request._asdict())
 
         def added(silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))
             for answer in answers:
                 if isinstance(answer, str):
                     raise Unavailable(answer)
-                total = total.plus(answer)
+                total = total.plus(TailAnswer.parse(answer))
             return total
 
         return asked.addCallback(added)
 
-    def _ask_all(self, ask: Callable[[Any], Deferred[Any]]) -> tuple[list[Any], Deferred[Any]]:
+    def _ask_all(self, name: str, *values: Any) -> tuple[list[Any], Deferred[Any]]:
         """Ask all workers that serve and are not hung. Return a list for their answers, and a Deferred of the names of
         the others.
         """
@@ -166,10 +173,10 @@ class Crew:
         silent: list[str] = []
 
         def told(worker: Worker) -> Deferred[Any]:
-            answer = ask(worker).addCallback(answers.append)
+            answer = worker.ask(name, *values).addCallback(answers.append)
             return _heeded(worker, answer, lambda: silent.append(worker.name))
 
-        serving = [worker for worker in self.workers if worker.admin is not None]
+        serving = [worker for worker in self.workers if worker.serves]
         silent += [worker.name for worker in serving if worker.hung]
         asked = [told(worker) for worker in serving if not worker.hung]
         return answers, DeferredList(asked).addCallback(lambda _: silent)
@@ -177,32 +184,27 @@ class Crew:
     def drain(self, draining: bool) -> Deferred[None]:
         """Make all workers refuse new clients, or accept them again."""
         self._own.sessions.drain(draining)
-        told = [_heeded(each, each.admin.drain(draining)) for each in self.workers if each.admin is not None]
-        return DeferredList(told).addCallback(lambda _: None)
+        return self._tell(("drain", draining))
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
         for each in found:
             each.broker.health.paused = True
-        return self._told(found, lambda worker, uri: worker.admin.pause(uri, within))
+        return self._tell(*(("pause", uri, within) for uri in _uris(found)))
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
         """Make all workers take these brokers into service again."""
         for each in found:
             each.broker.health.paused = False
-        return self._told(found, lambda worker, uri: worker.admin.resume(uri))
+        return self._tell(*(("resume", uri) for uri in _uris(found)))
 
-    def _told(
-        self, found: tuple[ConfiguredBroker, ...], order: Callable[[Any, str], Deferred[object]]
-    ) -> Deferred[None]:
-        uris = dict.fromkeys(each.broker.uri for each in found)
-        told = [
-            _heeded(worker, order(worker, uri))
-            for worker in self.workers
-            if worker.admin is not None
-            for uri in uris
-        ]
+    def _tell(self, *orders: tuple[Any, ...]) -> Deferred[None]:
+        told = [_heeded(each, each.ask(*order)) for each in self.workers if each.serves for order in orders]
         return DeferredList(told).addCallback(lambda _: None)
+
+
+def _uris(found: tuple[ConfiguredBroker, ...]) -> Iterable[str]:
+    return dict.fromkeys(each.broker.uri for each in found)
 
 
 def _heeded(

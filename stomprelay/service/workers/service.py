@@ -17,18 +17,16 @@ from stomprelay.service.network.endpoints import (
     CannotStart,
     ListeningService,
     NamedFactory,
+    Ports,
     listening_service,
 )
-from stomprelay.service.network.ports import Ports
-from stomprelay.service.network.renewal import CertificateWatch
 from stomprelay.service.network.sharing import AWAY, Loads
-from stomprelay.service.network.tls import TLSConnections
-from stomprelay.service.process import HURRY, Notify, Signals, unused
+from stomprelay.service.network.tls import CertificateWatch, TLSConnections
+from stomprelay.service.process import HURRY, Notify, Reloaded, Reloads, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
-from stomprelay.service.reload import Reloaded, Reloads
+from stomprelay.service.workers.child import Plan
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.placement import Placement
-from stomprelay.service.workers.plan import Plan
 from stomprelay.service.workers.worker import HUNG, Worker
 
 GRACE: Final = 10.0
@@ -116,15 +114,15 @@ class WorkersService(MultiService):
             raise CannotStart(text) from error
         module = type(self._reactor).__module__
 
-        def plan(number: int, admin: str) -> Plan:
+        def plan(number: int) -> Plan:
             # The file may say another number by now, which is for the next start.
             options = {**self._source.options, "workers": str(self._count)}
             source = self._source._replace(options=options)
             sockets = {each.name: each.hold() for each in self._listeners.services}
-            return Plan(number, source, sockets, admin, loads, self.crew.paused, module, self.crew.draining)
+            return Plan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
-            worker = Worker(number, self._reactor, self._folder, plan, self._changed, self._timeout)
+            worker = Worker(number, self._reactor, plan, self._changed, self._timeout)
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)
 
@@ -139,7 +137,7 @@ class WorkersService(MultiService):
                 )  # the others wait for it no longer; it writes when it goes on
             return
         self.crew.changed(worker)
-        if worker.admin is None and self._loads is not None:
+        if not worker.serves and self._loads is not None:
             self._loads.write(worker.number, AWAY)
             self._loads.keep(worker.number, 0)
             if self._placement is not None:
@@ -200,7 +198,7 @@ class WorkersService(MultiService):
             self._placement.add(self._own.brokers)
         self.crew.reloaded()
         self._certificates.watch(self._connections())
-        told = [Deferred.fromCoroutine(_reload(each)) for each in self.crew.workers if each.admin is not None]
+        told = [Deferred.fromCoroutine(_reload(each)) for each in self.crew.workers if each.serves]
         return DeferredList(told).addCallback(lambda _: done)
 
     def _kill(self) -> None:

@@ -3,13 +3,11 @@
 import os
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.application.internet import backoffPolicy
-from twisted.internet.abstract import FileDescriptor
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
 from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import eventFromJSON, globalLogPublisher
@@ -17,10 +15,9 @@ from twisted.python.failure import Failure
 
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow
 from stomprelay.service.log import logger
-from stomprelay.service.network.passing import Passed, ReactorPassage
+from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
 from stomprelay.service.process import WATCHDOG, watchdog
-from stomprelay.service.workers.asking import WITHIN, WorkerAdmin
-from stomprelay.service.workers.plan import Plan
+from stomprelay.service.workers.child import Plan
 
 STEADY: Final = 60.0
 """Seconds after which a worker's end no longer counts as one of a row of failures."""
@@ -28,53 +25,20 @@ FIRST: Final = 0.1
 LONGEST: Final = 30.0
 """Seconds until an ended worker is started again: the first time, and at most."""
 
+WITHIN: Final = 5.0
+"""Seconds that a process has for an answer."""
 BEAT: Final = 1.0
 HUNG: Final = 5.0
 """Seconds without a notice after which a worker counts as hung."""
 START: Final = 60.0
 """The least number of seconds that a process has until its first notice."""
 
-_LONGEST_NOTICE: Final = 8192
 _PROGRAM: Final = "stomprelay.service.workers.child"
 _log: Final = logger()
 
 
-class Notices(FileDescriptor):
-    """Receives a process's notices at a UNIX socket, as systemd would. Raises `OSError`. Twisted's port for datagrams
-    would log its class name.
-    """
-
-    def __init__(self, reactor: Any, path: str, noticed: Callable[[dict[str, str]], None]) -> None:
-        super().__init__(reactor)
-        self._noticed = noticed
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        try:
-            self._socket.bind(path)
-            os.chmod(path, 0o600)
-        except OSError:
-            self._socket.close()
-            raise
-        self.connected = 1
-        self.startReading()
-
-    def fileno(self) -> int:
-        """Return the descriptor; -1 where it is closed."""
-        return self._socket.fileno()
-
-    def doRead(self) -> None:
-        """Pass on the fields of a notice, by their names."""
-        try:
-            datagram = self._socket.recv(_LONGEST_NOTICE)
-        except BlockingIOError:
-            return
-        lines = datagram.decode("utf-8", "replace").splitlines()
-        self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
-
-    def close(self) -> None:
-        """Close the socket."""
-        self.stopReading()
-        self._socket.close()
+class NoAnswer(Exception):
+    """A worker does not answer a question; the text is the reason."""
 
 
 class Child(ProcessProtocol):
@@ -114,31 +78,28 @@ class Child(ProcessProtocol):
 
 
 class Worker:
-    """Worker `number`, over all of its processes. `plan` returns the next process's plan for the path of its admin
-    socket. `changed` is called when the worker serves, ends, hangs (`hung`) or answers again. `timeout` returns after
-    how many silent seconds it is killed. `admin` is None while it does not serve. `last` is its last snapshot.
+    """Worker `number`, over all of its processes. `plan` returns the next process's plan. `changed` is called when the
+    worker `serves`, ends, hangs (`hung`) or answers again. `timeout` returns after how many silent seconds it is
+    killed.
     """
 
     def __init__(
         self,
         number: int,
         reactor: Any,
-        folder: str,
-        plan: Callable[[int, str], Plan],
+        plan: Callable[[int], Plan],
         changed: Callable[["Worker"], None],
         timeout: Callable[[], float],
     ) -> None:
         self.number = number
         self.name = f"worker {number}"
         self.restarts = 0
-        self.admin: WorkerAdmin | None = None
-        self.last: Snapshot | None = None
+        self.serves = False
         self.plan: Plan | None = None
         self.status = ""
         self.hung = False
         self._timeout = timeout
         self._reactor = reactor
-        self._folder = folder
         self._plan = plan
         self._changed = changed
         self._delay = backoffPolicy(FIRST, LONGEST, 2.0, lambda: 0.0)
@@ -146,35 +107,25 @@ class Worker:
         self._begun = 0.0
         self._process: Any = None
         self._child: Child | None = None
-        self._notices: Notices | None = None
         self._passage: ReactorPassage | None = None
-        self._answers: deque[Deferred[str]] = deque()
+        self._asked = 0
+        self._answers: dict[int, Deferred[Any]] = {}
         self._again: Any = None
         self._silent: Any = None
         self._stopping = self._late = False
         self._over: Deferred[None] | None = None
         self._process_stops = False
 
-    def keep(self, taken: Snapshot) -> None:
-        """Have this snapshot as its `last` one."""
-        self.last = taken
-
-    def forget(self) -> Snapshot | None:
-        """Return its last snapshot, and have none."""
-        last, self.last = self.last, None
-        return last
-
-    @property
-    def row(self) -> WorkerRow:
-        """Return its row for the dashboard."""
+    def row(self, last: Snapshot | None = None) -> WorkerRow:
+        """Return its row for the dashboard, with the sessions of its last snapshot."""
         process = None if self._process is None else self._process.pid
         if self.hung:
             state = "does not answer"
-        elif self.admin is not None:
+        elif self.serves:
             state = SERVES
         else:
             state = "is away" if process is None else "starts"
-        count, seen = (0, 0.0) if self.last is None else (self.last.clients, self.last.time)
+        count, seen = (0, 0.0) if last is None else (last.clients, last.time)
         return WorkerRow(
             self.number, process, "stops" if self._stopping else state, count, self.restarts, seen
         )
@@ -189,30 +140,28 @@ class Worker:
             self._ended(Failure(error))
 
     def _spawn(self) -> None:
-        path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
-        self._notices = Notices(self._reactor, f"{path}.notify", self._noticed)
-        plan = self.plan = self._plan(self.number, f"{path}.admin")
+        plan = self.plan = self._plan(self.number)
         child = Child(self.name, lambda reason: self._ended(reason) if child is self._child else None)
         self._child = child
         self._process_stops = False
         ours, theirs = socket.socketpair()
-        self._passage = ReactorPassage(self._reactor, ours, self._said, self._unheard)
+        self._passage = ReactorPassage(self._reactor, Passage(ours), self._said, self._unheard)
         with theirs:
             self._process = self._reactor.spawnProcess(
                 child,
                 sys.executable,
                 [sys.executable, "-P", "-m", _PROGRAM],
-                env=self._environment(f"{path}.notify"),
+                env=_environment(),
                 childFDs={0: theirs.fileno(), 1: "r", 2: "r"},
             )
         self._watch(max(self._limit, START))
-        self._tell(plan)
+        self._tell(plan, 0)
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell(self, plan: Plan, number: int) -> None:
         if self._passage is None:
             return
         try:
-            self._passage.send(plan.spell(), plan.sockets)
+            self._passage.send({"plan": plan._replace(sockets={}), "number": number}, plan.sockets)
         except (OSError, ValueError) as error:
             _log.warn("{worker} cannot be told its plan: {why}", worker=self.name, why=str(error))
             self._passage.loseConnection()
@@ -221,28 +170,46 @@ class Worker:
         """Make the process use another configuration. The Deferred fires with "", or with why it cannot."""
         if self.plan is None or self._passage is None:
             return succeed("")
-        self.plan = self._plan(self.number, self.plan.admin)
-        answer: Deferred[str] = Deferred()
-        self._answers.append(answer)
-        self._tell(self.plan)
-        return answer.addTimeout(WITHIN, self._reactor).addErrback(lambda _: "it does not answer")
+        self.plan = self._plan(self.number)
+        answer = self._awaited()
+        self._tell(self.plan, self._asked)
+        return answer.addErrback(lambda failure: "" if failure.check(NoAnswer) else "it does not answer")
+
+    def ask(self, name: str, *values: Any) -> Deferred[Any]:
+        """Ask the process a question of `child.answer`. The Deferred fails where it does not answer in time."""
+        if self._passage is None:
+            return fail(NoAnswer("it is away"))
+        answer = self._awaited()
+        self._passage.send({"ask": name, "with": values, "number": self._asked})
+        return answer
+
+    def _awaited(self) -> Deferred[Any]:
+        number = self._asked = self._asked + 1
+        answer: Deferred[Any] = Deferred()
+        self._answers[number] = answer
+
+        def settled(found: Any) -> Any:
+            self._answers.pop(number, None)
+            return found
+
+        return answer.addTimeout(WITHIN, self._reactor).addBoth(settled)
 
     def _said(self, passed: Passed) -> None:
         passed.close()
-        if self._answers:
-            self._answers.popleft().callback(str(passed.said.get("error", "it says something else")))
+        if (lines := passed.said.get("notice")) is not None:
+            self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
+        answer = self._answers.get(passed.said.get("number", 0))
+        if answer is None:
+            return
+        if "error" in passed.said:
+            answer.errback(NoAnswer(passed.said["error"]))
+        else:
+            answer.callback(passed.said.get("answer"))
 
     def _unheard(self, _why: str) -> None:
-        """The process reads no more plans: it ends, and the next one gets its own plan."""
-        while self._answers:
-            self._answers.popleft().callback("")
-
-    def _environment(self, notify: str) -> dict[str, str]:
-        environment = {**os.environ, "NOTIFY_SOCKET": notify}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        environment.pop("WATCHDOG_PID", None)
-        environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
-        return environment
+        """The process answers nothing more: it ends, and the next one gets its own plan."""
+        for answer in tuple(self._answers.values()):
+            answer.errback(NoAnswer("it ended"))
 
     def _noticed(self, said: dict[str, str]) -> None:
         self.status = said.get("STATUS", self.status)
@@ -251,8 +218,8 @@ class Worker:
             self.hung = False
             _log.info("{worker} answers again", worker=self.name)
             self._changed(self)
-        if "READY" in said and self.plan is not None and self.admin is None:
-            self.admin = WorkerAdmin(self._reactor, self.plan.admin)
+        if "READY" in said and not self.serves:
+            self.serves = True
             _log.info("{worker} serves, process {process}", worker=self.name, process=self._process.pid)
             self._changed(self)
         self._watch(self._limit)
@@ -270,7 +237,7 @@ class Worker:
     def _watch(self, within: float) -> None:
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
-        first = within if self.admin is None else min(HUNG, within)
+        first = min(HUNG, within) if self.serves else within
         self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
     def _said_nothing(self, seconds: float, within: float) -> None:
@@ -307,17 +274,14 @@ class Worker:
         """Start it again, later; a worker that was stopped is finished."""
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
-        self._process = self.admin = self._child = None
-        self.hung = False
+        self._process = self._child = None
+        self.serves = self.hung = False
         if self._passage is not None:
             self._passage.loseConnection()
             self._passage = None
         self.status = ""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
-        if self._notices is not None:
-            self._notices.close()
-            self._notices = None
         self._changed(self)
         if self._stopping:
             self._finished()
@@ -344,7 +308,7 @@ class Worker:
             return succeed(None)
         self._over = Deferred()
         if self._passage is not None:
-            self._passage.loseConnection()
+            self._passage.send({"stop": True})
         return self._over
 
     def _finished(self) -> None:
@@ -359,3 +323,11 @@ class Worker:
                 self._process.signalProcess(name)
             except ProcessExitedAlready:
                 pass
+
+
+def _environment() -> dict[str, str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for each in ("NOTIFY_SOCKET", "WATCHDOG_PID"):
+        environment.pop(each, None)
+    environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
+    return environment
