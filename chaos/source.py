@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
 from tests.e2e import brokers
 
 QUEUE: Final = "/queue/chaos"

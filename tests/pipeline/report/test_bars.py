@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.pipeline.report.bars import Bar, placed
 from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.plot import Bar, placed
 from stomprelay.pipeline.report.text import HOUR, MINUTE
 from tests.pipeline.report.sample import BEGIN
 

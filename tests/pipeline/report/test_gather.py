@@ -22,6 +22,7 @@ from stomprelay.pipeline.report.findings import (
     Way,
 )
 from stomprelay.pipeline.report.gather import (
+    Range,
     empty_span,
     gather,
     read_damages,
@@ -33,7 +34,6 @@ from stomprelay.pipeline.report.gather import (
     read_waiting,
 )
 from stomprelay.pipeline.report.page import PageOptions, page
-from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN

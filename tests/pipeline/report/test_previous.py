@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.report.findings import Client, Earlier
-from stomprelay.pipeline.report.gather import earlier, gather, stretch
-from stomprelay.pipeline.report.queries import Range
+from stomprelay.pipeline.report.gather import Range, earlier, gather, stretch
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.sample import BEGIN
 from tests.pipeline.report.tables import build, later

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import NOTHING, Percentiles, Rest, Span
-from stomprelay.pipeline.report.queries import (
+from stomprelay.pipeline.report.gather import (
     Buckets,
     Range,
     add,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, message, told, until

@@ -9,8 +9,7 @@ import pytest
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.datasource import StompDataSource
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
 from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port

@@ -9,8 +9,18 @@ from pyspark.util import handle_worker_exception
 
 from stomprelay.pipeline.stomp import options
 from stomprelay.pipeline.stomp.datasource import StompDataSource
-from stomprelay.pipeline.stomp.options import BOTH, FOREIGN, READING, SPOOL, WRITING, Connection, Sink, Source
-from stomprelay.pipeline.stomp.values import GivenOptions, OptionError
+from stomprelay.pipeline.stomp.options import (
+    BOTH,
+    FOREIGN,
+    READING,
+    SPOOL,
+    WRITING,
+    Connection,
+    GivenOptions,
+    OptionError,
+    Sink,
+    Source,
+)
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.session.heartbeat import Terms

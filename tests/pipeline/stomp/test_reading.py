@@ -14,11 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
-from stomprelay.pipeline.stomp.options import Source
+from stomprelay.pipeline.stomp.options import OptionError, Source
 from stomprelay.pipeline.stomp.receivers import SourceError
 from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Range, Scans
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
-from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
 

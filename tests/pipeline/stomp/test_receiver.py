@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receiver import PendingAcks, Receiver
+from stomprelay.pipeline.stomp.receivers import PendingAcks, Receiver
 from stomprelay.pipeline.stomp.spool import MessageSpool, read
 from tests.e2e.raw import Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.rig import accept, batch, message, source, until
@@ -94,7 +94,7 @@ def test_large_messages_make_small_groups(
     broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a group holds has a bound in octets, too."""
-    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.MOST", 100)
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receivers.MOST", 100)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0, body=b"x" * 60) + message(1, body=b"x" * 60) + message(2))
     assert peer.frame() == b"ACK\nid:a1\n\n\0"
@@ -184,7 +184,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything is on disk; what the broker did not hear of it delivers again."""
-    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.DISCONNECT_WITHIN", 0.3)
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receivers.DISCONNECT_WITHIN", 0.3)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0))
     until(lambda: receiver.unacknowledged > 0)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.columns import DDL
-from stomprelay.pipeline.stomp.sends import SchemaError, SendFrames, check
+from stomprelay.pipeline.stomp.sending import SchemaError, SendFrames, check
 from tests.pipeline.stomp.rig import schema, sink
 
 MAP = pa.map_(pa.string(), pa.string())

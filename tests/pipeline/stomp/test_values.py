@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stomprelay.pipeline.stomp.values import (
+from stomprelay.pipeline.stomp.options import (
     GivenOptions,
     OptionError,
     choice,

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StompDataSource, StreamWriter
+from stomprelay.pipeline.stomp.options import OptionError
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import headers
 from tests.pipeline.stomp.rig import Confirming, schema, sink, until
 
