@@ -124,13 +124,6 @@ def test_a_job_has_one_id_in_all_its_runs(tmp_path: Path) -> None:
     assert JobProgress(tmp_path / "c").identity(None) == "mine"
 
 
-def test_a_folder_is_of_one_job(tmp_path: Path) -> None:
-    """Another job must not take what the first one sent for its own."""
-    JobProgress(tmp_path).identity("one")
-    with pytest.raises(ProgressError, match="is of the job one, not of two"):
-        JobProgress(tmp_path).identity("two")
-
-
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
     """The error names the file."""
     (tmp_path / "0-0").write_text("nonsense")
