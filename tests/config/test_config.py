@@ -10,24 +10,7 @@ from stomprelay.config.admin import AdminAccess
 from stomprelay.config.listener import ENDPOINT
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-
-
-def config(tmp_path: Path, text: str) -> Config:
-    """Load a file with this text."""
-    file = tmp_path / "relay.toml"
-    file.write_text(text, encoding="utf-8")
-    return load(str(file))
-
-
-def refusal(tmp_path: Path, text: str) -> str:
-    """What is said about a file with this text, without the name of the file."""
-    with pytest.raises(ConfigError) as error:
-        config(tmp_path, text)
-    source, _, said = str(error.value).partition(": ")
-    assert source == str(tmp_path / "relay.toml")
-    assert "\n" not in said
-    return said
-
+from tests.config.reference import config, refusal
 
 SEVERAL = """
 [listener.a]

@@ -140,13 +140,3 @@ trees = failovers | lists("fanout", addresses | failovers | lists("static", addr
 def test_what_was_written_is_read(found: Several, slashes: str, blank: str) -> None:
     """Any tree of lists, with any options, comes back as it was built."""
     assert parse(spelled(found, slashes, blank)) == found
-
-
-@given(st.text(alphabet="failoverfanoutstatic:/(),?&=\\ab%4@ ") | st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but `ValueError` ever comes of a string."""
-    for each in (text, f"failover:{text}", f"fanout:(failover:({text}),{text})"):
-        try:
-            parse(each)
-        except ValueError:
-            pass
