@@ -259,11 +259,9 @@ class Connection:
         values: dict[str, Any] = {"uri": place}
         if "passcode" in given:
             raise wrong("passcode", "would be shown in Spark's plans: call it password, or say passcodeFile")
-        for key in ("login", "passcode", "host", "profile", "policy"):
-            if (said := given.get(_NAMES.get(key, key), str)) is not None:
+        for key in ("login", "passcode", "host", "profile", "policy", "passcode_file"):
+            if (said := given.get(_NAMES.get(key, key), text if key == "passcode_file" else str)) is not None:
                 values[key] = said
-        if (file := given.get("passcodeFile", text)) is not None:
-            values["passcode_file"] = file
         if (versions := given.get("versions", listed)) is not None:
             values["versions"] = list(versions)
         beat = given.get("heartBeatMs", number(0), 10000)

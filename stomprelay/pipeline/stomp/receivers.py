@@ -420,10 +420,10 @@ def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
             _log.warning("spool %s lacks messages between %d and %d", folder, first, last)
             found = [(first, last)]
         ranges += [Piece(number, low, high) for low, high in found]
-    tasks = source.partitions or os.cpu_count() or 1
-    size = max(PIECE, -(-sum(each.end - each.first for each in ranges) // tasks))
+    rows = sum(each.end - each.first for each in ranges)
+    size = max(PIECE, -(-rows // (source.partitions or os.cpu_count() or 1)))
     if source.partitions is not None:
-        size = max(1, min(size, sum(each.end - each.first for each in ranges) // source.partitions))
+        size = max(1, min(size, rows // source.partitions))
     return [
         Piece(each.receiver, low, min(low + size, each.end))
         for each in ranges

@@ -9,9 +9,8 @@ import fcntl
 import os
 import tempfile
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -156,19 +155,6 @@ Row = tuple[bytes, bytes]
 """Header lines and body of a SEND, encoded."""
 
 
-@dataclass
-class _Group:
-    first: int
-    last: int
-    told: bool = False
-    sure: bool = False
-
-    def received(self, *, cumulative: bool) -> None:
-        """Record the RECEIPT for the last row; if `cumulative` it confirms all rows of the group."""
-        self.told = True
-        self.sure = cumulative or self.first == self.last
-
-
 class Window:
     """The rows that were sent and not confirmed: `size` at most, from `confirmed` on; `next` is the next to send. Every
     `every`-th asks for a receipt. If that confirms itself alone, the window is `stuck`: the caller must have all
@@ -180,8 +166,8 @@ class Window:
         self._size = size
         self._every = every
         self.next = self._begun = first
-        self._groups: deque[_Group] = deque()
-        self._by_last: dict[int, _Group] = {}
+        # By the number of a row that asked for a receipt: None before it came, then whether it confirms rows before it.
+        self._receipts: OrderedDict[int, bool | None] = OrderedDict()
 
     @property
     def room(self) -> int:
@@ -191,7 +177,7 @@ class Window:
     @property
     def stuck(self) -> bool:
         """Return whether no receipt can confirm any more rows."""
-        return bool(self._groups) and self._groups[0].told
+        return next(iter(self._receipts.values()), None) is False
 
     def sent(self) -> bytes | None:
         """Count one more row as sent. Return the receipt id that its SEND must ask for, or None."""
@@ -199,25 +185,22 @@ class Window:
         self.next += 1
         if number - self._begun + 1 < self._every:
             return None
-        group = self._by_last[number] = _Group(self._begun, number)
-        self._groups.append(group)
+        self._receipts[number] = None
         self._begun = self.next
         return b"%d" % number
 
     def received(self, receipt: bytes, *, cumulative: bool) -> None:
         """Record a RECEIPT; unknown ids are ignored. `cumulative`: it confirms the rows before it, too."""
-        group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
-        if group is None:
-            return
-        group.received(cumulative=cumulative)
-        while self._groups and self._groups[0].told and self._groups[0].sure:
-            self.confirmed = self._groups.popleft().last + 1
+        number = int(receipt) if receipt.isdigit() else -1
+        if self._receipts.get(number, False) is None:
+            self._receipts[number] = cumulative or self._every == 1
+        while next(iter(self._receipts.values()), None):
+            self.confirmed = self._receipts.popitem(last=False)[0] + 1
 
     def settled(self) -> None:
         """Record that the broker has confirmed every row that was sent."""
         self.confirmed = self._begun = self.next
-        self._groups.clear()
-        self._by_last.clear()
+        self._receipts.clear()
 
 
 class SharedRate:

@@ -178,7 +178,7 @@ def test_each_option_is_known_asked_for_and_documented() -> None:
     asked |= set(re.findall(r'given\.either\(\s*"\w+", "(\w+)"', source_code))
     asked |= set(re.findall(r'given\.get\("\w+", text\), given\.get\("(\w+)"', source_code))
     told = set((BOTH + READING + " " + WRITING).split())
-    elsewhere = {"headers", "login", "host", "profile", "policy", "password", "passcode"}
+    elsewhere = {"headers", "login", "host", "profile", "policy", "password", "passcode", "passcodeFile"}
     elsewhere |= {name for name in told if name.startswith("tls.")}
     assert asked - told == set()
     assert told - asked - elsewhere == set()
