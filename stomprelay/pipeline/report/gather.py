@@ -165,8 +165,7 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
     """Return the first and the last instant, both included: the bounds of the range, or else those of its
     rows in `traffic`. None if there are neither.
     """
-    minutes = range_.within(store.read("traffic"), "minute")
-    at = F.unix_micros("minute")
+    minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
     first = first if range_.since is None else range_.since
     if range_.until is not None:
@@ -432,8 +431,7 @@ def gather(
         destinations=listed,
         total_destinations=destinations,
         clients=[
-            Client(row.client, row.sent, row.delivered, row.octets, row.errors)
-            for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
+            Client(*row) for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
         ],
         total_clients=clients,
         errors=course.errors,
@@ -572,31 +570,24 @@ def _destinations(
     names = [row.destination for row in busy]
     begun = Range(span.since - span.since % MINUTE, span.until)
     minutes = begun.within(store.read("latency"), "minute").where("delivery_p99 IS NOT NULL")
-    worst = {
-        row.place: (row.at, row.p99)
-        for row in minutes.groupBy(coded("destination", names).alias("place"))
-        .agg(
-            F.max_by(F.unix_micros("minute"), "delivery_p99").alias("at"), F.max("delivery_p99").alias("p99")
+    slowest = minutes.groupBy(coded("destination", names)).agg(
+        F.max_by(F.unix_micros("minute"), "delivery_p99"), F.max("delivery_p99")
+    )
+    worst = dict.fromkeys(range(len(busy)), (None, None)) | {row[0]: row[1:] for row in slowest.collect()}
+    return [
+        Destination(
+            row.destination,
+            row.sent,
+            row.delivered,
+            row.octets,
+            told.outcomes.get(place, Counter()),
+            told.deliveries.get(place, NOTHING),
+            worst[place][0],
+            worst[place][1],
+            course.spark(place, span.grouped),
         )
-        .collect()
-    }
-    made = []
-    for place, row in enumerate(busy):
-        at, p99 = worst.get(place, (None, None))
-        made.append(
-            Destination(
-                row.destination,
-                row.sent,
-                row.delivered,
-                row.octets,
-                told.outcomes.get(place, Counter()),
-                told.deliveries.get(place, NOTHING),
-                at,
-                p99,
-                course.spark(place, span.grouped),
-            )
-        )
-    return made
+        for place, row in enumerate(busy)
+    ]
 
 
 def _ways(store: Store, span: Span) -> list[Way]:
