@@ -20,8 +20,7 @@ from unittest.mock import patch
 
 from bench.machine import ROOT, family
 from chaos.verdict import Verdict
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
 from tests.e2e import brokers
 from tests.e2e.child import Child
 

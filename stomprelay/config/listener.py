@@ -10,7 +10,7 @@ from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
 from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import Table
-from stomprelay.config.values import flag, reference, references
+from stomprelay.config.values import reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.profile import naming
 from stomprelay.relay.model.rules import USER, AccessRule, AccessRules
@@ -89,15 +89,12 @@ def read_tls(table: Table, place: str) -> ServerTLS:
 
 
 def _web(table: Table) -> Web | None:
-    if isinstance(table.get("web", _flag_or_table, False), bool):
-        return Web() if table.get("web", flag, False) else None
+    said = table.values.get("web", False)
+    if isinstance(said, bool):
+        return Web() if said else None
+    if not isinstance(said, dict):
+        raise table.error("web", "must be true or false, or a table")
     return Web(**table.table("web").read(SETTINGS["listener.NAME.web"]))
-
-
-def _flag_or_table(value: object) -> object:
-    if not isinstance(value, bool | dict):
-        raise ValueError("must be true or false, or a table")
-    return value
 
 
 # Routes

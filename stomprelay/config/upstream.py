@@ -9,7 +9,7 @@ from stomprelay.config.settings import SETTINGS, built
 from stomprelay.config.table import Table
 from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
-from stomprelay.relay.model.group import Broker, Checks
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 
@@ -72,7 +72,13 @@ def read(table: Table, running: Upstream | None = None) -> Upstream:
         fan_out_queues=place.fan_out_queues,
         **built(Upstream, found),
     )
-    _check_health(health, upstream.checks)
+    checks = upstream.checks
+    if checks.pause > checks.longest_pause:
+        raise health.error(
+            "pause", f"must not be longer than longest_pause, {checks.longest_pause:g} seconds"
+        )
+    if checks.destination is not None and not checks.probe:
+        raise health.error("destination", "needs probe: how often a message is sent there")
     for key in _idle(upstream):
         raise table.error(key, _needs_a_list(upstream))
     if _unread_header(upstream):
@@ -96,13 +102,6 @@ def _unread_header(upstream: Upstream) -> bool:
 
 def _needs_a_list(upstream: Upstream) -> str:
     return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
-
-
-def _check_health(table: Table, checks: Checks) -> None:
-    if checks.pause > checks.longest_pause:
-        raise table.error("pause", f"must not be longer than longest_pause, {checks.longest_pause:g} seconds")
-    if checks.destination is not None and not checks.probe:
-        raise table.error("destination", "needs probe: how often a message is sent there")
 
 
 def _credentials(table: Table) -> Credentials | None:

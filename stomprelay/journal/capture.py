@@ -132,12 +132,10 @@ class Capture:
         if most is None:
             if len(self._most) >= _KNOWN:
                 self._most.clear()
-            most = self._most[destination] = self._found(destination)
+            text = destination.decode("utf-8", "surrogateescape")
+            most = next((bodies for matches, bodies in self._matches if matches(text)), self.bodies)
+            self._most[destination] = most
         return most
-
-    def _found(self, destination: bytes) -> int:
-        text = destination.decode("utf-8", "surrogateescape")
-        return next((bodies for matches, bodies in self._matches if matches(text)), self.bodies)
 
 
 def destination_of(frame: Frame, dialect: Dialect) -> bytes:

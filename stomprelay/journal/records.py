@@ -73,17 +73,13 @@ class Record(NamedTuple):
                 headers.setdefault(name, value)
             columns |= {"size": len(self.frame.head) + self.frame.size + 1, "body_size": self.frame.size}
             if bodies and self.frame.kept:
-                columns |= _body(self.frame.kept)
+                try:
+                    columns["body"] = self.frame.kept.decode("utf-8")
+                except UnicodeDecodeError:
+                    columns["body_base64"] = b64encode(self.frame.kept).decode("ascii")
         if self.segment:
             columns |= {"segment": self.segment, "position": self.offset, "number": self.number}
         return columns
-
-
-def _body(kept: bytes) -> dict[str, str]:
-    try:
-        return {"body": kept.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"body_base64": b64encode(kept).decode("ascii")}
 
 
 def records(path: Path | str) -> Iterator[Record | Damage]:

@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.settings import takes
 from tests.auth.issuing import ISSUER, USERS, public_pem
 
@@ -112,3 +115,20 @@ def everything(pattern: str = "destination") -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(PAGE.read_text(encoding="utf-8").partition("\n## ")[0] + page(), encoding="utf-8")
+
+
+def config(folder: Path, *parts: str) -> Config:
+    """The configuration of a file with these parts."""
+    file = folder / "relay.toml"
+    file.write_text("".join(parts), encoding="utf-8")
+    return load(str(file))
+
+
+def refusal(folder: Path, *parts: str) -> str:
+    """What is said about such a file, without its name."""
+    with pytest.raises(ConfigError) as error:
+        config(folder, *parts)
+    source, _, said = str(error.value).partition(": ")
+    assert source == str(folder / "relay.toml")
+    assert "\n" not in said
+    return said

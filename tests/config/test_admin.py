@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.config import Config, ConfigError, default, load, load_admin, overridden
+from stomprelay.config import ConfigError, default, load_admin, overridden
 from stomprelay.config.admin import SHORTEST, read_token
 from stomprelay.config.endpoint import exposed
 from stomprelay.config.summary import summary
+from tests.config.reference import config, refusal
 
 TOKEN = "0123456789abcdef"
 CERTIFIED = """
@@ -25,22 +26,6 @@ def put_token(folder: Path, content: str = TOKEN + "\n", mode: int = 0o600) -> P
     file.write_text(content)
     file.chmod(mode)
     return file
-
-
-def config(folder: Path, text: str) -> Config:
-    """Load a file with this text."""
-    file = folder / "relay.toml"
-    file.write_text(text)
-    return load(str(file))
-
-
-def refusal(folder: Path, text: str) -> str:
-    """What is said about a file with this text, without its name."""
-    with pytest.raises(ConfigError) as error:
-        config(folder, text)
-    said = str(error.value).removeprefix(f"{folder / 'relay.toml'}: ")
-    assert "\n" not in said
-    return said
 
 
 @pytest.mark.parametrize(

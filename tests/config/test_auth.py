@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from stomprelay.auth.settings import AuthService, Method, Told
-from stomprelay.config import Config, ConfigError, load, overridden
+from stomprelay.config import ConfigError, overridden
 from stomprelay.config.change import change
 from stomprelay.config.summary import summary
 from stomprelay.relay.model.access import Claim
 from tests.auth.issuing import token
-from tests.config.reference import put_secrets
+from tests.config.reference import config, put_secrets, refusal
 
 LISTENER = '[listener.main]\nauth = "people"\n'
 TLS = '[listener.main.tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "a"\n'
@@ -29,25 +29,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path, *parts: str) -> Config:
-    """The configuration of these parts."""
-    file = folder / "stomprelay.toml"
-    file.write_text("".join(parts), encoding="utf-8")
-    return load(str(file))
-
-
-def refusal(folder: Path, *parts: str) -> str:
-    """What is said about them."""
-    with pytest.raises(ConfigError) as error:
-        read(folder, *parts)
-    text = str(error.value)
-    assert "\n" not in text
-    return text.partition("stomprelay.toml: ")[2]
-
-
 def test_every_default(folder: Path) -> None:
     """Of the settings of each method."""
-    [auth] = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, SERVICE).auths
+    [auth] = config(folder, LISTENER, BROKER, PEOPLE, TOKEN, SERVICE).auths
     assert (auth.name, auth.certificates, auth.broker, auth.logins) == ("people", False, Told.LOGIN, {})
     assert auth.service == AuthService("https://auth.example.net/x", 3.0, 0.0, 10_000)
     assert auth.users is not None
@@ -65,9 +49,9 @@ def test_every_default(folder: Path) -> None:
 def test_a_token_that_is_shown_later(folder: Path) -> None:
     """Clients of the listener show it there; the journal then has no `passcode`, whatever `redact` says."""
     journal = '[journal]\nredact = ["colour"]\n'
-    never = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, journal)
+    never = config(folder, LISTENER, BROKER, PEOPLE, TOKEN, journal)
     assert (never.listeners[0].renew, never.journal.redact) == (None, ("colour",))
-    found = read(folder, LISTENER, BROKER, PEOPLE, TOKEN, 'renew = "/relay/token"\n', journal)
+    found = config(folder, LISTENER, BROKER, PEOPLE, TOKEN, 'renew = "/relay/token"\n', journal)
     assert (found.listeners[0].renew, found.journal.redact) == (b"/relay/token", ("colour", "passcode"))
 
 
@@ -153,14 +137,14 @@ def test_a_package_that_is_not_there(
 
 def test_the_command_line_cannot_lead_elsewhere(folder: Path) -> None:
     """From the embedded broker to one that would be told passcodes."""
-    config = read(folder, LISTENER, PEOPLE)
+    found = config(folder, LISTENER, PEOPLE)
     with pytest.raises(ConfigError, match=r"auth\.people\.broker: upstream\.default has no login"):
-        overridden(config, upstream="tcp://b")
+        overridden(found, upstream="tcp://b")
 
 
 def test_the_order_of_the_methods(folder: Path) -> None:
     """Certificate, token, passcode of a user in the file, service: the first for which something is offered."""
-    whole = read(folder, LISTENER, BROKER, TLS, PEOPLE, "certificates = true\n", TOKEN, SERVICE).auths[0]
+    whole = config(folder, LISTENER, BROKER, TLS, PEOPLE, "certificates = true\n", TOKEN, SERVICE).auths[0]
     alice, other, jwt = Claim(b"alice", b"x"), Claim(b"dave", b"x"), Claim(b"alice", token())
     assert whole.method(jwt, "cn") is Method.CERTIFICATE
     assert whole.method(jwt, "") is Method.TOKEN
@@ -168,11 +152,11 @@ def test_the_order_of_the_methods(folder: Path) -> None:
     assert whole.method(other, "") is Method.SERVICE
     assert whole.method(Claim(b"\xff", b"x"), "") is Method.SERVICE
     assert whole.method(Claim(None, None), "") is None
-    users = read(folder, LISTENER, BROKER, PEOPLE).auths[0]
+    users = config(folder, LISTENER, BROKER, PEOPLE).auths[0]
     assert users.method(other, "cn") is Method.PASSCODE
     assert users.method(jwt, "") is Method.PASSCODE
     assert users.method(Claim(None, None), "cn") is None
-    service = read(folder, LISTENER, BROKER, SERVICE).auths[0]
+    service = config(folder, LISTENER, BROKER, SERVICE).auths[0]
     assert service.method(jwt, "") is Method.SERVICE
     assert service.method(Claim(None, None), "") is None
 
@@ -194,7 +178,7 @@ def test_what_is_said_of_a_change(folder: Path, old: str, new: str, expected: li
     replaced = text.replace(old, new).replace(
         "auth.people", "auth.others" if '"others"' in new else "auth.people"
     )
-    found = change("f", read(folder, text), read(folder, replaced))
+    found = change("f", config(folder, text), config(folder, replaced))
     assert sorted(found.changed) == sorted(expected)
     assert found.restart == ()
 
@@ -202,12 +186,12 @@ def test_what_is_said_of_a_change(folder: Path, old: str, new: str, expected: li
 def test_in_words(folder: Path) -> None:
     """Who decides, for each listener, and nothing of what is secret."""
     text = LISTENER + BROKER + TLS + PEOPLE + 'certificates = true\nlogins = "logins"\n' + TOKEN + SERVICE
-    told = summary(read(folder, text))
+    told = summary(config(folder, text))
     assert (
         "people: whom a certificate names; who has a token (ES256) for stomprelay; who has the passcode of one of 3 "
         "users; whom https://auth.example.net/x lets in"
     ) in told
     assert "the login of their upstream; 1 users have logins of their own" in told
     assert "hidden" not in told
-    assert "argon2id" not in told + repr(read(folder, text))
-    assert "whom the brokers let in" in summary(read(folder, BROKER))
+    assert "argon2id" not in told + repr(config(folder, text))
+    assert "whom the brokers let in" in summary(config(folder, BROKER))

@@ -89,13 +89,9 @@ def test_the_quorum(uri: str, quorum: int) -> None:
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("broker:61613", "must be tcp://host:port"),
-        ("failover:(tcp://a,broker:1)", "address 2: must be tcp://host:port"),
         ("failover:((tcp://a,tcp://b))", "address 1: must be tcp://host:port"),
         ("failover:(tcp://a,tcp://b:x)", "address 2: the port must be a number"),
-        ("failover:(tcp://a/path)", "address 1: must end with the port"),
         ("fanout:(tcp://a,failover:(tcp://b,x))", "group 2: address 2: must be tcp://host:port"),
-        ("fanout:(tcp://a,x)", "group 2: must be tcp://host:port"),
         ("fanout:(static:(x))", "group 1: group 1: must be tcp://host:port"),
         ("failover:(failover:(tcp://a))", "failover:(...) must not stand within failover:(...)"),
         ("failover:(tcp://b,fanout:(tcp://a))", "fanout:(...) must not stand within failover:(...)"),
@@ -110,8 +106,6 @@ def test_the_quorum(uri: str, quorum: int) -> None:
             "group 1: group 1: static:(...) must not stand within static:(...)",
         ),
         ("static:(tcp://a)", "static:(...) stands within fanout:(...) only"),
-        ("failover:()", "failover:(...) names no broker"),
-        ("failover:(tcp://a", "has a parenthesis that nothing closes"),
         (
             "failover:(tcp://a)?randomise=1",
             'option "randomise": there is no such option; did you mean "randomize"?',
@@ -153,9 +147,7 @@ def test_the_quorum(uri: str, quorum: int) -> None:
             "failover:(tcp://a:5,tcp:a:5)",
             "must name each broker once, and names tcp:a:5 twice, once as tcp://a:5",
         ),
-        ("failover:(tcp:a:5,tcp:a:5:timeout=3)", "must name each broker once"),
         ("failover:(memory:,memory:)", "must name each broker once"),
-        ("failover:(unix:/a,unix:/a:timeout=1)", "must name each broker once"),
         ("fanout:(failover:(tcp://a,tcp://b),tcp://b)", "must name each broker once"),
     ],
 )

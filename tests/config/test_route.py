@@ -43,30 +43,16 @@ def test_every_pattern(match: Match) -> None:
     ("values", "said"),
     [
         ({}, "route[2]: needs a pattern: one of destination, prefix, glob"),
-        ({"upstream": "main"}, "route[2]: needs a pattern"),
         ({"glob": "a", "prefix": "b"}, "route[2].glob: excludes prefix: a route has one pattern"),
-        ({"destination": "a", "glob": "b"}, "route[2].glob: excludes destination"),
-        ({"prefix": ""}, "route[2].prefix: must be a string that is not empty"),
-        ({"prefix": 5}, "route[2].prefix: must be a string that is not empty"),
         ({"glob": "a"}, "route[2].upstream: is missing"),
         (
             {"glob": "a", "upstream": "mian"},
             'route[2].upstream: no upstream is called "mian"; did you mean "main"?',
         ),
-        ({"glob": "a", "upstream": 5}, "route[2].upstream: must be the name of an upstream"),
         (
             {"glob": "a", "upstream": "main", "listener": "isnide"},
             'route[2].listener: no listener is called "isnide"; did you mean "inside"?',
         ),
-        (
-            {"glob": "a", "upstream": "main", "listener": []},
-            "route[2].listener: must be the name of a listener",
-        ),
-        (
-            {"glob": "a", "upstream": "main", "listener": 5},
-            "route[2].listener: must be the name of a listener",
-        ),
-        ({"pattern": "a"}, "route[2].pattern: unknown key"),
         ({"prefxi": "a"}, 'route[2].prefxi: unknown key; did you mean "prefix"?'),
     ],
 )

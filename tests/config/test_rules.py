@@ -66,12 +66,8 @@ def test_all_of_a_rule() -> None:
     ("values", "said"),
     [
         ({}, "rule[2].action: is missing"),
-        ({"action": "permit"}, 'rule[2].action: must be one of allow, deny, not "permit"'),
-        ({"action": True}, "rule[2].action: must be one of allow, deny"),
         ({"action": "allow"}, "rule[2]: needs send or subscribe"),
         ({"action": "allow", "send": []}, "rule[2].send: must be a string that is not empty, or a list"),
-        ({"action": "allow", "send": [""]}, "rule[2].send: must be a string that is not empty"),
-        ({"action": "allow", "send": 5}, "rule[2].send: must be a string that is not empty"),
         ({**ASKED, "listener": "opne"}, 'rule[2].listener: no listener is called "opne"; did you mean "open"?'),
         ({**ASKED, "user": "a", "listener": "open"}, "rule[2].user: is not known of clients of listener.open, which"),
         ({**ASKED, "group": "a", "listener": "open"}, "rule[2].group: is not known of clients of listener.open"),
@@ -81,14 +77,11 @@ def test_all_of_a_rule() -> None:
         ({**ASKED, "ack": "auto"}, "rule[2].ack: is about subscribe, which the rule does not have"),
         ({"action": "allow", "subscribe": "a", "size": 1}, "rule[2].size: is about send, which the rule does"),
         ({"action": "deny", "send": "a", "size": 1}, 'rule[2].size: is how large what a rule allows may be: it goes'),
-        ({**ASKED, "size": -1}, "rule[2].size: must be a whole number of bytes, 0 or more, not -1"),
-        ({**ASKED, "size": True}, "rule[2].size: must be a whole number of bytes"),
         ({"action": "deny", "subscribe": "a", "ack": "Auto"}, "rule[2].ack: must be one of auto, client, client-i"),
         ({"action": "deny", "subscribe": "a", "ack": []}, "rule[2].ack: must be an ack mode, or a list of such"),
         ({**ASKED, "headers": "a b"}, "rule[2].headers: must be a header's name, or name:value"),
         ({**ASKED, "headers": ":x"}, "rule[2].headers: must be a header's name, or name:value"),
         ({**ASKED, "name": "a\nb"}, "rule[2].name: must be printable"),
-        ({**ASKED, "nmae": "a"}, 'rule[2].nmae: unknown key; did you mean "name"?'),
     ],
 )  # fmt: skip
 def test_what_cannot_be(values: dict[str, Any], said: str) -> None:

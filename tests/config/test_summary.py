@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from stomprelay.config import load
 from stomprelay.config.summary import ADVICE, summary
-from tests.config.reference import put_secrets
+from tests.config.reference import config, put_secrets
 
 FULL = """
 admin = "tcp:7"
@@ -63,9 +62,7 @@ uri = "memory:"
 def told(tmp_path: Path, text: str) -> str:
     """The summary of a file with this text."""
     put_secrets(tmp_path)
-    file = tmp_path / "relay.toml"
-    file.write_text(text)
-    return summary(load(str(file)))
+    return summary(config(tmp_path, text))
 
 
 def test_everything_that_matters_is_said(tmp_path: Path) -> None:

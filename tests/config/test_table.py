@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.config.table import ConfigError, Table, nearest
+from stomprelay.config.table import ConfigError, Table
 
 
 def table(values: dict[str, object], *path: str | int) -> Table:
@@ -26,29 +26,6 @@ def table(values: dict[str, object], *path: str | int) -> Table:
 def test_a_path_is_written_as_in_toml(path: tuple[str | int, ...], key: str | None, place: str) -> None:
     """Keys that are not bare are quoted, so that the error stays one line."""
     assert str(table({}, *path).error(key, "no")) == f"relay.toml: {place}no"
-
-
-def test_an_unknown_key_is_an_error_with_a_hint() -> None:
-    """The nearest known key is suggested; where none is near, all are named."""
-    with pytest.raises(ConfigError, match=r'listener\.a\.lingre: unknown key; did you mean "linger"\?'):
-        table({"lingre": 1}, "listener", "a").only(["linger", "loss"])
-    with pytest.raises(ConfigError, match=r"zzz: unknown key; known are linger, loss"):
-        table({"zzz": 1}).only(["linger", "loss"])
-    table({"loss": 1}).only(["linger", "loss"])
-
-
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("randomise", 'did you mean "randomize"?'),
-        ("RANDOMIZE", 'did you mean "randomize"?'),
-        ("minackcount", 'did you mean "minAckCount"?'),
-        ("x", "known are randomize, minAckCount"),
-    ],
-)
-def test_the_nearest_word(word: str, hint: str) -> None:
-    """A mistake in case is the nearest of all."""
-    assert nearest(word, ["randomize", "minAckCount"]) == hint
 
 
 @pytest.mark.parametrize(

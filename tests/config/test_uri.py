@@ -15,11 +15,9 @@ A, B, C = Address("tcp://a:1"), Address("tcp://b:2"), Address("tcp://c:3")
     ("text", "found"),
     [
         ("failover:(tcp://a:1)", Several("failover", (A,))),
-        ("failover:(tcp://a:1,tcp://b:2)", Several("failover", (A, B))),
         ("failover://(tcp://a:1,tcp://b:2)", Several("failover", (A, B))),
         ("FailOver:(tcp://a:1)", Several("failover", (A,))),
         ("failover:\n ( tcp://a:1 ,\n tcp://b:2\n) ?x=1", Several("failover", (A, B), (("x", "1"),))),
-        ("failover:(tcp://a:1)?x=1&y=2", Several("failover", (A,), (("x", "1"), ("y", "2")))),
         ("failover:(tcp://a:1)? x=1 & y=2", Several("failover", (A,), (("x", "1"), ("y", "2")))),
         ("failover:(tcp://a:1)?x=", Several("failover", (A,), (("x", ""),))),
         ("failover:(tcp://a:1)?x=a=b", Several("failover", (A,), (("x", "a=b"),))),
@@ -27,7 +25,6 @@ A, B, C = Address("tcp://a:1"), Address("tcp://b:2"), Address("tcp://c:3")
         ("failover:(tcp://a:1)?%78=1+2", Several("failover", (A,), (("x", "1+2"),))),
         ("failover:(tcp://a:1)?x=(1,2)?", Several("failover", (A,), (("x", "(1,2)?"),))),
         ("failover:tcp://a:1", Several("failover", (A,))),
-        ("failover:tcp://a:1,tcp://b:2", Several("failover", (A, B))),
         ("failover://tcp://a:1, tcp://b:2", Several("failover", (A, B))),
         ("failover:tcp://a:1,tcp://b:2?x=1&y=2", Several("failover", (A, B), (("x", "1"), ("y", "2")))),
         (
@@ -44,14 +41,9 @@ A, B, C = Address("tcp://a:1"), Address("tcp://b:2"), Address("tcp://c:3")
         ),
         (r"failover:(tls:\:\:1:2)", Several("failover", (Address(r"tls:\:\:1:2"),))),
         ("failover:(odd:f(x,y):1,tcp://a:1)", Several("failover", (Address("odd:f(x,y):1"), A))),
-        ("fanout:tcp://a:1,tcp://b:2?x=1", Several("fanout", (A, B), (("x", "1"),))),
         (
             "fanout:(failover:(tcp://a:1,tcp://b:2)?x=1,tcp://c:3)?y=2",
             Several("fanout", (Several("failover", (A, B), (("x", "1"),)), C), (("y", "2"),)),
-        ),
-        (
-            "fanout://(static:(tcp://a:1,tcp://b:2))",
-            Several("fanout", (Several("static", (A, B)),)),
         ),
         (
             "fanout:(static://(failover:(tcp://a:1),tcp://b:2)?z=1)",
@@ -68,14 +60,10 @@ def test_lists(text: str, found: Several) -> None:
     ("text", "said"),
     [
         ("failover:", "failover:(...) names no broker"),
-        ("failover://", "failover:(...) names no broker"),
         ("failover:()", "failover:(...) names no broker"),
-        ("fanout:( )", "fanout:(...) names no broker"),
         ("fanout:(failover:(),a)", "failover:(...) names no broker"),
         ("failover:?x=1", "failover:(...) names no broker"),
         ("failover:(a,)", "failover:(...) has a comma too many"),
-        ("failover:(,a)", "failover:(...) has a comma too many"),
-        ("failover:(a,,b)", "failover:(...) has a comma too many"),
         ("failover:a,", "failover:(...) has a comma too many"),
         ("failover:(a", "has a parenthesis that nothing closes"),
         ("fanout:(failover:(a)", "has a parenthesis that nothing closes"),
@@ -83,16 +71,12 @@ def test_lists(text: str, found: Several) -> None:
         ("failover:(a)?x=(", "has a parenthesis that nothing closes"),
         ("failover:a)", "has a closing parenthesis that nothing opened"),
         ("failover:(a))", "has a closing parenthesis that nothing opened"),
-        ("failover:)a(", "has a closing parenthesis that nothing opened"),
         ("failover:(a),b", "must have nothing but ?option=value&... behind failover:(...)"),
-        ("failover:(a)/x", "must have nothing but ?option=value&... behind failover:(...)"),
         ("failover:(a)(b)", "must have nothing but ?option=value&... behind failover:(...)"),
         ("fanout:(failover:(a)x,b)", "must have nothing but ?option=value&... behind failover:(...)"),
         ("failover:(a)?", "must have its options as ?name=value&name=value"),
         ("failover:(a)?x", "must have its options as ?name=value&name=value"),
-        ("failover:(a)?=1", "must have its options as ?name=value&name=value"),
         ("failover:(a)?x=1&", "must have its options as ?name=value&name=value"),
-        ("failover:(a)?x=1&&y=1", "must have its options as ?name=value&name=value"),
         ("failover:(a)?x=1&x=1", 'option "x" is said twice'),
         ("failover:(a)?x=1&%78=2", 'option "x" is said twice'),
         ("failover:(a?w=1&w=2)", 'option "w" is said twice'),
@@ -156,13 +140,3 @@ trees = failovers | lists("fanout", addresses | failovers | lists("static", addr
 def test_what_was_written_is_read(found: Several, slashes: str, blank: str) -> None:
     """Any tree of lists, with any options, comes back as it was built."""
     assert parse(spelled(found, slashes, blank)) == found
-
-
-@given(st.text(alphabet="failoverfanoutstatic:/(),?&=\\ab%4@ ") | st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but `ValueError` ever comes of a string."""
-    for each in (text, f"failover:{text}", f"fanout:(failover:({text}),{text})"):
-        try:
-            parse(each)
-        except ValueError:
-            pass

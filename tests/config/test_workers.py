@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.config import Config, ConfigError, default, load, overridden, share
+from stomprelay.config import Config, ConfigError, default, overridden, share
 from stomprelay.config.values import MOST_WORKERS
+from tests.config.reference import config
 
 FILE = """
 [listener.public]
@@ -25,9 +26,7 @@ retain_size = 1000000000
 
 def read(tmp_path: Path, text: str, **options: str) -> Config:
     """The configuration in a file, with options over it."""
-    path = tmp_path / "relay.toml"
-    path.write_text(text)
-    return overridden(load(str(path)), **options, source=str(path))
+    return overridden(config(tmp_path, text), **options, source=str(tmp_path / "relay.toml"))
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", "two", "", "²", "1" * 30, str(MOST_WORKERS + 1)])

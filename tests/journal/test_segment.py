@@ -1,7 +1,6 @@
 """Segments: their names, and how they are read: whole, torn, damaged, open, none at all."""
 
 import errno
-import json
 import os
 from collections.abc import Iterator
 from itertools import accumulate
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, decode, encode
-from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, parse_name, safe_name
 from tests.journal.made import (
@@ -39,13 +37,9 @@ BEGUN = NOW // SECOND * SECOND
 
 
 def test_a_name() -> None:
-    """When, who, which run, which of it."""
+    """When, who, which run, which of it; a file's ending says whether it is open."""
     assert str(SegmentName(NOW, "eu-1", RUN, 1)) == "20261121T082300-eu-1-0123abcd-000001" == NAME
     assert str(SegmentName(0, "r", RUN, 1234567)) == "19700101T000000-r-0123abcd-1234567"
-
-
-def test_a_name_is_read() -> None:
-    """With the ending that says whether it is open."""
     assert parse_name(f"{NAME}{CLOSED}") == (SegmentName(BEGUN, "eu-1", RUN, 1), False)
     assert parse_name(f"{NAME}{OPEN}") == (SegmentName(BEGUN, "eu-1", RUN, 1), True)
 
@@ -160,15 +154,6 @@ def recording() -> bytes:
     return header(HEADER._replace(version=1)) + b"".join(pieces)
 
 
-def test_damage_in_the_middle(tmp_path: Path) -> None:
-    """It has its place; all around it is read."""
-    path = put(tmp_path, BLOCKS[0], b"?" + BLOCKS[1][1:], BLOCKS[2])
-    assert told(path) == ["header", 0, "damage", 2]
-    damage = items(path)[2]
-    assert isinstance(damage, Damage)
-    assert (damage.offset, damage.length) == (len(header()) + len(BLOCKS[0]), len(BLOCKS[1]))
-
-
 @pytest.mark.parametrize("start", [b"?" + header()[1:], header()[:-1] + b"?", b"garbage", b""])
 def test_a_damaged_header(tmp_path: Path, start: bytes) -> None:
     """What the file's name says stands in for it, so that the blocks are not lost."""
@@ -219,17 +204,6 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     assert items(tmp_path) == [Damage(0, 0, "not a segment of a journal: it is no file")]
     os.mkfifo(tmp_path / "pipe")
     assert items(tmp_path / "pipe") == [Damage(0, 0, "not a segment of a journal: it is no file")]
-
-
-def test_what_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is the system's."""
-    path = put(tmp_path, *BLOCKS)
-
-    def refuse(*_: object) -> int:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(os, "open", refuse)
-    assert items(path) == [Damage(0, 0, "it cannot be read: Permission denied")]
 
 
 def test_a_disk_that_fails_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,38 +263,6 @@ def test_a_reader_that_stops(tmp_path: Path) -> None:
     del found
     items(path)
     assert len(os.listdir("/proc/self/fd")) == count
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("frames"), st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)))),
-            st.tuples(st.just("event"), st.text(st.characters(exclude_categories=["Cs"]), max_size=9)),
-        ),
-        max_size=6,
-    ),
-    st.integers(1, 500),
-)
-def test_round_trips(
-    tmp_path_factory: pytest.TempPathFactory,
-    made: list[tuple[str, str | list[tuple[bytes, bytes]]]],
-    size: int,
-) -> None:
-    """What a writer wrote, readers read, however it rolled."""
-    folder = tmp_path_factory.mktemp("journal")
-    journal = writer(folder, size=size)
-    for _, content in made:
-        journal.write(event(text=content) if isinstance(content, str) else frames(*content), NOW)
-    journal.close(NOW)
-    read: list[tuple[str, str | list[tuple[bytes, bytes]]]] = []
-    for entry in Folder(folder).segments():
-        for item in items(entry.path)[1:]:
-            assert isinstance(item, Block)
-            if item.kind is BlockKind.EVENT:
-                read.append(("event", json.loads(item.payload)["text"]))
-            else:
-                read.append(("frames", [(frame.head, frame.kept) for frame in item.frames]))
-    assert read == made
 
 
 # ------------------------------------------------------------------ frames that are missing

@@ -17,9 +17,8 @@ from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, S
 from stomprelay.pipeline.replay.state import Frozen, State, write
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error
-from stomprelay.pipeline.stomp.options import Sink
+from stomprelay.pipeline.stomp.options import OptionError, Sink
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.store.volume import absolute

@@ -5,11 +5,11 @@ A message is a SEND of a client. Of a transaction it counts only if that was com
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from stomprelay.journal.capture import MASK
 from stomprelay.pipeline.schema import ABORTED
+from stomprelay.pipeline.spark.arrow import hour
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.store import Store, StoreError
 
@@ -68,13 +68,9 @@ class Selection:
 
     def hours(self, there: Iterable[str]) -> list[str]:
         """Return those of the hours in `there` that can have such messages."""
-        first = "" if self.since is None else _hour(self.since)
-        last = "~" if self.until is None else _hour(self.until)
-        return [hour for hour in there if first <= hour <= last]
-
-
-def _hour(microseconds: int) -> str:
-    return strftime("%Y-%m-%d-%H", gmtime(microseconds // 1_000_000))
+        first = "" if self.since is None else hour(self.since * 1000)
+        last = "~" if self.until is None else hour(self.until * 1000)
+        return [each for each in there if first <= each <= last]
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":

@@ -11,9 +11,9 @@ from typing import Final
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.bar import Bar, Steps
+from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
-from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened

@@ -130,18 +130,12 @@ class Span:
         length = self.until - self.since
         fine = next((step for step in _STEPS if length <= step * _TICKS), _STEPS[-1])
         main = next((step for step in _STEPS if length <= step * _MAIN and step % fine == 0), None)
-        first = -(-self.since // fine) * fine
+        first, form = -(-self.since // fine) * fine, "second" if fine < MINUTE else "hour"
         return [
-            Tick(at, self.place(at), self._told(at, fine), main is None or at % main == 0)
+            Tick(at, self.place(at), "day" if at % DAY == 0 else form, main is None or at % main == 0)
             for at in range(first, self.until, fine)
             if length <= fine * _TICKS
         ]
-
-    @staticmethod
-    def _told(at: Micros, fine: Micros) -> str:
-        if at % DAY == 0:
-            return "day"
-        return "second" if fine < MINUTE else "hour"
 
 
 class Rest(Enum):

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stomprelay import __version__
-from stomprelay.pipeline.report import bars, indicators, plot, text
+from stomprelay.pipeline.report import indicators, plot, text
 from stomprelay.pipeline.report.findings import (
     MEANING,
     Client,
@@ -201,7 +201,7 @@ _FILTERS: Final = (
     *(capital, colour, end_name, passed, per_second, plot.spark, seen, silence),
 )
 _FUNCTIONS: Final = (
-    *(bars.outages, bars.placed, bars.waits),
+    *(plot.outages, plot.placed, plot.waits),
     *(plot.fitting, plot.linear, plot.meanwhile, plot.percentile_paths, plot.stack, plot.totals, plot.y),
     *(band_kinds, bold, css_labels, indicators.change, indicators.notable, sankey, text.count, text.timed),
 )

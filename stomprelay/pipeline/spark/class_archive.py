@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -45,8 +45,8 @@ def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator
         return
     file = path(java, folder)
     if not file.exists():
-        with _alone(file.with_suffix(".lock")) as alone:
-            if alone and not file.exists():
+        with suppress(OSError), file.with_suffix(".lock").open("w") as held:
+            if lock(held.fileno(), wait=False) and not file.exists():
                 if say is not None:
                     say("preparing Spark for quick starts; this is done once")
                 make(java, file)
@@ -78,18 +78,6 @@ def make(java: Java, file: Path) -> None:
     except (OSError, subprocess.TimeoutExpired):
         with suppress(OSError):
             partial.unlink()
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Take the lock while the context is entered; yield whether this process got it."""
-    try:
-        file = path.open("w")
-    except OSError:
-        yield False
-        return
-    with file:
-        yield lock(file.fileno(), wait=False) is True
 
 
 def main() -> int:

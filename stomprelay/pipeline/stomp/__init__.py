@@ -4,10 +4,10 @@
     frame.write.format("stomp").option("destination", "/queue/orders").save(uri)
 
 - `datasource`: what Spark calls
-- `options`, `values`: what can be set, and how a value is read
-- `receivers`, `receiver`, `spool`, `columns`, `scans`: in: all connections of a query; one of them; its messages on
-  disk; as rows; which of them a batch read has
-- `sending`, `sends`, `progress`: out: the rows of a task; a row as a SEND; how far a job has come
+- `options`: what can be set, and how a value is read
+- `receivers`, `spool`, `columns`, `scans`: in: the connections of a query; messages on disk; as rows; which of them a
+  batch read has
+- `sending`, `progress`: out: a row as a SEND, the rows of a task; how far a job has come
 - `client`: one STOMP session, on which both rest
 - `relay_thread`, `sockets`: below it, the relay's own core on an event loop in a thread; the connections of that loop
 """

@@ -32,12 +32,10 @@ class Lost(Exception):
 
 class Client:
     """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` last. Every
-    method that waits raises `Lost` when the session ends. `unacknowledged`: deliveries that may wait for their ACK.
+    method that waits raises `Lost` when the session ends.
     """
 
-    def __init__(
-        self, upstream: Upstream, role: str, *, client_id: str | None = None, unacknowledged: int = 1 << 20
-    ) -> None:
+    def __init__(self, upstream: Upstream, role: str, *, client_id: str | None = None) -> None:
         self.name = f"{role}-{os.urandom(4).hex()}"
         self._upstream = upstream
         self.client_id = client_id
@@ -48,7 +46,7 @@ class Client:
             versions=frozenset({V1_2.version}),
             heart_beat=Terms(0, 0),
             limits=upstream.limits,
-            unacknowledged=unacknowledged,
+            unacknowledged=1 << 20,
         )
         self._relay_thread = RelayThread(
             listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}

@@ -44,14 +44,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS, rows
-from stomprelay.pipeline.stomp.options import Sink, Source
+from stomprelay.pipeline.stomp.options import OptionError, Sink, Source, wrong
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.receivers import Offset, Piece, Receivers, limited, pieces, place
 from stomprelay.pipeline.stomp.scans import Identity, Range, Scans
-from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
-from stomprelay.pipeline.stomp.sends import SchemaError, check
+from stomprelay.pipeline.stomp.sending import Job, SchemaError, SharedRate, TaskSender, check
 from stomprelay.pipeline.stomp.spool import SpoolError, read
-from stomprelay.pipeline.stomp.values import OptionError, wrong
 
 FEW: int = 4096
 """Smaller Arrow batches of the spool are joined until they have this many rows."""

@@ -1,17 +1,254 @@
-"""All receivers of one source, and offsets over their spools."""
+"""The receivers of a source, and offsets over their spools. Each is a connection to a broker, a thread that reads it,
+and the spool to which it writes.
+
+With `ack=commit` a delivery's ACK waits until Spark has committed the message. A broker that got no ACK in time may
+deliver the message again, although it is in the spool. `PendingAcks` recognises it by its id and its body, and it is
+not written twice.
+"""
 
 import logging
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
+from zlib import crc32
 
-from stomprelay.pipeline.stomp.options import Source
-from stomprelay.pipeline.stomp.receiver import Receiver
-from stomprelay.pipeline.stomp.spool import SpoolError, covered, segments
+from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.columns import Columns
+from stomprelay.pipeline.stomp.options import OptionError, Source
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
+DISCONNECT_WITHIN: Final = 5.0
+"""Seconds to wait for the RECEIPT of DISCONNECT. Short, because another driver may wait for the spool."""
+MOST: Final = 32 * 1024 * 1024
+"""A group is written once its bodies have this many bytes, even if it has few messages."""
 _log: Final = logging.getLogger("stomprelay.stomp")
+POLL: Final = 0.05
+"""Seconds to wait for frames before looking at what else is to be done."""
+
+
+class PendingAck(NamedTuple):
+    """A delivery that was not acknowledged yet: the message's sequence in the spool, and its header `ack`."""
+
+    sequence: int
+    ack: bytes
+
+
+class PendingAcks:
+    """The deliveries that one receiver acknowledges once Spark has committed them. Call `known` for each message,
+    `remember` if it is new and in the spool, and `owe` for each delivery. `memory`: committed messages to remember.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._known: dict[bytes, tuple[int, int]] = {}
+        self._owed: dict[bytes, deque[PendingAck]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count  # other threads ask, too
+
+    def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
+        """Record that a message is in the spool, or about to be written. Sequences must not decrease."""
+        self._known[message_id] = (sequence, crc32(body))
+
+    def known(self, message_id: bytes, body: bytes) -> int | None:
+        """Return the sequence of a message with this id and body that is in the spool; None if there is none."""
+        found = self._known.get(message_id)
+        return found[0] if found is not None and found[1] == crc32(body) else None
+
+    def owe(self, subscription: bytes, owed: PendingAck) -> None:
+        """Record a delivery on this subscription that has to be acknowledged."""
+        self._owed.setdefault(subscription, deque()).append(owed)
+        self._count += 1
+
+    def due(self, committed: int) -> dict[bytes, bytes]:
+        """Remove and return the ACKs to send, each cumulative: by subscription the last `ack` below `committed`."""
+        found: dict[bytes, bytes] = {}
+        for subscription, owed in self._owed.items():
+            while owed and owed[0].sequence < committed:
+                found[subscription] = owed.popleft().ack
+                self._count -= 1
+        below = committed - self._memory
+        for message_id in [*takewhile(lambda each: self._known[each][0] < below, self._known)]:
+            del self._known[message_id]
+        return found
+
+
+class Receiver:
+    """Receives all messages of one connection into a spool. The constructor raises `SpoolError`. After `start` the
+    `spool` grows until `failure` has a reason. Call `commit` with what Spark has committed; at the end `stop`, then
+    `close`.
+    """
+
+    def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
+        self.number = number
+        self.failure: str | None = None
+        self._source = source
+        self.spool = MessageSpool(folder, first=first)
+        self._columns = Columns(list(source.destinations), headers=source.include_headers)
+        self._pending_acks = PendingAcks(2 * source.prefetch) if source.late else None
+        self._acks: dict[bytes, bytes] = {}
+        self._committed = self.spool.begin
+        self._settled = self.spool.begin
+        self._began: float | None = None
+        self._last_frame = 0.0
+        self._busy = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"stomp receiver {number}", daemon=True)
+
+    # From any thread
+
+    @property
+    def running(self) -> bool:
+        """Return whether it was started and has not ended."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread, which connects and receives. Call it once."""
+        self._thread.start()
+
+    def commit(self, sequence: int) -> None:
+        """Have messages below this sequence acknowledged and dropped: Spark has committed them. Raises `SpoolError`."""
+        if sequence == self._committed:
+            return
+        self._committed = sequence
+        kept = 2 * self._source.prefetch if self._source.late else 0
+        self.spool.drop_below(sequence - kept)
+
+    @property
+    def settled(self) -> bool:
+        """Return whether everything that Spark has committed is acknowledged."""
+        return self._pending_acks is None or self._settled >= self._committed
+
+    @property
+    def unacknowledged(self) -> int:
+        """Return how many deliveries the broker waits to have acknowledged."""
+        return len(self._columns) if self._pending_acks is None else len(self._pending_acks)
+
+    @property
+    def held(self) -> bool:
+        """Return whether the broker may hold messages back until Spark commits some of those on disk."""
+        owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
+        return not self._busy and (self._full or owes)
+
+    @property
+    def _full(self) -> bool:
+        return self.spool.end - self._committed >= self._source.backlog
+
+    def quiet(self, seconds: float) -> bool:
+        """Return whether all is on disk and no message came for so many seconds from a broker, or it does not run."""
+        if not self.running:
+            return True
+        return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
+
+    def stop(self) -> None:
+        """Tell the thread to write and acknowledge what it has, and to disconnect. Then call `close`."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Wait for the thread to end, up to twice `DISCONNECT_WITHIN`, and release the spool."""
+        if self._thread.ident is not None:
+            self._thread.join(2 * DISCONNECT_WITHIN)
+        self.spool.close()  # whatever hangs in a search for a broker writes no more
+
+    # The thread
+
+    def _run(self) -> None:
+        source = self._source
+        try:
+            self._recall()
+            with source.connection.client(f"spark-source-{self.number}", self.number) as client:
+                client.connect(source.connection.timeout)
+                for number, destination in enumerate(source.destinations):
+                    client.subscribe(b"%d" % number, destination.encode(), source.headers)
+                self._began = self._last_frame = time.monotonic()
+                while not self._stopping:
+                    self._receive(client)
+                self._flush(client)
+                self._part(client)
+        except (Lost, SpoolError, OptionError) as error:
+            self.failure = str(error)
+        except Exception as error:
+            _log.exception("receiver %d failed", self.number)
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _part(self, client: Client) -> None:
+        """Disconnect. All is on disk; what the broker does not confirm now it delivers again."""
+        try:
+            client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
+        except Lost as error:
+            _log.warning("receiver %d: %s", self.number, error)
+
+    def _recall(self) -> None:
+        """Remember the messages that are in the spool already, in case the broker delivers them again."""
+        if self._pending_acks is None:
+            return
+        for group in read(self.spool.folder, self.spool.begin, self.spool.end):
+            named = zip(group.batch.column("message_id"), group.batch.column("body"), strict=True)
+            for sequence, (message_id, body) in enumerate(named, group.first):
+                if message_id.is_valid:
+                    self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
+
+    def _receive(self, client: Client) -> None:
+        """Read frames once, write a group that is complete or old enough, send the ACKs that are due."""
+        source, columns = self._source, self._columns
+        if self._full:
+            time.sleep(POLL)
+        else:
+            waits = self._last_frame + source.group_age - time.monotonic() if columns else POLL
+            for frame in client.frames(max(0.0, min(waits, POLL))):
+                if frame.command is MESSAGE:
+                    self._take(frame)
+                    if len(columns) >= source.group_size or columns.octets >= MOST:
+                        self._flush(client)
+        if columns and time.monotonic() - self._last_frame >= source.group_age:
+            self._flush(client)
+        if not client.has_brokers:
+            self._last_frame = time.monotonic()
+        if self._pending_acks is not None:
+            committed = self._committed
+            client.acknowledge(self._pending_acks.due(committed))
+            self._settled = committed
+
+    def _take(self, frame: Frame) -> None:
+        if not self._busy:
+            self._busy = True
+            self._last_frame = time.monotonic()
+        named, body = self._columns.read(frame), frame.payload
+        subscription, ack = named.get(SUBSCRIPTION, b"0"), named.get(ACK_HEADER, b"")
+        if self._pending_acks is None:
+            self._acks[subscription] = ack
+        else:
+            message_id = named.get(MESSAGE_ID, b"")
+            known = self._pending_acks.known(message_id, body)
+            if known is not None:
+                self._pending_acks.owe(subscription, PendingAck(known, ack))
+                if not self._columns:
+                    self._last_frame = time.monotonic()
+                    self._busy = False
+                return
+            sequence = self.spool.end + len(self._columns)
+            self._pending_acks.remember(sequence, message_id, body)
+            self._pending_acks.owe(subscription, PendingAck(sequence, ack))
+        self._columns.add(named, body, time.time_ns() // 1000)
+
+    def _flush(self, client: Client) -> None:
+        """Write the received messages to disk, and acknowledge them unless Spark must commit first."""
+        if self._columns:
+            self.spool.append(self._columns.batch())
+            if self._pending_acks is None:
+                client.acknowledge(self._acks)
+                self._acks.clear()
+        self._last_frame = time.monotonic()
+        self._busy = False
+
 
 Offset = Mapping[str, int]
 """An offset of the query: by receiver (`r0`, `r1`) the sequence after the last row."""
@@ -183,10 +420,10 @@ def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
             _log.warning("spool %s lacks messages between %d and %d", folder, first, last)
             found = [(first, last)]
         ranges += [Piece(number, low, high) for low, high in found]
-    tasks = source.partitions or os.cpu_count() or 1
-    size = max(PIECE, -(-sum(each.end - each.first for each in ranges) // tasks))
+    rows = sum(each.end - each.first for each in ranges)
+    size = max(PIECE, -(-rows // (source.partitions or os.cpu_count() or 1)))
     if source.partitions is not None:
-        size = max(1, min(size, sum(each.end - each.first for each in ranges) // source.partitions))
+        size = max(1, min(size, rows // source.partitions))
     return [
         Piece(each.receiver, low, min(low + size, each.end))
         for each in ranges

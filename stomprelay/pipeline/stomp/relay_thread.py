@@ -246,14 +246,10 @@ class RelayThread:
         for leg, connection in [*self._connections.items()]:
             known = leg in self._reported_full
             full = connection.full and (known or not coupled)
-            if full is known:
-                continue
-            if full:
-                self._reported_full.add(leg)
-                self._perform(self._relay.handle(inputs.Blocked(leg), time.monotonic()))
-            else:
-                self._reported_full.discard(leg)
-                self._perform(self._relay.handle(inputs.Unblocked(leg), time.monotonic()))
+            if full is not known:
+                self._reported_full ^= {leg}
+                told = inputs.Blocked(leg) if full else inputs.Unblocked(leg)
+                self._perform(self._relay.handle(told, time.monotonic()))
 
     def _relieve(self) -> None:
         """Read from brokers again: there is room for their bytes."""

@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -48,6 +49,14 @@ class Group(NamedTuple):
         return int(self.first + self.batch.num_rows)
 
 
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SpoolError(f"spool {folder}: {error.strerror}") from None
+
+
 def segments(folder: Path) -> list[tuple[int, Path]]:
     """Return the segments of a spool, sorted, each with its first sequence; none without a folder."""
     try:
@@ -71,16 +80,14 @@ class MessageSpool:
         self._segment = segment
         self._size = 0
         self._file: int | None = None
-        try:
+        with _told(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = _locked(folder, patience)
-        except OSError as error:
-            raise SpoolError(f"spool {folder}: {error.strerror}") from None
-        try:
-            self._recover(first)
-        except OSError as error:
-            self.close()
-            raise SpoolError(f"spool {folder}: {error.strerror}") from None
+            try:
+                self._recover(first)
+            except OSError:
+                self.close()
+                raise
 
     def _recover(self, first: int) -> None:
         """Cut off what a crash left half written, and continue after the last whole group. Raises `OSError`."""
@@ -123,13 +130,11 @@ class MessageSpool:
         """Write a group; on return it is synced to disk. Return the sequence after it."""
         if self._file is None:
             raise SpoolError(f"spool {self.folder} is closed")
-        try:
+        with _told(self.folder):
             if self._size >= self._segment:
                 self._roll()
             written = _write(self._file, _message(batch, self.end))
             os.fdatasync(self._file)
-        except OSError as error:
-            raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
         self._size += written
         self.end += batch.num_rows
         return self.end
@@ -137,10 +142,8 @@ class MessageSpool:
     def skip(self, first: int) -> None:
         """Give the next row this later sequence. Rows between the old end and it count as lost."""
         self.end = first
-        try:
+        with _told(self.folder):
             self._roll()
-        except OSError as error:
-            raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
 
     def drop_below(self, sequence: int) -> None:
         """Remove the segments that hold only rows below this sequence, except the one that is being written."""
@@ -148,10 +151,8 @@ class MessageSpool:
         for (_, path), (after, _) in pairwise(found):
             if after > sequence:
                 break
-            try:
+            with _told(self.folder):
                 path.unlink()
-            except OSError as error:
-                raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
             self.begin = after
 
     def drop_older(self, seconds: float) -> None:

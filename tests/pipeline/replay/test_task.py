@@ -19,8 +19,7 @@ from stomprelay.pipeline.replay.state import BATCH
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
 from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.sending import SharedRate
-from stomprelay.pipeline.stomp.sends import SendFrames
+from stomprelay.pipeline.stomp.sending import SendFrames, SharedRate
 from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
 from tests.pipeline.stomp import rig
 

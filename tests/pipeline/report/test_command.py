@@ -19,7 +19,7 @@ from stomprelay.pipeline.report.command import (
     write,
 )
 from stomprelay.pipeline.report.findings import Findings
-from stomprelay.pipeline.report.queries import Range
+from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import layout

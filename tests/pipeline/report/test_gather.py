@@ -1,14 +1,18 @@
 """The tables, read through Spark."""
 
+import random
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import (
+    NOTHING,
     Client,
     Damage,
+    Earlier,
     Episode,
     Failover,
     Findings,
@@ -22,8 +26,17 @@ from stomprelay.pipeline.report.findings import (
     Way,
 )
 from stomprelay.pipeline.report.gather import (
+    Buckets,
+    Range,
+    add,
+    bin_of,
+    coded,
+    decoded,
+    earlier,
     empty_span,
+    extent,
     gather,
+    percentiles,
     read_damages,
     read_dropped,
     read_failovers,
@@ -31,14 +44,20 @@ from stomprelay.pipeline.report.gather import (
     read_stuck,
     read_troubles,
     read_waiting,
+    stretch,
+    timings,
+    top,
+    whole_hours,
 )
 from stomprelay.pipeline.report.page import PageOptions, page
-from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.tables.latency import WIDTH, folded
+from stomprelay.pipeline.tables.latency import bucketed as by_minute
 from tests.pipeline.report.outline import outline
-from tests.pipeline.report.sample import BEGIN
+from tests.pipeline.report.sample import BEGIN, HOSTILE
 from tests.pipeline.report.tables import build, later
-from tests.pipeline.rows import START_NS
+from tests.pipeline.rows import MESSAGE, START_NS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,7 +220,6 @@ def test_the_span_of_nothing() -> None:
     assert (asked.since, asked.until) == (BEGIN, BEGIN + 2 * HOUR)
 
 
-@pytest.mark.spark
 def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
     """Each cell; those that began before the range and were not over belong to it."""
     store = build(
@@ -241,7 +259,6 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
     assert len(read_failovers(store, ALL)) == 5
 
 
-@pytest.mark.spark
 def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
     """A subscription with all its episodes, the longest wait first; two at a time are those of two brokers."""
     seen = [
@@ -290,7 +307,6 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
     assert read_stuck(build(spark, tmp_path / "nothing"), ALL, 10) == ([], 0)
 
 
-@pytest.mark.spark
 def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
     """What brokers and the relay said, counted by their words; other events and clients' frames do not count."""
     store = build(
@@ -316,7 +332,6 @@ def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
     assert read_troubles(store.read("frames"), 1) == (found[:1], 3)
 
 
-@pytest.mark.spark
 def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
     """Each once, the first by file and place; what is missing is counted by itself."""
     found: list[dict[str, Any]] = [{"position": 9}, {"position": 5}, {"position": 5}, {"segment": "y"}]
@@ -381,3 +396,195 @@ def test_what_may_wait_at_brokers(spark: "SparkSession", tmp_path: Path) -> None
     assert read_waiting(store, ALL, ["a", "c"]) == {"a": 3}
     assert read_waiting(store, ALL, ["b"]) == {"b": 2}
     assert read_waiting(store, ALL, []) == {}
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+BEFORE = -86400
+HOUR_OF_NOW = Range(BEGIN, BEGIN + HOUR)
+
+
+def test_the_day_before(spark: "SparkSession", tmp_path: Path) -> None:
+    """The same figures as of the day itself, of the same hour: what is beside it does not count."""
+    back = {"direction": "to_client", "client": "bob"}
+    store = build(
+        spark,
+        tmp_path,
+        traffic=[
+            {"minute": later(60), "messages": 10},
+            {"minute": later(60), "messages": 10, "destination": "/queue/b"},
+            {"minute": later(BEFORE + 600), "messages": 4, "errors": 2},
+            {"minute": later(BEFORE + 660), "messages": 3, **back},
+            {"minute": later(BEFORE + 660), "destination": "/queue/b", "messages": 1},
+            {"minute": later(BEFORE + 660), "destination": "/queue/gone", "messages": 9, "client": "carol"},
+            {"minute": later(BEFORE + 660), "destination": "/queue/silent", "messages": 0, "client": "carol"},
+            {"minute": later(BEFORE - 60), "messages": 100},
+            {"minute": later(BEFORE + 3600), "messages": 100},
+        ],
+        messages=[
+            {"seen_at": later(BEFORE + 600), "delivery_us": 1000, "redelivered": 1},
+            {"seen_at": later(BEFORE + 601), "outcome": "undelivered", "destination": "/topic/t"},
+            {"seen_at": later(BEFORE - 1), "outcome": "undelivered"},
+        ],
+        failovers=[{"began_at": later(BEFORE + 5), "ended_at": later(BEFORE + 6)}, {"began_at": later(5)}],
+        stuck=[{"since": later(BEFORE + 5), "until": later(BEFORE + 99), "age_us": 94 * SECOND}],
+    )
+    made = earlier(store, gather(store, HOUR_OF_NOW, 10, BEGIN), "day")
+    assert (made.since, made.until) == (BEGIN - DAY, BEGIN - DAY + HOUR)
+    assert (made.first, made.last) == (made.since + 10 * MINUTE, made.since + 12 * MINUTE)
+    assert made.gone == ["/queue/gone"]
+    found = made.found
+    assert found is not None
+    assert [(one.name, one.sent, one.delivered) for one in found.destinations] == [
+        ("/queue/a", 4, 3),
+        ("/queue/b", 1, 0),
+    ]
+    assert found.clients == [Client("alice", 5, 0, 200, 2)]
+    assert (list(found.errors), found.octets) == ([2], 500)
+    assert found.outcomes == {"acked": 1, "unheard": 1}
+    assert found.latencies["delivery"].whole.p99 == 1000
+    assert found.redelivered == 1
+    assert [one.began for one in found.failovers] == [BEGIN - DAY + 5 * SECOND]
+    assert (found.total_stuck, found.stuck[0].worst) == (1, 94 * SECOND)
+
+
+def test_nothing_before(spark: "SparkSession", tmp_path: Path) -> None:
+    """Is told as such, with the time that was looked at."""
+    store = build(spark, tmp_path, traffic=[{}])
+    week = 7 * DAY
+    assert earlier(store, gather(store, HOUR_OF_NOW, 10, BEGIN), "week") == Earlier(
+        "week", BEGIN - week, BEGIN - week + HOUR
+    )
+
+
+@pytest.mark.deep
+def test_a_few_seconds_before(spark: "SparkSession", tmp_path: Path) -> None:
+    """A range of seconds is compared with the same seconds, not with their minutes."""
+    frames = [{"seen_at": later(at)} for at in (10, BEFORE + 10, BEFORE + 11, BEFORE + 40)]
+    store = build(spark, tmp_path, frames=frames, traffic=[{}, {"minute": later(BEFORE), "messages": 3}])
+    range_ = Range(BEGIN + 5 * SECOND, BEGIN + 15 * SECOND)
+    made = earlier(store, gather(store, range_, 10, BEGIN), "day")
+    assert made.found is not None
+    assert [one.sent for one in made.found.destinations] == [2]
+
+
+def test_the_stretch(spark: "SparkSession", tmp_path: Path) -> None:
+    """Without a begin it is the last day, or week, of what there is; one that is asked for holds, to the bin."""
+    store = build(spark, tmp_path / "tables", traffic=[{"minute": later(60)}])
+    assert stretch(store, Range(), "day") == Range(BEGIN + 10 * MINUTE - DAY, None)
+    assert stretch(store, Range(None, BEGIN + HOUR), "week") == Range(BEGIN + HOUR - 7 * DAY, BEGIN + HOUR)
+    assert stretch(store, HOUR_OF_NOW, "day") == HOUR_OF_NOW
+    odd = Range(BEGIN - DAY + MINUTE, BEGIN + MINUTE)
+    assert stretch(store, odd, "day") == Range(BEGIN + 10 * MINUTE - DAY, odd.until)
+    assert stretch(build(spark, tmp_path / "nothing"), Range(), "day") == Range()
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_range(spark: "SparkSession", tmp_path: Path) -> None:
+    """Its begin belongs to it, its end does not; other hours are not read."""
+    minutes = [{"minute": later(seconds), "frames": seconds} for seconds in (-3600, -60, 0, 60, 3600, 7200)]
+    traffic = build(spark, tmp_path, traffic=minutes).read("traffic")
+
+    def within(range_: Range) -> list[int]:
+        return sorted(row.frames for row in range_.within(traffic, "minute").collect())
+
+    assert within(Range()) == [-3600, -60, 0, 60, 3600, 7200]
+    assert within(Range(BEGIN, BEGIN + HOUR)) == [0, 60]
+    assert within(Range(since=BEGIN + 1)) == [60, 3600, 7200]
+    assert within(Range(until=BEGIN + 1)) == [-3600, -60, 0]
+
+
+def test_the_extent(spark: "SparkSession", tmp_path: Path) -> None:
+    """Goes as far as the options say, else from the first minute to the end of the last."""
+    store = build(spark, tmp_path, traffic=[{"minute": later(60)}, {"minute": later(300)}])
+    assert extent(store, Range()) == (BEGIN + MINUTE, BEGIN + 6 * MINUTE - 1)
+    assert extent(store, Range(BEGIN, BEGIN + HOUR)) == (BEGIN, BEGIN + HOUR - 1)
+    assert extent(store, Range(since=BEGIN)) == (BEGIN, BEGIN + 6 * MINUTE - 1)
+    assert extent(store, Range(until=BEGIN + 3 * MINUTE)) == (BEGIN + MINUTE, BEGIN + 3 * MINUTE - 1)
+    assert extent(store, Range(since=BEGIN + HOUR)) is None
+    assert extent(build(spark, tmp_path / "nothing"), Range()) is None
+
+
+def test_names(spark: "SparkSession") -> None:
+    """The top by the first weight, then by the next, then by name; the others and none keep apart from any name."""
+    table = spark.createDataFrame(
+        [("b", 5, 0), ("a", 2, 0), ("a", 3, 0), (None, 99, 0), ("c", 1, 7), ("d", 1, 8)],
+        "who string, messages bigint, octets bigint",
+    )
+    found = top(table, "who", ["messages", "octets"], 3, F.max("messages").alias("most"))
+    assert [row.most for row in found] == [3, 5, 1]
+    names = [row.who for row in found]
+    assert names == ["a", "b", "d"]
+    codes = [row[0] for row in table.select(coded("who", names)).collect()]
+    assert [decoded(code, names) for code in codes] == ["b", "a", "a", None, Rest.OTHERS, "d"]
+
+
+def test_names_that_mean_harm(spark: "SparkSession") -> None:
+    """Are values, not code."""
+    names = [name for name in HOSTILE if len(name) < 100]
+    table = spark.createDataFrame([(name, 1) for name in names], "who string, n bigint")
+    found = [row.who for row in top(table, "who", ["n"], 99)]
+    assert sorted(found) == sorted(names)
+    assert [row[0] for row in table.select(coded("who", names)).collect()] == list(range(len(names)))
+
+
+def test_bins(spark: "SparkSession") -> None:
+    """The same as the span's own."""
+    span = Span(BEGIN, BEGIN + MINUTE, 5 * SECOND)
+    instants = [BEGIN, BEGIN + 5 * SECOND - 1, BEGIN + 5 * SECOND, BEGIN + MINUTE - 1]
+    table = spark.createDataFrame([(at,) for at in instants], "seen_at bigint")
+    assert [row[0] for row in table.select(bin_of(span, F.col("seen_at"))).collect()] == [
+        span.index(at) for at in instants
+    ]
+
+
+def test_hours() -> None:
+    """A table by hour fits a range that begins and ends with one."""
+    assert whole_hours(Span(BEGIN, BEGIN + HOUR, MINUTE))
+    assert not whole_hours(Span(BEGIN + MINUTE, BEGIN + HOUR, MINUTE))
+
+
+def test_a_spread() -> None:
+    """A percentile is the largest value of the bucket that its rank falls in."""
+    buckets: Buckets = {}
+    assert percentiles(buckets) == NOTHING
+    for each in ((5, 49, 110), (5, 1, 111), (9, 45, 200), (12, 5, 300)):
+        add(buckets, *each)
+    assert percentiles(buckets) == Percentiles(100, 111, 200, 300, 300)
+
+
+def test_percentiles_are_those_of_the_table(spark: "SparkSession") -> None:
+    """By minute they equal the columns of `latency`; over all they are as near to the exact ones."""
+    chance = random.Random(3)
+    values = [int(chance.lognormvariate(8, 1.5)) for _ in range(600)] + [0, 1, -7]
+    many = [
+        {
+            "seen_at": later(chance.randrange(180)),
+            "delivery_us": value,
+            "ack_us": value if value % 2 else None,
+        }
+        for value in values
+    ]
+    messages = rows(spark, MESSAGES, MESSAGE, many).persist()
+    span = Span(BEGIN, BEGIN + 4 * MINUTE, MINUTE)
+    found, by_place = timings(messages, span, [MESSAGE["destination"]])
+    for row in folded(by_minute(messages)).withColumn("since", F.unix_micros("minute")).collect():
+        bin_ = span.index(row.since)
+        for measure in ("delivery", "ack"):
+            told = [row[f"{measure}_{what}"] for what in ("count", "p50", "p95", "p99", "max")]
+            assert found[measure].bins[bin_] == Percentiles(*told)
+    assert found["delivery"].bins[3] == NOTHING
+    assert found["receipt"].whole == NOTHING
+    whole = found["delivery"].whole
+    assert by_place == {0: whole}
+    assert whole.count == len(values)
+    assert whole.longest == max(values)
+    for percent, value in ((50, whole.p50), (95, whole.p95), (99, whole.p99)):
+        exact = sorted(values)[-(-percent * len(values) // 100) - 1]
+        assert value is not None
+        assert exact <= value <= exact * WIDTH

@@ -68,13 +68,11 @@ def test_the_values() -> None:
         ("receipt_p99=200ms", 200_000),
         ("receipt_p99 = 1.5 s", 1.5 * SECOND),
         ("ack_max=2m", 2 * MINUTE),
-        ("ack_max=2min", 2 * MINUTE),
         ("delivery_p50=300us", 300),
         ("delivery_p50=300µs", 300),
         ("stuck_wait=1h", HOUR),
         ("errors=0", 0),
         ("octets=2g", 2 << 30),
-        ("octets=5", 5),
     ],
 )
 def test_a_threshold(said: str, limit: float) -> None:
@@ -133,10 +131,8 @@ def test_what_is_crossed() -> None:
     ("now", "before", "kind", "told"),
     [
         (112, 100, Kind.COUNT, "+12 %"),
-        (90, 100, Kind.COUNT, "\u221210 %"),
         (100, 100, Kind.COUNT, "the same"),
         (100_001, 100_000, Kind.COUNT, "about the same"),
-        (0, 0, Kind.COUNT, "the same"),
         (5, 0, Kind.COUNT, "none before"),
         (0, 5, Kind.COUNT, "none now"),
         (1200, 100, Kind.COUNT, "12 times as much"),

@@ -1,30 +1,14 @@
 """A STOMP 1.2 client over the relay's core."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
 from tests.e2e.raw import Connection as Peer
-from tests.e2e.raw import ScriptedBroker, close_all
+from tests.e2e.raw import ScriptedBroker
 from tests.pipeline.stomp.rig import accept, message, told, until
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Close what a failed test has left open."""
-    yield
-    close_all()
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    """Give a broker that the test plays."""
-    with ScriptedBroker() as made:
-        yield made
 
 
 def client(uri: str, **options: str) -> Client:

@@ -1,6 +1,6 @@
 """`format("stomp")` in Spark, on the embedded broker."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,8 @@ import pytest
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.datasource import StompDataSource
-from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import GivenOptions
+from stomprelay.pipeline.stomp.options import Connection, GivenOptions
+from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
@@ -56,8 +56,6 @@ def fill(uri: str, queue: str, first: int, end: int) -> None:
 
 def drain(uri: str, queue: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
     """Take so many messages: body and headers."""
-    from stomprelay.wire.dialect import V1_2
-
     found: list[tuple[bytes, dict[bytes, bytes]]] = []
     with client(uri) as made:
         made.subscribe(b"0", queue.encode(), {})
@@ -212,47 +210,34 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
 
 
 @pytest.fixture(params=["rabbitmq", "activemq"])
-def through(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    """Run a relay in front of a real broker; give what enters its context and names it."""
+def through(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Run a relay in front of a real broker; give its name."""
     broker: Broker = request.getfixturevalue(request.param)
-
-    def enter() -> Any:
-        import contextlib
-
-        @contextlib.contextmanager
-        def running() -> Any:
-            port = free_port()
-            config = f"""
+    port = free_port()
+    config = f"""
 [listener.main]
 endpoint = "tcp:{port}:interface=127.0.0.1"
 upstream = "main"
 [upstream.main]
 uri = "tcp://127.0.0.1:{broker.port}"
 """
-            with relay(tmp_path, config, [port]):
-                yield f"failover:(tcp://127.0.0.1:{port})"
-
-        return running()
-
-    return enter
+    with relay(tmp_path, config, [port]):
+        yield f"failover:(tcp://127.0.0.1:{port})"
 
 
 @pytest.mark.deep
 @pytest.mark.broker
 @pytest.mark.parametrize("ack", ["spool", "commit"])
 def test_through_a_relay_to_a_real_broker_and_back(
-    spark: "SparkSession", through: Callable[[], Any], queue: str, tmp_path: Path, ack: str
+    spark: "SparkSession", through: str, queue: str, tmp_path: Path, ack: str
 ) -> None:
     """RabbitMQ and ActiveMQ: what Spark writes Spark reads, each row once, and the queue is empty in the end."""
-    with through() as uri:
-        rows = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as body")
-        sending = rows.write.format("stomp").options(destination=queue, login="guest", password="guest")
-        sending.mode("append").save(uri)
-        stream = reading(
-            spark, uri, queue, tmp_path, ack=ack, maxMessagesPerTrigger=120, prefetch=100, idleMs=1500
-        )
-        found = written(stream, tmp_path)
-        assert sorted(number for number, _ in found) == list(range(300))
-        assert sorted(sequence for _, sequence in found) == list(range(300))
-        again = reading(spark, uri, queue, tmp_path / "again", idleMs=1500)
-        assert written(again, tmp_path / "again") == []
+    rows = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as body")
+    sending = rows.write.format("stomp").options(destination=queue, login="guest", password="guest")
+    sending.mode("append").save(through)
+    options = {"ack": ack, "maxMessagesPerTrigger": 120, "prefetch": 100, "idleMs": 1500}
+    found = written(reading(spark, through, queue, tmp_path, **options), tmp_path)
+    assert sorted(number for number, _ in found) == list(range(300))
+    assert sorted(sequence for _, sequence in found) == list(range(300))
+    again = reading(spark, through, queue, tmp_path / "again", idleMs=1500)
+    assert written(again, tmp_path / "again") == []

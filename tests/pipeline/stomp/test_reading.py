@@ -3,7 +3,6 @@
 import pickle
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,22 +13,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
-from stomprelay.pipeline.stomp.options import Source
+from stomprelay.pipeline.stomp.options import OptionError, Source
 from stomprelay.pipeline.stomp.receivers import SourceError
 from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Range, Scans
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
-from stomprelay.pipeline.stomp.values import OptionError
-from tests.e2e.raw import ScriptedBroker, close_all
+from tests.e2e.raw import ScriptedBroker
 from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
 
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Close what a failed test has left open."""
-    yield
-    close_all()
 
 
 def filled(folder: Path, *sizes: int) -> None:
@@ -60,95 +51,91 @@ def test_a_new_query_begins_with_what_the_spool_has(tmp_path: Path) -> None:
         reader.stop()
 
 
-def test_offsets_follow_the_spool(tmp_path: Path) -> None:
+def test_offsets_follow_the_spool(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What is on disk, up to the limit; what Spark has committed goes."""
-    with ScriptedBroker() as broker:
-        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-        reader = StreamReader(source(tmp_path, uri, groupMs=0, timeoutMs=500), schema(DDL))
-        assert reader.latestOffset({"r0": 0}, ALL) == {"r0": 0}
-        peer = accept(broker)
-        peer.frame()
-        peer.write(message(0) + message(1) + message(2))
-        until(lambda: reader.latestOffset({"r0": 0}, ALL) == {"r0": 3})
-        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
-        (piece,) = reader.partitions({"r0": 0}, {"r0": 2})
-        (found,) = StreamReader(source(tmp_path, uri), schema(DDL)).read(piece)
-        assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
-        assert found.column("sequence").to_pylist() == [0, 1]
-        assert found.column("message_id").to_pylist() == ["m0", "m1"]
-        peer.close()
-        reader.stop()
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    reader = StreamReader(source(tmp_path, uri, groupMs=0, timeoutMs=500), schema(DDL))
+    assert reader.latestOffset({"r0": 0}, ALL) == {"r0": 0}
+    peer = accept(broker)
+    peer.frame()
+    peer.write(message(0) + message(1) + message(2))
+    until(lambda: reader.latestOffset({"r0": 0}, ALL) == {"r0": 3})
+    assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+    (piece,) = reader.partitions({"r0": 0}, {"r0": 2})
+    (found,) = StreamReader(source(tmp_path, uri), schema(DDL)).read(piece)
+    assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
+    assert found.column("sequence").to_pylist() == [0, 1]
+    assert found.column("message_id").to_pylist() == ["m0", "m1"]
+    peer.close()
+    reader.stop()
 
 
-def test_progress_has_how_far_behind_it_is(tmp_path: Path) -> None:
+def test_progress_has_how_far_behind_it_is(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What is on disk and in no batch, and what the broker waits for, until the batch is committed."""
-    with ScriptedBroker() as broker:
-        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-        given = source(tmp_path, uri, ack="commit", groupMs=0, timeoutMs=500)
-        reader = StreamReader(given, schema(DDL))
-        reader.latestOffset({"r0": 0}, ALL)
-        peer = accept(broker)
-        peer.frame()
-        peer.write(message(0) + message(1) + message(2))
-        until(lambda: (reader.reportLatestOffset() or {})["r0"] == 3)
-        assert reader.reportLatestOffset() == {"r0": 3, "lag": 3, "unacknowledged": 3}
-        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
-        assert reader.reportLatestOffset() == {"r0": 3, "lag": 1, "unacknowledged": 3}
-        assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
-        assert peer.frame() == b"ACK\nid:a1\n\n\0"
-        until(lambda: (reader.reportLatestOffset() or {})["unacknowledged"] == 1)
-        assert reader.reportLatestOffset() == {"r0": 3, "lag": 0, "unacknowledged": 1}
-        peer.close()
-        reader.stop()
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    given = source(tmp_path, uri, ack="commit", groupMs=0, timeoutMs=500)
+    reader = StreamReader(given, schema(DDL))
+    reader.latestOffset({"r0": 0}, ALL)
+    peer = accept(broker)
+    peer.frame()
+    peer.write(message(0) + message(1) + message(2))
+    until(lambda: (reader.reportLatestOffset() or {})["r0"] == 3)
+    assert reader.reportLatestOffset() == {"r0": 3, "lag": 3, "unacknowledged": 3}
+    assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+    assert reader.reportLatestOffset() == {"r0": 3, "lag": 1, "unacknowledged": 3}
+    assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
+    assert peer.frame() == b"ACK\nid:a1\n\n\0"
+    until(lambda: (reader.reportLatestOffset() or {})["unacknowledged"] == 1)
+    assert reader.reportLatestOffset() == {"r0": 3, "lag": 0, "unacknowledged": 1}
+    peer.close()
+    reader.stop()
 
 
-def test_available_now_is_what_there_was_when_it_fell_silent(tmp_path: Path) -> None:
+def test_available_now_is_what_there_was_when_it_fell_silent(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What comes later is for the next run; the limit holds."""
-    with ScriptedBroker() as broker:
-        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-        reader = StreamReader(source(tmp_path, uri, groupMs=0, idleMs=200, timeoutMs=500), schema(DDL))
-        reader.prepareForTriggerAvailableNow()
-        found: list[dict[str, int]] = []
-        asking = threading.Thread(target=lambda: found.append(reader.latestOffset({"r0": 0}, ReadMaxRows(2))))
-        asking.start()
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    reader = StreamReader(source(tmp_path, uri, groupMs=0, idleMs=200, timeoutMs=500), schema(DDL))
+    reader.prepareForTriggerAvailableNow()
+    found: list[dict[str, int]] = []
+    asking = threading.Thread(target=lambda: found.append(reader.latestOffset({"r0": 0}, ReadMaxRows(2))))
+    asking.start()
+    peer = accept(broker)
+    peer.frame()
+    peer.write(message(0) + message(1) + message(2))
+    asking.join(30)
+    assert found == [{"r0": 2}]
+    peer.write(message(3))
+    until(lambda: (reader.reportLatestOffset() or {})["r0"] == 4)
+    assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
+    assert reader.latestOffset({"r0": 3}, ReadMaxRows(2)) == {"r0": 3}
+    peer.close()
+    reader.stop()
+
+
+def test_available_now_goes_on_while_the_broker_holds_back(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """With late ACKs a broker has more than it may send at once: all of it is there, and all of it is read."""
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    options: dict[str, object] = {"ack": "commit", "prefetch": 2, "groupSize": 2, "idleMs": 200}
+    reader = StreamReader(source(tmp_path, uri, timeoutMs=500, **options), schema(DDL))
+    reader.prepareForTriggerAvailableNow()
+
+    def serve() -> None:
         peer = accept(broker)
         peer.frame()
-        peer.write(message(0) + message(1) + message(2))
-        asking.join(30)
-        assert found == [{"r0": 2}]
-        peer.write(message(3))
-        until(lambda: (reader.reportLatestOffset() or {})["r0"] == 4)
-        assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
-        assert reader.latestOffset({"r0": 3}, ReadMaxRows(2)) == {"r0": 3}
-        peer.close()
-        reader.stop()
+        for number in range(0, 6, 2):
+            peer.write(message(number) + message(number + 1))
+            assert peer.frame() == b"ACK\nid:a%d\n\n\0" % (number + 1)
 
-
-def test_available_now_goes_on_while_the_broker_holds_back(tmp_path: Path) -> None:
-    """With late ACKs a broker has more than it may send at once: all of it is there, and all of it is read."""
-    with ScriptedBroker() as broker:
-        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
-        options: dict[str, object] = {"ack": "commit", "prefetch": 2, "groupSize": 2, "idleMs": 200}
-        reader = StreamReader(source(tmp_path, uri, timeoutMs=500, **options), schema(DDL))
-        reader.prepareForTriggerAvailableNow()
-
-        def serve() -> None:
-            peer = accept(broker)
-            peer.frame()
-            for number in range(0, 6, 2):
-                peer.write(message(number) + message(number + 1))
-                assert peer.frame() == b"ACK\nid:a%d\n\n\0" % (number + 1)
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        at = {"r0": 0}
-        seen = []
-        while (end := reader.latestOffset(at, ALL)) != at:
-            at = end
-            seen.append(end["r0"])
-        assert seen == [2, 4, 6]
-        serving.join(30)
-        reader.stop()
+    serving = threading.Thread(target=serve)
+    serving.start()
+    at = {"r0": 0}
+    seen = []
+    while (end := reader.latestOffset(at, ALL)) != at:
+        at = end
+        seen.append(end["r0"])
+    assert seen == [2, 4, 6]
+    serving.join(30)
+    reader.stop()
 
 
 def test_small_groups_are_put_together(tmp_path: Path) -> None:
@@ -160,26 +147,25 @@ def test_small_groups_are_put_together(tmp_path: Path) -> None:
     assert found.column("sequence").to_pylist() == [1, 2, 3]
 
 
-def test_a_batch_drains_what_is_there(tmp_path: Path) -> None:
+def test_a_batch_drains_what_is_there(broker: ScriptedBroker, tmp_path: Path) -> None:
     """It is on disk and acknowledged when the tasks are planned; the session ends with a confirmed goodbye."""
     filled(tmp_path, 2)
     said: list[bytes] = []
-    with ScriptedBroker() as broker:
 
-        def serve() -> None:
-            peer = accept(broker)
-            peer.frame()
-            peer.write(message(7) + message(8))
-            while not said or not said[-1].startswith(b"DISCONNECT\n"):
-                said.append(peer.frame())
-            peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
-            peer.close()
+    def serve() -> None:
+        peer = accept(broker)
+        peer.frame()
+        peer.write(message(7) + message(8))
+        while not said or not said[-1].startswith(b"DISCONNECT\n"):
+            said.append(peer.frame())
+        peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        peer.close()
 
-        serving = threading.Thread(target=serve)
-        serving.start()
-        reader = batch_reader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300))
-        parts = reader.partitions()
-        serving.join(30)
+    serving = threading.Thread(target=serve)
+    serving.start()
+    reader = batch_reader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300))
+    parts = reader.partitions()
+    serving.join(30)
     assert said[0] == b"ACK\nid:a8\n\n\0"
     assert [part.value for part in parts] == [(0, 2, 4)]
     (found,) = reader.read(parts[0])
@@ -209,20 +195,19 @@ def serve(broker: ScriptedBroker, *numbers: int) -> threading.Thread:
     return thread
 
 
-def test_every_scan_of_a_batch_has_its_rows(tmp_path: Path) -> None:
+def test_every_scan_of_a_batch_has_its_rows(broker: ScriptedBroker, tmp_path: Path) -> None:
     """The first one receives, and the others find what it has noted: nobody is there to be connected to any more.
     Another DataFrame receives for itself.
     """
     identity = Identity.new()
-    with ScriptedBroker() as broker:
-        uri = f"tcp://127.0.0.1:{broker.port}"
-        given = source(tmp_path, uri, idleMs=200)
-        serving = serve(broker, 1, 2, 3)
-        first = batch_reader(given, identity).partitions()
-        serving.join(30)
-        serving = serve(broker, 4)
-        other = batch_reader(given).partitions()
-        serving.join(30)
+    uri = f"tcp://127.0.0.1:{broker.port}"
+    given = source(tmp_path, uri, idleMs=200)
+    serving = serve(broker, 1, 2, 3)
+    first = batch_reader(given, identity).partitions()
+    serving.join(30)
+    serving = serve(broker, 4)
+    other = batch_reader(given).partitions()
+    serving.join(30)
     assert [part.value for part in first] == [(0, 0, 3)]
     assert [part.value for part in other] == [(0, 3, 4)]
     for _ in range(2):
@@ -230,14 +215,13 @@ def test_every_scan_of_a_batch_has_its_rows(tmp_path: Path) -> None:
         assert [part.value for part in copy.partitions()] == [(0, 0, 3)]
 
 
-def test_all_that_load_under_one_name_have_the_same_rows(tmp_path: Path) -> None:
+def test_all_that_load_under_one_name_have_the_same_rows(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A job that is run again, and Spark Connect, which loads for each action."""
-    with ScriptedBroker() as broker:
-        said = {"uri": f"tcp://127.0.0.1:{broker.port}", "subscribe": "/queue/a", "idleMs": "200"}
-        said |= {"spool": str(tmp_path), "readId": "of Monday/7"}
-        serving = serve(broker, 1, 2)
-        first = StompDataSource(said).reader(schema(DDL)).partitions()
-        serving.join(30)
+    said = {"uri": f"tcp://127.0.0.1:{broker.port}", "subscribe": "/queue/a", "idleMs": "200"}
+    said |= {"spool": str(tmp_path), "readId": "of Monday/7"}
+    serving = serve(broker, 1, 2)
+    first = StompDataSource(said).reader(schema(DDL)).partitions()
+    serving.join(30)
     assert [part.value for part in first] == [(0, 0, 2)]
     again = StompDataSource(said).reader(schema(DDL)).partitions()
     assert [part.value for part in again] == [(0, 0, 2)]
@@ -247,47 +231,45 @@ def test_all_that_load_under_one_name_have_the_same_rows(tmp_path: Path) -> None
         ).partitions()
 
 
-def test_a_scan_that_failed_goes_on_from_where_it_began(tmp_path: Path) -> None:
+def test_a_scan_that_failed_goes_on_from_where_it_began(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What it had received is acknowledged, and in no other DataFrame."""
     identity = Identity.new()
-    with ScriptedBroker() as broker:
-        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=60_000, groupMs=0)
+    given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=60_000, groupMs=0)
 
-        def cut() -> None:
-            peer = accept(broker)
-            peer.frame()
-            peer.write(message(1) + message(2))
-            assert peer.frame().startswith(b"ACK\n")
-            peer.close()
+    def cut() -> None:
+        peer = accept(broker)
+        peer.frame()
+        peer.write(message(1) + message(2))
+        assert peer.frame().startswith(b"ACK\n")
+        peer.close()
 
-        cutting = threading.Thread(target=cut)
-        cutting.start()
-        with pytest.raises(SourceError, match="receiver 0 has ended"):
-            batch_reader(given, identity).partitions()
-        cutting.join(30)
-        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=200)
-        serving = serve(broker, 3)
-        parts = batch_reader(given, identity).partitions()
-        serving.join(30)
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    with pytest.raises(SourceError, match="receiver 0 has ended"):
+        batch_reader(given, identity).partitions()
+    cutting.join(30)
+    given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=200)
+    serving = serve(broker, 3)
+    parts = batch_reader(given, identity).partitions()
+    serving.join(30)
     assert [part.value for part in parts] == [(0, 0, 3)]
 
 
-def test_scans_at_once_receive_once(tmp_path: Path) -> None:
+def test_scans_at_once_receive_once(broker: ScriptedBroker, tmp_path: Path) -> None:
     """As those of a join with itself: the second waits for the first."""
     identity = Identity.new()
     found: list[list[object]] = []
-    with ScriptedBroker() as broker:
-        given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300)
-        serving = serve(broker, 1, 2)
+    given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300)
+    serving = serve(broker, 1, 2)
 
-        def scan() -> None:
-            found.append([part.value for part in batch_reader(given, identity).partitions()])
+    def scan() -> None:
+        found.append([part.value for part in batch_reader(given, identity).partitions()])
 
-        scanning = [threading.Thread(target=scan) for _ in range(3)]
-        for each in scanning:
-            each.start()
-        for each in (*scanning, serving):
-            each.join(30)
+    scanning = [threading.Thread(target=scan) for _ in range(3)]
+    for each in scanning:
+        each.start()
+    for each in (*scanning, serving):
+        each.join(30)
     assert found == [[(0, 0, 2)]] * 3
 
 

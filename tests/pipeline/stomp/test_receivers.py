@@ -1,22 +1,24 @@
-"""All receivers of a source, and offsets over their spools."""
+"""One connection to a broker and the spool that it fills; all receivers of a source, and offsets over their spools."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receivers import PIECE, Piece, Receivers, SourceError, limited, pieces, place
-from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
-from tests.e2e.raw import ScriptedBroker, close_all
+from stomprelay.pipeline.stomp.receivers import (
+    PIECE,
+    PendingAcks,
+    Piece,
+    Receiver,
+    Receivers,
+    SourceError,
+    limited,
+    pieces,
+    place,
+)
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, read
+from tests.e2e.raw import Connection, ScriptedBroker
 from tests.pipeline.stomp.rig import accept, batch, message, source, until
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Close what a failed test has left open."""
-    yield
-    close_all()
 
 
 def filled(folder: Path, *groups: int, segment: int = 1 << 20) -> None:
@@ -146,3 +148,172 @@ def test_a_batch_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         pieces(source(tmp_path), {"r0": 0}, {"r0": 5})
     assert pieces(source(tmp_path, failOnDataLoss="false"), {}, {"r0": 5}) == [Piece(0, 0, 5)]
     assert place(source(tmp_path), 3) == tmp_path / "r3"
+
+
+def test_a_message_is_known_by_its_id_and_its_body() -> None:
+    """A broker that gives an id twice does not cost a message."""
+    pending = PendingAcks(10)
+    pending.remember(3, b"m", b"body")
+    assert pending.known(b"m", b"body") == 3
+    assert pending.known(b"m", b"other") is None
+    assert pending.known(b"n", b"body") is None
+
+
+def test_what_cannot_come_again_is_forgotten() -> None:
+    """As many messages as may be under way are remembered below the committed one."""
+    pending = PendingAcks(2)
+    for sequence in range(6):
+        pending.remember(sequence, b"m%d" % sequence, b"")
+    pending.due(5)
+    assert [pending.known(b"m%d" % sequence, b"") for sequence in range(6)] == [None, None, None, 3, 4, 5]
+
+
+def receiving(broker: ScriptedBroker, folder: Path, **options: object) -> tuple[Receiver, Connection]:
+    """Start a receiver; return it and the broker's end, its SUBSCRIBE read."""
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    receiver = Receiver(source(folder, uri, timeoutMs=5000, **options), 0, folder / "r0")
+    receiver.start()
+    peer = accept(broker)
+    assert b"destination:/queue/a\n" in peer.frame()
+    return receiver, peer
+
+
+def farewell(receiver: Receiver, peer: Connection) -> list[bytes]:
+    """Stop a receiver; return what it said before its DISCONNECT."""
+    receiver.stop()
+    said = []
+    while not (frame := peer.frame()).startswith(b"DISCONNECT\n"):
+        said.append(frame)
+    peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
+    peer.close()
+    receiver.close()
+    assert receiver.failure is None
+    return said
+
+
+def bodies(folder: Path, first: int, end: int) -> list[bytes]:
+    """Read what is in the spool."""
+    return [body.as_py() for group in read(folder / "r0", first, end) for body in group.batch.column("body")]
+
+
+def test_a_group_is_acknowledged_when_it_is_on_disk(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """With one ACK for all of it."""
+    receiver, peer = receiving(broker, tmp_path, groupSize=3, groupMs=60000)
+    peer.write(b"".join(message(number, body=b"%d" % number) for number in range(5)))
+    assert peer.frame() == b"ACK\nid:a2\n\n\0"
+    assert receiver.spool.end == 3
+    assert bodies(tmp_path, 0, 3) == [b"0", b"1", b"2"]
+    assert farewell(receiver, peer) == [b"ACK\nid:a4\n\n\0"]
+    assert bodies(tmp_path, 0, 5) == [b"%d" % number for number in range(5)]
+
+
+def test_a_group_does_not_wait_for_long(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """Few messages are a group when the first of them is old enough."""
+    receiver, peer = receiving(broker, tmp_path, groupMs=10)
+    peer.write(message(7))
+    assert peer.frame() == b"ACK\nid:a7\n\n\0"
+    assert farewell(receiver, peer) == []
+
+
+def test_large_messages_make_small_groups(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group holds has a bound in octets, too."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receivers.MOST", 100)
+    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
+    peer.write(message(0, body=b"x" * 60) + message(1, body=b"x" * 60) + message(2))
+    assert peer.frame() == b"ACK\nid:a1\n\n\0"
+    assert receiver.spool.end == 2
+    assert farewell(receiver, peer) == [b"ACK\nid:a2\n\n\0"]
+
+
+def test_each_subscription_is_acknowledged_by_itself(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """An ACK stands for earlier deliveries of its own subscription alone."""
+    receiver, peer = receiving(broker, tmp_path, destination="/queue/a,/queue/b", groupSize=2, groupMs=60000)
+    assert b"destination:/queue/b\n" in peer.frame()
+    peer.write(message(1) + message(2).replace(b"subscription:0", b"subscription:1"))
+    assert {peer.frame(), peer.frame()} == {b"ACK\nid:a1\n\n\0", b"ACK\nid:a2\n\n\0"}
+    assert farewell(receiver, peer) == []
+
+
+def test_a_disk_that_fails_is_the_end_and_nothing_is_acknowledged(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not on disk stays with the broker."""
+    receiver, peer = receiving(broker, tmp_path, groupMs=0)
+
+    def full(file: int, data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("stomprelay.pipeline.stomp.spool._write", full)
+    peer.write(message(1))
+    until(lambda: receiver.failure is not None)
+    assert receiver.failure == f"spool {tmp_path / 'r0'}: No space left on device"
+    assert b"ACK" not in peer.rest()
+    peer.close()
+    receiver.close()
+
+
+def test_no_more_is_received_than_may_be_uncommitted(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """A query that is slower than its queue does not fill the disk; when it has committed, more comes."""
+    receiver, peer = receiving(broker, tmp_path, backlog=4, groupSize=2, groupMs=10)
+    peer.write(b"".join(message(number) for number in range(2)))
+    peer.write(b"".join(message(number) for number in range(2, 4)))
+    until(lambda: receiver.held)
+    assert receiver.spool.end == 4
+    peer.write(message(4))
+    receiver.commit(2)
+    until(lambda: receiver.spool.end == 5)
+    farewell(receiver, peer)
+
+
+def test_late_acks_follow_what_spark_has_committed(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """With `ack=commit` the broker keeps a message until then."""
+    receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=4, prefetch=4)
+    peer.write(b"".join(message(number) for number in range(4)))
+    until(lambda: receiver.spool.end == 4)
+    until(lambda: receiver.held)
+    receiver.commit(3)
+    assert peer.frame() == b"ACK\nid:a2\n\n\0"
+    until(lambda: receiver.settled)
+    until(lambda: not receiver.held)
+    assert farewell(receiver, peer) == []
+
+
+def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """Spark cannot commit it: a drain that ended here would end with nothing."""
+    receiver, peer = receiving(broker, tmp_path, ack="commit", groupMs=300, prefetch=2)
+    peer.write(message(0) + message(1))
+    until(lambda: receiver.unacknowledged > 0)
+    assert not receiver.held
+    until(lambda: receiver.held)
+    assert receiver.spool.end == 2
+    farewell(receiver, peer)
+
+
+def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """A message that the spool has already, from this life or an earlier one, is only acknowledged in its time."""
+    spool = MessageSpool(tmp_path / "r0")
+    spool.append(batch(0, 3))
+    spool.close()
+    receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
+    peer.write(b"".join(message(number, body=b"%d" % number) for number in (1, 2, 3)))
+    until(lambda: receiver.spool.end == 4)
+    receiver.commit(3)
+    assert peer.frame() == b"ACK\nid:a2\n\n\0"
+    assert bodies(tmp_path, 0, 4) == [b"0", b"1", b"2", b"3"]
+    farewell(receiver, peer)
+
+
+def test_a_goodbye_that_is_not_confirmed_is_no_failure(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is on disk; what the broker did not hear of it delivers again."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receivers.DISCONNECT_WITHIN", 0.3)
+    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
+    peer.write(message(0))
+    until(lambda: receiver.unacknowledged > 0)
+    receiver.stop()
+    until(lambda: not receiver.running)
+    assert (receiver.failure, receiver.spool.end) == (None, 1)
+    receiver.close()

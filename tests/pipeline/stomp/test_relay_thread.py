@@ -1,9 +1,6 @@
 """The relay's core in a thread, and what passes between it and its client."""
 
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 from stomprelay.config.uri import locate
 from stomprelay.pipeline.stomp.relay_thread import ROOM, ClientQueues, RelayThread
@@ -13,7 +10,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import ACTIVEMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from tests.e2e.raw import Connection, ScriptedBroker, close_all
+from tests.e2e.raw import Connection, ScriptedBroker
 from tests.pipeline.stomp.rig import accept, message, until
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
@@ -30,20 +27,6 @@ def test_feeding_waits_for_room() -> None:
     assert box.next_inward()
     feeding.join(30)
     assert box.next_inward() == b"y"
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Close what a failed test has left open."""
-    yield
-    close_all()
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    """Give a broker that the test plays."""
-    with ScriptedBroker() as made:
-        yield made
 
 
 def relay_thread(uri: str, heart_beat: Terms = Terms(0, 0)) -> RelayThread:

@@ -1,5 +1,6 @@
-"""The rows of a task on their way to the broker."""
+"""The rows of a task on their way to the broker: what is said of each, and when."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.progress import JobProgress
-from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender, Window
+from stomprelay.pipeline.stomp.sending import (
+    Job,
+    SchemaError,
+    SendFrames,
+    SharedRate,
+    TaskSender,
+    Window,
+    check,
+)
 from tests.e2e.raw import body, headers
-from tests.pipeline.stomp.rig import Confirming, sink
+from tests.pipeline.stomp.rig import Confirming, schema, sink
 
 
 def test_each_row_asks_for_a_receipt_of_its_own() -> None:
@@ -122,7 +132,7 @@ def broker() -> Iterator[Confirming]:
     made.close()
 
 
-def rows(first: int, end: int) -> Any:
+def numbers(first: int, end: int) -> Any:
     """Make rows whose bodies are their numbers."""
     return pa.RecordBatch.from_pydict({"body": [str(number) for number in range(first, end)]})
 
@@ -138,7 +148,7 @@ def sending(
 
 def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
     """Each with its key, and a receipt for each where the broker confirms them one by one."""
-    assert sending(broker, window=10).run(iter([rows(0, 30), rows(30, 100)])) == 100
+    assert sending(broker, window=10).run(iter([numbers(0, 30), numbers(30, 100)])) == 100
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(100)]
     keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
     assert keys == [b"job/0/1/%d" % number for number in range(100)]
@@ -155,7 +165,7 @@ def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> No
         None,
     )
     with pytest.raises(Lost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
-        made.run(iter([rows(0, 100)]))
+        made.run(iter([numbers(0, 100)]))
 
 
 def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
@@ -164,11 +174,11 @@ def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
     progress.advance("0", 1, 45)
     made = sending(broker, progress=tmp_path)
     assert made.skipped == 45
-    assert made.run(iter([rows(0, 30), rows(30, 60)])) == 15
+    assert made.run(iter([numbers(0, 30), numbers(30, 60)])) == 15
     assert headers(broker.sends[0])[b"relay-key"] == b"job/0/1/45"
     assert body(broker.sends[0]) == b"45"
     assert progress.position("0", 1) == 60
-    assert sending(broker, progress=tmp_path).run(iter([rows(0, 60)])) == 0
+    assert sending(broker, progress=tmp_path).run(iter([numbers(0, 60)])) == 0
     assert len(broker.sends) == 15
 
 
@@ -182,7 +192,7 @@ def test_progress_is_noted_on_the_way(
     def batches() -> Iterator[Any]:
         for first in range(0, 1000, 250):
             noted.append(JobProgress(tmp_path).position("0", 1))
-            yield rows(first, first + 250)
+            yield numbers(first, first + 250)
 
     sending(broker, window=100, progress=tmp_path).run(batches())
     assert noted[0] == 0
@@ -218,7 +228,7 @@ def test_no_more_than_a_window_is_in_doubt(
             doubts.append(int(body(frame)) + 1 - JobProgress(tmp_path).position("0", 1))
 
     broker = Confirming(server, seen)
-    assert sending(broker, window=window, progress=tmp_path).run(iter([rows(0, count)])) == count
+    assert sending(broker, window=window, progress=tmp_path).run(iter([numbers(0, count)])) == count
     broker.close()
     assert len(doubts) == count
     assert 0 < max(doubts) <= window
@@ -248,7 +258,7 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
         None,
     )
     with pytest.raises(Lost, match="7 rows are confirmed"):
-        made.run(iter([rows(0, 100)]))
+        made.run(iter([numbers(0, 100)]))
     falling.close()
     assert progress.position("0", 1) == 7
     assert notes == [7]
@@ -260,7 +270,156 @@ def test_receipts_that_vouch_for_less_than_was_thought(
     """After a failover to another kind of broker the rest goes over a session that asks for more of them."""
     said = iter([True])
     monkeypatch.setattr(Client, "cumulative", property(lambda _: next(said, False)))
-    assert sending(broker, window=8, progress=tmp_path).run(iter([rows(0, 50)])) == 50
+    assert sending(broker, window=8, progress=tmp_path).run(iter([numbers(0, 50)])) == 50
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
     assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
     assert JobProgress(tmp_path).position("0", 1) == 50
+
+
+MAP = pa.map_(pa.string(), pa.string())
+
+
+def rows(**columns: Any) -> Any:
+    """Make a record batch; a map is a list of lists of pairs."""
+    arrays = {
+        name: pa.array(values, MAP) if name == "headers" else pa.array(values)
+        for name, values in columns.items()
+    }
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def spelled(batch: Any, first: int = 0, **options: object) -> list[tuple[list[bytes], bytes]]:
+    """Return header lines and body of each SEND."""
+    made = SendFrames(sink(**options), "job/0/3").of(batch, first)
+    return [(head.split(b"\n")[:-1], body) for head, body in made]
+
+
+def test_a_row_becomes_a_send() -> None:
+    """With the key of its place, and persistent."""
+    found = spelled(rows(destination=["/queue/a", "/queue/b:1"], body=["hällo", None]), first=7)
+    assert found == [
+        (
+            [b"destination:/queue/a", b"persistent:true", b"content-length:6", b"relay-key:job/0/3/7"],
+            "hällo".encode(),
+        ),
+        ([b"destination:/queue/b\\c1", b"persistent:true", b"content-length:0", b"relay-key:job/0/3/8"], b""),
+    ]
+
+
+def test_all_columns_are_said() -> None:
+    """A key of the row's own, in the header that was asked for; names and values escaped."""
+    found = spelled(
+        rows(
+            destination=["/queue/a"],
+            body=[b"\0\1"],
+            content_type=["text/plain"],
+            key=["k:1"],
+            headers=[[("a:b", "x\ny"), ("n", None), ("", "z"), ("persistent", "false")]],
+        ),
+        keyHeader="my-key",
+        header_priority=9,
+    )
+    assert found == [
+        (
+            [
+                b"destination:/queue/a",
+                b"content-type:text/plain",
+                b"a\\cb:x\\ny",
+                b"persistent:false",
+                b"priority:9",
+                b"content-length:2",
+                b"my-key:k\\c1",
+            ],
+            b"\0\1",
+        )
+    ]
+
+
+def test_what_belongs_to_a_frame_or_a_broker_is_left_out() -> None:
+    """Rows of an archive can be sent as they are."""
+    names = (
+        "destination",
+        "content-length",
+        "receipt",
+        "message-id",
+        "ack",
+        "subscription",
+        "transaction",
+        "n",
+    )
+    batch = rows(
+        destination=["/queue/a"],
+        body=[""],
+        headers=[[(name, "x") for name in (*names, "relay-key", "relay-resent")]],
+    )
+    ((lines, _),) = spelled(batch, persistent="false")
+    assert lines == [b"destination:/queue/a", b"n:x", b"content-length:0", b"relay-key:job/0/3/0"]
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+@pytest.mark.parametrize("body", [b"ab", b"", None, b"a\0b", b"\0"])
+@pytest.mark.parametrize("text", [False, True])
+def test_a_row_may_go_without_content_length(said: bool | None, body: bytes | None, text: bool) -> None:
+    """By it ActiveMQ tells octets from text. A body with a NUL always has it, for it would be cut there."""
+    batch = rows(
+        destination=["/queue/a"],
+        body=pa.array([body.decode() if text and body else body], pa.string() if text else pa.binary()),
+        content_length=pa.array([said], pa.bool_()),
+    )
+    ((lines, sent),) = spelled(batch, persistent="false")
+    assert sent == (body or b"")
+    there = said is not False or b"\0" in sent
+    length = [b"content-length:%d" % len(sent)] if there else []
+    assert lines == [b"destination:/queue/a", *length, b"relay-key:job/0/3/0"]
+
+
+def test_the_option_says_where_all_go() -> None:
+    """As Kafka's `topic` does."""
+    found = spelled(rows(destination=["/queue/a", None], body=["", ""]), destination="/queue/z")
+    assert [lines[0] for lines, _ in found] == [b"destination:/queue/z"] * 2
+
+
+@pytest.mark.parametrize("nowhere", [None, ""])
+def test_a_row_without_a_destination_is_told(nowhere: str | None) -> None:
+    """By its number and its partition."""
+    batch = rows(destination=pa.array(["/queue/a", nowhere], pa.string()), body=["", ""])
+    with pytest.raises(SchemaError, match="row 8 of job/0/3 has no destination"):
+        spelled(batch, first=7)
+
+
+def test_all_columns_can_be_written() -> None:
+    """In their types, and what was read."""
+    check(schema(DDL), sink())
+    ddl = "destination string, body binary, content_type string, content_length boolean, key string"
+    check(schema(f"{ddl}, headers map<string,string>"), sink())
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "text"),
+    [
+        ("destination string", {}, "needs a column body"),
+        ("body string", {}, "needs a column destination, or the option"),
+        (
+            "body string, bodi string",
+            {"destination": "x"},
+            'cannot send the column bodi; did you mean "body"',
+        ),
+        ("body int", {"destination": "x"}, "column body must be binary or string, not int"),
+        ("body string, destination binary", {}, "column destination must be string, not binary"),
+        (
+            "body string, headers map<string,int>",
+            {"destination": "x"},
+            "column headers must be map<string,string>, not map<string,int>",
+        ),
+        ("body string, headers string", {"destination": "x"}, "column headers must be map<string,string>"),
+        (
+            "body string, content_length int",
+            {"destination": "x"},
+            "column content_length must be boolean, not int",
+        ),
+    ],
+)
+def test_a_frame_that_cannot_be_sent_is_refused(ddl: str, options: dict[str, str], text: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(SchemaError, match=re.escape(text)):
+        check(schema(ddl), sink(**options))

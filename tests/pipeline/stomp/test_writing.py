@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StompDataSource, StreamWriter
+from stomprelay.pipeline.stomp.options import OptionError
 from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
-from stomprelay.pipeline.stomp.values import OptionError
 from tests.e2e.raw import headers
 from tests.pipeline.stomp.rig import Confirming, schema, sink, until
 
@@ -122,13 +122,6 @@ def test_a_job_has_one_id_in_all_its_runs(tmp_path: Path) -> None:
     assert JobProgress(tmp_path / "b").identity(None) != first
     assert JobProgress(tmp_path / "c").identity("mine") == "mine"
     assert JobProgress(tmp_path / "c").identity(None) == "mine"
-
-
-def test_a_folder_is_of_one_job(tmp_path: Path) -> None:
-    """Another job must not take what the first one sent for its own."""
-    JobProgress(tmp_path).identity("one")
-    with pytest.raises(ProgressError, match="is of the job one, not of two"):
-        JobProgress(tmp_path).identity("two")
 
 
 def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
