@@ -431,6 +431,13 @@ def test_our_own_receipt_in_an_error() -> None:
         play.client_is_closed()
 
 
+def test_our_own_receipt_in_a_head_that_is_spelled_anew() -> None:
+    """It stands first, as in a head that passes as it came."""
+    with started(b"1.2", b"1.0", confirm=True) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\cb\n\nx\0")
+        gets(play, b"SEND\nreceipt:%b\ndestination:/queue/a\nfoo:a:b\n\nx\0" % (OURS % 1))
+
+
 # Receipts, each once
 
 
@@ -707,6 +714,38 @@ def test_after_commit(receipt: bytes, cut: Cut) -> None:
         assert over(play)
 
 
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
+def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
+    """Its broker is lost, and so is what it acknowledged: COMMIT gets an ERROR that says so, ABORT is fine."""
+    if command == b"NACK" and b"1.0" in (client, broker):
+        command = b"ACK"
+    for end in (COMMIT, ABORT):
+        with started(client, broker, cut=cut) as play:
+            play.client_says(SUBSCRIBE + BEGIN)
+            play.broker_says(message(broker, b"1"))
+            one = play.client_reads().lstrip(b"\n")
+            play.client_says(settle(client, command, one, b"transaction:t\n") + INSIDE % b"x")
+            play.broker_reads()
+            play.broker_goes()
+            found(play, broker)
+            gets(play, SUBSCRIBE + BEGIN + INSIDE % b"x")
+            play.client_says(end)
+            if end is COMMIT:
+                play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+                gets(play, b"")
+                assert over(play)
+            else:
+                gets(play, ABORT)
+                play.broker_says(RECEIPT % b"x")
+                play.client_gets(RECEIPT % b"x")
+                play.client_says(settle(client, b"ACK", one))
+                gets(play, b"")
+                assert play.counters["acks_stale"] == 1
+                play.both_stay()
+
+
 @in_all_versions
 def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
     """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
@@ -930,6 +969,41 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
             gets(play, BEGIN)
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
         assert play.counters["acks_stale"] == 1
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        b"UNSUBSCRIBE\nid:1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
+        b"ACK\nid:k-1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0UNSUBSCRIBE\nid:2\nreceipt:u\n\n\0",
+    ],
+    ids=["unsubscribe", "subscribe", "ack", "both"],
+)
+def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
+    """Nobody listens any more: what it sent is delivered, what it wanted to hear is nobody's business."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(SEND % b"1" + orders + SEND % b"2" + BEGIN + INSIDE % b"3" + COMMIT)
+        play.client_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = play.broker_reads()
+        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
+            b"SEND",
+            b"SEND",
+            b"BEGIN",
+            b"SEND",
+            b"COMMIT",
+        ]
+        for receipt in re.findall(rb"\nreceipt:([^\n]*)", told):
+            assert not over(play)
+            play.broker_says(RECEIPT % receipt)
+        assert over(play)
 
 
 # Brokers that do not answer

@@ -61,6 +61,20 @@ def ack(play: Playbook, version: bytes, command: bytes = b"ACK") -> bytes:
     return b"%b\n%b\n\0" % (command, names[version])
 
 
+@pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.OCTETS, Cut.PASSED])
+@in_all_pairs
+def test_from_a_send_to_its_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Of the next SEND that asks for one, whatever comes between, until the RECEIPT is sent on."""
+    play = joined(client, broker, cut=cut)
+    watched(play)
+    play.client_says(PLAIN + SEND % 1 + SEND % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 1)
+    assert took(play) == [(RECEIPT, "main", 0.5)]
+
+
 @pytest.mark.parametrize("mode", [b"client", b"client-individual"])
 @in_all_pairs
 def test_from_a_message_to_its_ack(client: bytes, broker: bytes, mode: bytes) -> None:

@@ -330,6 +330,21 @@ def test_a_twin_that_a_transaction_gives_back() -> None:
         assert ledger.by_message(b"m") is two
 
 
+def test_a_loss_inside_a_transaction() -> None:
+    """What was settled in it is lost too, and comes back as lost when it is aborted, as old as it was."""
+    ledger = Ledger(10)
+    one, two = delivered(ledger, subscription(), b"m1", b"m2")
+    ledger.settled(one, b"t")
+    ledger.lost()
+    assert one.lost
+    assert two.lost
+    ledger.aborted(b"t")
+    assert (len(ledger), ledger.awaited) == (2, 0)
+    assert not ledger.settled(one)
+    assert not ledger.settled(two)
+    assert len(ledger) == 0
+
+
 def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
     """Its broker may still await an ACK, until it is lost."""
     ledger = Ledger(2)
