@@ -82,8 +82,7 @@ def test_what_is_not_connect(data: bytes, error: type[StompError], cut: Cut) -> 
         sends()
 
 
-# Heart-beats. In seconds: what the client said in CONNECT, what the listener offers, what the broker said in
-# CONNECTED, what the upstream offers, and what comes of it.
+# Heart-beats
 
 
 def beating(
