@@ -228,14 +228,6 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The configuration was read anew, and has these rules for the listener."""
         self._perform(self.relay.handle(inputs.Ruled(rules), self.now))
 
-    def client_is_slow(self) -> None:
-        """What is written to the client stays in its socket, so the service stops reading from the broker."""
-        self._pause(self.broker)
-
-    def client_is_quick_again(self) -> None:
-        """The client's socket is empty, so the service reads from the broker again."""
-        self._perform(self._resumed(self.broker))
-
     def broker_is_slow(self) -> None:
         """What is written to the broker stays in its socket, so the service stops reading from the client."""
         self._pause(self.client)

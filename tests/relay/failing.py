@@ -105,11 +105,6 @@ def client_waits(play: Playbook) -> bool:
     return play.client.paused
 
 
-def broker_waits(play: Playbook) -> bool:
-    """Whether the relay does not read from the broker that it asked for last."""
-    return play.broker.paused
-
-
 def over(play: Playbook) -> bool:
     """Whether the session is."""
     return play.relay.over

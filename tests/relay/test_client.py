@@ -120,9 +120,6 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
         play.both_stay()
 
 
-# Beats
-
-
 # The input buffer
 
 CLIENT = Leg(Side.DOWNSTREAM, Limits())

@@ -49,18 +49,6 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
 
 
-def test_each_transaction_for_itself() -> None:
-    """Two at a time: each COMMIT waits for the SENDs of its own."""
-    other = [each.replace(b":t\n", b":u\n").replace(b":c\n", b":d\n") for each in (BEGIN, INSIDE, COMMIT)]
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + other[0] + INSIDE % b"1" + other[1] % b"2" + COMMIT + other[2])
-        play.broker_reads()
-        play.broker_says(RECEIPT % b"c" + RECEIPT % b"d" + RECEIPT % (MINE % 2))
-        play.client_gets(RECEIPT % b"d")
-        play.broker_says(RECEIPT % (MINE % 1))
-        play.client_gets(RECEIPT % b"c")
-
-
 def test_groups_that_answer_commit_early() -> None:
     """In a fan-out a group counts when its SENDs are confirmed, and as failed when its broker dies before."""
     front = listener(fan_out(quorum=2, confirm=True))

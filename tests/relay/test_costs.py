@@ -1,6 +1,7 @@
 """What a frame costs does not depend on what the client said before, nor does what is kept of it.
 
-Costs are lines of Python that are executed, which is the same number on every machine.
+Costs are lines of Python that are executed, which is the same number on every machine. What a peer names compares
+itself in Python, so that a search in C costs lines for each thing that it looks at.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,6 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from stomprelay.wire import decoder
+from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.frame import Frame
 from tests.counting import lines
 from tests.playbook import Playbook, joined, listener
 from tests.relay.failing import found, started
@@ -19,6 +23,36 @@ FEW: Final = 50
 _ROUNDS: Final = 20
 GROWTH: Final = 1.3
 """More than the logarithms of four times as many; a loop over half of them is more than this."""
+
+
+class Name(bytes):
+    """What a peer sent in a header. To compare it is ten lines of Python."""
+
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        for _ in range(5):
+            pass
+        return bytes.__eq__(self, other)
+
+
+@pytest.fixture(params=["in runs", "one by one"], autouse=True)
+def _taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames come in runs where they can; or one by one, and what they name is a `Name`."""
+    if request.param == "in runs":
+        return
+    raw, headers = Frame.raw, Frame.headers
+
+    def named(frame: Frame, name: bytes) -> bytes | None:
+        value = raw(frame, name)
+        return None if value is None else Name(value)
+
+    def all_named(frame: Frame, dialect: Dialect) -> Headers:
+        return [(name, Name(value)) for name, value in headers(frame, dialect)]
+
+    monkeypatch.setattr(decoder, "SCANNER", None)
+    monkeypatch.setattr(Frame, "raw", named)
+    monkeypatch.setattr(Frame, "headers", all_named)
 
 
 def _open(state: str, most: int) -> Playbook:
@@ -115,33 +149,26 @@ def _ack(state: str, number: int, subscription: int = 0, more: bytes = b"") -> b
     return b"ACK\nid:k%d\n%b\n\0" % (number, more)
 
 
-def _sends(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        yield 1
-        stage.says(SEND % b"")
+def _each(*frames: bytes, first: bytes = b"", who: str = "client", newest: bool = False) -> Script:
+    """`first` is said so many times, then the frames, which are measured; `{}` in them is the number."""
 
+    def script(stage: Stage, n: int) -> Iterator[int]:
+        for at in range(n if first else 0):
+            stage.says(first.replace(b"{}", b"%d" % at))
+        for at in reversed(range(n)) if newest else range(n):
+            yield len(frames)
+            data = b"".join([frame.replace(b"{}", b"%d" % at) for frame in frames])
+            if who == "client":
+                stage.says(data)
+            else:
+                (stage.each_hears if who == "all" else stage.hears)(data)
 
-def _receipts(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        yield 1
-        stage.says(SEND % (b"receipt:%d\n" % at))
+    return script
 
 
 def _one_receipt(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        yield 1
-        stage.says(SEND % b"receipt:r\n")
-    for _ in range(n):
-        yield 1
-        stage.each_hears(RECEIPT % b"r")
-
-
-def _backwards(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        stage.says(SEND % b"")
-    for at in range(n, 0, -1):
-        yield 1
-        stage.hears(RECEIPT % (b"relay-session-receipt-%d" % at))
+    yield from _each(SEND % b"receipt:r\n")(stage, n)
+    yield from _each(RECEIPT % b"r", who="all")(stage, n)
 
 
 def _beside_an_old_one(stage: Stage, n: int) -> Iterator[int]:
@@ -152,44 +179,6 @@ def _beside_an_old_one(stage: Stage, n: int) -> Iterator[int]:
         stage.says(SEND % b"")
         stage.hears(RECEIPT % (b"relay-session-receipt-%d" % (n + at + 1)))
         stage.hears(RECEIPT % b"nobody-asked")
-
-
-def _one_sided(stage: Stage, n: int) -> Iterator[int]:
-    for _ in range(n):
-        stage.says(SEND % b"receipt:r\n")
-    for _ in range(n):
-        yield 1
-        stage.hears(RECEIPT % b"r")
-
-
-def _subscribes(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        yield 1
-        stage.says(SUBSCRIBE % (at, at, b"client"))
-
-
-def _unsubscribes(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        stage.says(SUBSCRIBE % (at, at, b"client"))
-    for at in range(n):
-        yield 1
-        stage.says(b"UNSUBSCRIBE\nid:%d\n\n\0" % at)
-
-
-def _unsubscribes_by_destination(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        stage.says(b"SUBSCRIBE\ndestination:/queue/%d\nack:client\n\n\0" % at)
-    for at in reversed(range(n)):
-        yield 1
-        stage.says(b"UNSUBSCRIBE\ndestination:/queue/%d\n\n\0" % at)
-
-
-def _messages_by_destination(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        stage.says(b"SUBSCRIBE\nid:%d\ndestination:/queue/%d\nack:client\n\n\0" % (at, at))
-    for at in reversed(range(n)):
-        yield 1
-        stage.hears(b"MESSAGE\nmessage-id:m%d\ndestination:/queue/%d\n\nx\0" % (at, at))
 
 
 def _the_only_subscription(stage: Stage, n: int) -> Iterator[int]:
@@ -205,13 +194,6 @@ def _the_only_subscription(stage: Stage, n: int) -> Iterator[int]:
 def _delivered(stage: Stage, n: int, mode: bytes) -> None:
     stage.says(SUBSCRIBE % (0, 0, mode))
     for at in range(n):
-        stage.hears(_message(at))
-
-
-def _messages(stage: Stage, n: int) -> Iterator[int]:
-    stage.says(SUBSCRIBE % (0, 0, b"client"))
-    for at in range(n):
-        yield 1
         stage.hears(_message(at))
 
 
@@ -312,12 +294,6 @@ def _one_id_again(state: str) -> Script:
             stage.says(_ack(state, 7, 0))
 
     return script
-
-
-def _begins(stage: Stage, n: int) -> Iterator[int]:
-    for at in range(n):
-        yield 2
-        stage.says(BEGIN % (b"%d" % at), SEND % (b"transaction:%d\n" % at))
 
 
 def _one_transaction(stage: Stage, n: int) -> Iterator[int]:
@@ -423,78 +399,91 @@ def _both_deliver(stage: Stage, n: int) -> Iterator[int]:
         stage.says(_ack("fan-out", at))
 
 
+SUBSCRIBES: Final = b"SUBSCRIBE\nid:{}\ndestination:/queue/{}\nack:client\n\n\0"
+UNNAMED: Final = SUBSCRIBES.replace(b"id:{}\n", b"")
+DELIVERED: Final = b"MESSAGE\nmessage-id:m{}\ndestination:/queue/{}\n\nx\0"
+AWAITED: Final = b"MESSAGE\nsubscription:0\nmessage-id:m{}\nack:k{}\ndestination:/queue/0\n\nx\0"
+TOLD: Final = b"UNSUBSCRIBE\n%b\n\n\0"
+
+
+def _messages(stage: Stage, n: int) -> Iterator[int]:
+    stage.says(SUBSCRIBE % (0, 0, b"client"))
+    yield from _each(AWAITED, who="broker")(stage, n)
+
+
 def _cases() -> Iterator[tuple[str, str, Script]]:
-    yield "confirm", "SEND", _sends
-    yield "confirm", "RECEIPT of the relay's own, the newest first", _backwards
+    sends = _each(SEND % b"")
+    ours = RECEIPT % b"relay-session-receipt-{}"
+    yield "confirm", "SEND", sends
+    yield (
+        "confirm",
+        "RECEIPT of the relay's own, the newest first",
+        _each(ours, first=SEND % b"", who="broker", newest=True),
+    )
     yield "confirm", "SEND, its RECEIPT and one of nothing beside many unconfirmed", _beside_an_old_one
-    yield "cumulative confirm", "SEND", _sends
+    yield "cumulative confirm", "SEND", sends
     yield "cumulative confirm", "SEND with one receipt id, then as many RECEIPTs", _one_receipt
     for state in ("plain", "1.0 to 1.2", "failover", "fan-out"):
-        yield state, "SEND", _sends
-        yield state, "SEND with a receipt that nobody gives", _receipts
+        yield state, "SEND", sends
+        yield state, "SEND with a receipt that nobody gives", _each(SEND % b"receipt:{}\n")
+        yield (
+            state,
+            "RECEIPT, the newest first",
+            _each(RECEIPT % b"{}", first=SEND % b"receipt:{}\n", who="all", newest=True),
+        )
         yield state, "SEND with one receipt id, then as many RECEIPTs", _one_receipt
-        yield state, "SUBSCRIBE", _subscribes
-        yield state, "UNSUBSCRIBE, the oldest first", _unsubscribes
-        yield state, "BEGIN and a SEND in it, all left open", _begins
+        yield state, "SUBSCRIBE", _each(SUBSCRIBES)
+        yield state, "UNSUBSCRIBE, the oldest first", _each(TOLD % b"id:{}", first=SUBSCRIBES)
+        yield state, "BEGIN and a SEND in it, all left open", _each(BEGIN % b"{}", SEND % b"transaction:{}\n")
         yield state, "BEGIN, SENDs, ABORT", _one_transaction
+    inside = b"transaction:t\n"
     for state in ("1.2 to 1.1", "1.0 to 1.2", "failover", "fan-out"):
         yield state, "MESSAGE that awaits its ACK", _messages
-        yield state, "ACK, mode client", _acks(state, b"client")
-        yield state, "ACK, mode client-individual", _acks(state, b"client-individual")
-        yield (
-            state,
-            "ACK, mode client-individual, the newest first",
-            _acks(state, b"client-individual", backwards=True),
-        )
-        yield (
-            state,
-            "ACK in a transaction, mode client, then ABORT",
-            _acks(state, b"client", more=b"transaction:t\n"),
-        )
-        yield (
-            state,
-            "ACK in a transaction, mode client-individual, then ABORT",
-            _acks(state, b"client-individual", more=b"transaction:t\n"),
-        )
+        for mode in (b"client", b"client-individual"):
+            yield state, f"ACK, mode {mode.decode()}", _acks(state, mode)
+            yield (
+                state,
+                f"ACK in a transaction, mode {mode.decode()}, then ABORT",
+                _acks(state, mode, more=inside),
+            )
+        yield state, "ACK, mode client-individual, the newest first", _acks(state, mode, backwards=True)
         yield state, "BEGIN, ACK of the last, ABORT, again and again", _last_and_abort(state)
         yield state, "the same where every other one is settled already", _holes(state)
     for state in ("1.2 to 1.1", "failover 1.0", "failover 1.1", "failover"):
-        yield (
-            state,
-            "MESSAGE and its ACK beside many unsettled, mode client",
-            _each_at_once(state, b"client"),
-        )
-        yield (
-            state,
-            "MESSAGE and its ACK beside many unsettled, mode client-individual",
-            _each_at_once(state, b"client-individual"),
-        )
+        for mode in (b"client", b"client-individual"):
+            name = f"MESSAGE and its ACK beside many unsettled, mode {mode.decode()}"
+            yield state, name, _each_at_once(state, mode)
         yield state, "SUBSCRIBE, MESSAGEs, UNSUBSCRIBE beside many unsettled", _ends_again_and_again
     for state in ("1.2 to 1.1, crowded", "failover, crowded", "fan-out, crowded"):
         yield state, "UNSUBSCRIBE beside many unsettled messages", _crowded
         yield state, "MESSAGE beyond what may be unsettled", _beyond
     for state in ("1.0 to 1.2", "failover 1.0", "failover 1.1"):
         yield state, "ACK of one message-id on many subscriptions", _one_message(state)
-        yield state, "the same in a transaction", _one_message(state, b"transaction:t\n")
+        yield state, "the same in a transaction", _one_message(state, inside)
         yield state, "ACK of one message-id that ended subscriptions left", _one_id_again(state)
-    yield "1.0 to 1.2", "UNSUBSCRIBE by destination, the newest first", _unsubscribes_by_destination
-    yield "1.2 to 1.0", "MESSAGE without a subscription", _messages_by_destination
+    yield (
+        "1.0 to 1.2",
+        "UNSUBSCRIBE by destination, the newest first",
+        _each(TOLD % b"destination:/queue/{}", first=UNNAMED, newest=True),
+    )
+    yield (
+        "1.2 to 1.0",
+        "MESSAGE without a subscription",
+        _each(DELIVERED, first=SUBSCRIBES, who="broker", newest=True),
+    )
     yield "1.2 to 1.0", "MESSAGE for the only subscription that is left", _the_only_subscription
     yield "failover", "SEND that is sent again to the next broker", _resent
     yield "failover", "SUBSCRIBE that is sent again to the next broker", _resubscribed
     for state in ("failover 1.0", "failover 1.1"):
-        yield (
-            state,
-            "MESSAGE that comes again, then two ACKs, mode client",
-            _delivered_again(state, b"client"),
-        )
-        yield (
-            state,
-            "MESSAGE that comes again, then two ACKs, mode client-individual",
-            _delivered_again(state, b"client-individual"),
-        )
+        for mode in (b"client", b"client-individual"):
+            name = f"MESSAGE that comes again, then two ACKs, mode {mode.decode()}"
+            yield state, name, _delivered_again(state, mode)
     yield "failover", "SEND while there is no broker", _without_broker
-    yield "fan-out", "RECEIPT of one id, by one of two brokers", _one_sided
+    yield (
+        "fan-out",
+        "RECEIPT of one id, by one of two brokers",
+        _each(RECEIPT % b"r", first=SEND % b"receipt:r\n", who="broker"),
+    )
     yield "fan-out", "ACK, mode client, of deliveries of both", _both_deliver
     yield "fan-out", "SUBSCRIBE, SEND, BEGIN and ABORT while one broker is away", _one_broker_away
     yield "fan-out", "BEGIN, SENDs, ABORT while one broker is away", _one_transaction_away

@@ -111,38 +111,37 @@ def marks(said: bytes) -> list[bytes]:
 # Before a broker accepted
 
 
-@in_all_cuts
-def test_the_first_broker_is_not_there(cut: Cut) -> None:
-    """The next one is asked at once, and the client notices nothing."""
-    with Playbook(listener(movable()), cut=cut) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_refuses()
-        assert [str(each) for each in play.opened] == ["tcp://a", "tcp://b"]
-        found(play)
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        assert "tcp://a" in play.noted(Event.REFUSED)
-        assert play.counters["brokers_refused"] == 1
-        assert play.counters["sessions_connected"] == 1
-        assert play.counters["failovers"] == 0
-
-
 @in_cuts_of_halves
 @pytest.mark.parametrize(
-    "said", [b"", b"CONNEC", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "half", "nonsense"]
+    ("said", "why"),
+    [
+        (None, "Connection refused"),
+        (b"", "connection closed before CONNECTED"),
+        (b"CONNEC", "connection closed before CONNECTED"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not STOMP"),
+        (STOPPING, "unavailable"),
+    ],
+    ids=["not there", "closes", "half", "nonsense", "stopping"],
 )
-def test_the_first_broker_closes_before_connected(said: bytes, cut: Cut) -> None:
-    """Half an answer is none: the next broker is asked, and nothing of it is the client's."""
+def test_the_first_broker_does_not_take_the_client(said: bytes | None, why: str, cut: Cut) -> None:
+    """The next one is asked at once, and the client notices nothing, not of half an answer either."""
     with Playbook(listener(movable()), cut=cut) as play:
         play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        if said:
+        if said is None:
+            play.broker_refuses()
+        else:
+            play.broker_accepts()
+            play.broker_reads()
             play.broker_says(said)
-        if len(play.brokers) == 1:
-            play.broker_goes()
+            if len(play.brokers) == 1:
+                play.broker_goes()
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
         found(play)
         assert play.client_reads().startswith(b"CONNECTED\n")
-        assert play.opened[1].uri == "tcp://b"
+        assert play.noted(Event.REFUSED).startswith("broker tcp://a did not connect: ")
+        assert why in play.noted(Event.REFUSED)
+        named = ("brokers_refused", "sessions_connected", "failovers")
+        assert [play.counters[name] for name in named] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("accepts", [True, False], ids=["accepts", "deaf"])
@@ -163,19 +162,6 @@ def test_a_broker_that_never_answers(accepts: bool) -> None:
         assert play.opened[0].health.up is False
         found(play)
         assert play.client_reads().startswith(b"CONNECTED\n")
-
-
-@in_all_cuts
-def test_a_broker_that_cannot_serve_anybody(cut: Cut) -> None:
-    """An ERROR by which a product says so is an outage: the next broker is asked."""
-    with Playbook(listener(movable()), cut=cut) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(STOPPING)
-        found(play)
-        assert play.client_reads().startswith(b"CONNECTED\n")
-        assert "unavailable" in play.noted(Event.REFUSED)
 
 
 DENIED = b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,1.2\n\nAccess refused for user 'x'\n\0"
@@ -445,15 +431,11 @@ def test_our_own_receipt_in_an_error() -> None:
         play.client_is_closed()
 
 
-def test_a_receipt_of_the_clients_own_in_an_error() -> None:
-    """It stays; and the SEND that it refuses is settled by it."""
-    with started(confirm=True) as play:
-        play.client_says(ASKING % (b"r", b"1"))
-        play.broker_reads()
-        error = b"ERROR\nmessage:no\nreceipt-id:r\n\n\0"
-        play.broker_says(error)
-        play.client_gets(error)
-        assert link(play).quiet
+def test_our_own_receipt_in_a_head_that_is_spelled_anew() -> None:
+    """It stands first, as in a head that passes as it came."""
+    with started(b"1.2", b"1.0", confirm=True) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\cb\n\nx\0")
+        gets(play, b"SEND\nreceipt:%b\ndestination:/queue/a\nfoo:a:b\n\nx\0" % (OURS % 1))
 
 
 # Receipts, each once
@@ -732,6 +714,38 @@ def test_after_commit(receipt: bytes, cut: Cut) -> None:
         assert over(play)
 
 
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
+def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
+    """Its broker is lost, and so is what it acknowledged: COMMIT gets an ERROR that says so, ABORT is fine."""
+    if command == b"NACK" and b"1.0" in (client, broker):
+        command = b"ACK"
+    for end in (COMMIT, ABORT):
+        with started(client, broker, cut=cut) as play:
+            play.client_says(SUBSCRIBE + BEGIN)
+            play.broker_says(message(broker, b"1"))
+            one = play.client_reads().lstrip(b"\n")
+            play.client_says(settle(client, command, one, b"transaction:t\n") + INSIDE % b"x")
+            play.broker_reads()
+            play.broker_goes()
+            found(play, broker)
+            gets(play, SUBSCRIBE + BEGIN + INSIDE % b"x")
+            play.client_says(end)
+            if end is COMMIT:
+                play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+                gets(play, b"")
+                assert over(play)
+            else:
+                gets(play, ABORT)
+                play.broker_says(RECEIPT % b"x")
+                play.client_gets(RECEIPT % b"x")
+                play.client_says(settle(client, b"ACK", one))
+                gets(play, b"")
+                assert play.counters["acks_stale"] == 1
+                play.both_stay()
+
+
 @in_all_versions
 def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
     """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
@@ -957,17 +971,42 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
         assert play.counters["acks_stale"] == 1
 
 
-# Brokers that do not answer
-
-
-def test_a_broker_that_does_not_confirm_is_doubted() -> None:
-    """What the client sent may be the cause, so that it is not taken from the others: a probe finds out."""
-    with started(confirm=True, disconnect_timeout=5.0) as play:
-        play.client_says(SEND % b"x" + b"DISCONNECT\n\n\0")
+@pytest.mark.parametrize(
+    "orders",
+    [
+        b"UNSUBSCRIBE\nid:1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
+        b"ACK\nid:k-1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0UNSUBSCRIBE\nid:2\nreceipt:u\n\n\0",
+    ],
+    ids=["unsubscribe", "subscribe", "ack", "both"],
+)
+def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
+    """Nobody listens any more: what it sent is delivered, what it wanted to hear is nobody's business."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
         play.broker_reads()
-        play.time_passes(5.1)
-        health = play.opened[0].health
-        assert (health.up, health.failures, health.doubted) == (True, 0, True)
+        play.broker_goes()
+        play.client_says(SEND % b"1" + orders + SEND % b"2" + BEGIN + INSIDE % b"3" + COMMIT)
+        play.client_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = play.broker_reads()
+        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
+            b"SEND",
+            b"SEND",
+            b"BEGIN",
+            b"SEND",
+            b"COMMIT",
+        ]
+        for receipt in re.findall(rb"\nreceipt:([^\n]*)", told):
+            assert not over(play)
+            play.broker_says(RECEIPT % receipt)
+        assert over(play)
+
+
+# Brokers that do not answer
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Notes of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
 
-from stomprelay.relay.notes import given_up, lost, unconfirmed
-from stomprelay.session.effects import Event, Note
-from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
+from stomprelay.session.effects import Event
+from tests.playbook import Cut, Playbook, in_all_cuts, joined
 from tests.relay.failing import found, started
 from tests.relay.several import (
     comes_back,
@@ -111,29 +110,3 @@ def test_a_group_whose_broker_is_left() -> None:
         play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
         assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
         assert ends(play) == []
-
-
-# By themselves
-
-
-def test_brokers_that_there_are_none_of() -> None:
-    """A loss names a broker only where there was one."""
-    over = upstream()
-    group = over.groups[0]
-    broker = group.brokers[0]
-    assert "broker" not in given_up(group, None, over, "why").facts
-    assert given_up(group, broker, over, "why").facts["broker"] == str(broker)
-    assert lost(broker, over, "sent nothing").facts["reason"] == "sent nothing"
-    (note,) = unconfirmed([(None, group, over)], over, "did not confirm", 0)
-    assert note == Note(
-        Event.LOST,
-        "broker tcp://broker:61613 did not confirm",
-        {"upstream": "main", "reason": "did not confirm"},
-        detail=True,
-    )
-    (note,) = unconfirmed([(None, group, over)], over, "did not confirm", 3)
-    assert note == Note(
-        Event.LOST,
-        "broker tcp://broker:61613 did not confirm: 3 SENDs may be lost",
-        {"upstream": "main", "reason": "did not confirm", "possibly_lost": 3},
-    )

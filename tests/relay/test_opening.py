@@ -204,6 +204,25 @@ def renewing(cut: Cut = Cut.WHOLE) -> Playbook:
     return play
 
 
+@in_all_cuts
+def test_a_newer_token(cut: Cut) -> None:
+    """It is for no broker; the client has its RECEIPT when it was found good, and may stay until it expires."""
+    with renewing(cut) as play:
+        play.client_says(send(b"1") + SHOWN + send(b"2"))
+        play.broker_gets(send(b"1") + send(b"2"))
+        assert play.claims[1:] == [Claim(None, b"newer")]
+        play.client_gets(b"")
+        play.client_is(Identity("alice", until=play.now + 60))
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        assert play.wake == play.now + 60
+        play.time_passes(59)
+        play.client_says(send(b"3"))
+        play.broker_gets(send(b"3"))
+        play.time_passes(2)
+        play.client_gets_error(b"the token has expired")
+        play.broker_is_closed()
+
+
 @pytest.mark.parametrize("ground", ["token", "unchecked"])
 def test_a_newer_token_that_is_refused(ground: str) -> None:
     """There is no RECEIPT for it, and the session goes on with the one that it has, until that expires."""

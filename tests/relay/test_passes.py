@@ -47,6 +47,17 @@ def test_plain_heads_pass_between_all_versions(client: bytes, broker: bytes) -> 
         assert play.counters["client_bytes"] >= 4 * len(SEND)
 
 
+def test_half_a_frame() -> None:
+    """Until the rest of it has come nothing passes it."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        begin(play)
+        play.client_says(SEND[:9])
+        assert passing(play) == {"broker"}
+        play.client_says(SEND[9:])
+        play.broker_gets(SEND)
+        assert passing(play) == {"client", "broker"}
+
+
 def test_an_error_ends_it_until_the_broker_goes_on() -> None:
     """What comes behind an ERROR has to be known."""
     with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:

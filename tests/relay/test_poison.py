@@ -11,7 +11,7 @@ from stomprelay.relay.model.group import Checks
 from stomprelay.relay.resend.resender import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
-from tests.relay.failing import found, link, over, started
+from tests.relay.failing import client_waits, found, link, over, started
 from tests.relay.several import comes, fanned, send, tell
 
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
@@ -151,6 +151,20 @@ def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) 
         assert b"SUBSCRIBE /queue/poison (receipt s): " + SAYS_WHY in error
         assert over(play)
         assert play.counters["poison_refused"] == 1
+
+
+def test_what_the_client_sends_meanwhile_waits() -> None:
+    """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
+    with started(product="activemq", confirm=True, resend_buffer=1000) as play:
+        play.client_says(send(b"1"))
+        _is_lost(play, 2, "activemq")
+        play.client_says(send(b"2"))
+        assert not client_waits(play)
+        play.client_says(send(b"x" * 1000))
+        assert client_waits(play)
+        _check_answered(play)
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.broker_reads().count(b"SEND\n") == 2
 
 
 def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:

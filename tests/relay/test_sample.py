@@ -6,7 +6,6 @@ from stomprelay.relay import inputs, sample
 from stomprelay.relay.model.histogram import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
-from tests.relay.several import THERE, send, two_upstreams
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
 CONFIRMED = b"RECEIPT\nreceipt-id:r%d\n\n\0"
@@ -62,6 +61,20 @@ def ack(play: Playbook, version: bytes, command: bytes = b"ACK") -> bytes:
     return b"%b\n%b\n\0" % (command, names[version])
 
 
+@pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.OCTETS, Cut.PASSED])
+@in_all_pairs
+def test_from_a_send_to_its_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Of the next SEND that asks for one, whatever comes between, until the RECEIPT is sent on."""
+    play = joined(client, broker, cut=cut)
+    watched(play)
+    play.client_says(PLAIN + SEND % 1 + SEND % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 2)
+    play.time_passes(0.25)
+    play.broker_says(CONFIRMED % 1)
+    assert took(play) == [(RECEIPT, "main", 0.5)]
+
+
 @pytest.mark.parametrize("mode", [b"client", b"client-individual"])
 @in_all_pairs
 def test_from_a_message_to_its_ack(client: bytes, broker: bytes, mode: bytes) -> None:
@@ -91,16 +104,6 @@ def test_an_ack_that_covers_it() -> None:
     play.time_passes(0.25)
     play.client_says(ack(play, b"1.2", b"NACK"))
     assert took(play) == [(ACK, "public", 0.5)]
-
-
-def test_a_route_has_its_own_upstream() -> None:
-    """The time is that of the upstream that the destination leads to."""
-    play = two_upstreams()
-    watched(play)
-    play.client_says(send(b"", THERE, receipt="r1"))
-    play.time_passes(0.5)
-    play.broker_says(CONFIRMED % 1, at="b")
-    assert took(play) == [(RECEIPT, "there", 0.5)]
 
 
 def test_nothing_passes_meanwhile() -> None:

@@ -23,27 +23,6 @@ def lost(play: Playbook) -> list[object]:
     return [facts.get("possibly_lost", 0) for facts in play.facts(Event.DISCONNECTED)]
 
 
-@pytest.mark.parametrize("survives", [False, True])
-def test_receipts_that_are_owed_come_before_the_end(survives: bool) -> None:
-    """The client is read from no more, gets its receipts, and then the ERROR."""
-    with started() if survives else joined(b"1.2", b"1.2") as play:
-        play.client_says(ASKING % (1, 1) + ASKING % (2, 2))
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        assert client_waits(play)
-        play.client_says(ASKING % (3, 3))
-        play.broker_gets(b"")
-        play.broker_says(receipt(b"1"))
-        play.client_gets(receipt(b"1"))
-        play.both_stay()
-        play.broker_says(receipt(b"2"))
-        data = play.client_reads()
-        assert data.startswith(receipt(b"2") + b"ERROR\nmessage:the relay is stopping\n")
-        play.client_is_closed()
-        assert over(play)
-        assert play.counters["possibly_lost"] == 0
-
-
 def test_no_time_of_the_relays_ends_it() -> None:
     """How long it may take is the service's to say: nobody is woken to give up before."""
     with started(confirm=True) as play:

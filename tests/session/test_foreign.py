@@ -36,21 +36,3 @@ from stomprelay.session.refusal import HTTP, TLS, Foreign, recognise
 def test_what_the_first_octets_are(data: bytes, foreign: Foreign | None) -> None:
     """A TLS hello and HTTP's methods are known; whatever may become STOMP is let through."""
     assert recognise(data) is foreign
-
-
-def test_http_is_answered_in_http() -> None:
-    """A browser shows a sentence, not a reset connection; the answer says how long it is, and that it ends."""
-    head, _, body = HTTP.answer.partition(b"\r\n\r\n")
-    status, *lines = head.split(b"\r\n")
-    headers = dict(line.split(b": ", 1) for line in lines)
-    assert status == b"HTTP/1.1 400 Bad Request"
-    assert headers[b"Content-Length"] == b"%d" % len(body)
-    assert headers[b"Connection"] == b"close"
-    assert b"STOMP" in body
-
-
-def test_tls_is_not_answered() -> None:
-    """No octet of ours could mean anything to it; the log says what it was."""
-    assert TLS.answer == b""
-    assert "TLS" in TLS.what
-    assert "HTTP" in HTTP.what

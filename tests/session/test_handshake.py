@@ -2,14 +2,12 @@
 
 import pytest
 
-from stomprelay.relay.model.profile import GENERIC, RABBITMQ, detect
 from stomprelay.session.handshake import Accord, Credentials, Header, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, Limits
-from tests.transcripts import Recording, recordings
 
 ALL = frozenset(DIALECTS)
 ONLY_1_0 = frozenset({b"1.0"})
@@ -279,23 +277,3 @@ def test_the_terms_of_an_accord(lines: bytes, terms: Terms) -> None:
 def test_connected(lines: bytes, dialect: Dialect, terms: Terms | None, wire: bytes) -> None:
     """The broker's accord in the client's version, with this leg's beats, and a session in any case."""
     assert accord(lines).connected(dialect, terms, b"s1") == wire + b"\n"
-
-
-# ------------------------------------------------------------------ recorded brokers
-
-
-def greeting(recording: Recording) -> Frame:
-    """The first frame that a broker said."""
-    return first(recording.received, Side.UPSTREAM)
-
-
-CONNECTED_ONES = [
-    recording for recording in recordings() if recording.received.lstrip(b"\n").startswith(b"CONNECTED")
-]
-
-
-def test_rabbitmq_is_recognised_without_its_server_header() -> None:
-    """An administrator may hide it; the form of its session ids gives it away, and nobody else's has it."""
-    for recording in CONNECTED_ONES:
-        expected = RABBITMQ if recording.broker == "rabbitmq" else GENERIC
-        assert detect(b"", Accord.read(greeting(recording)).session) is expected

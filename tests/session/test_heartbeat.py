@@ -73,13 +73,6 @@ def test_any_other_header_is_refused(value: bytes) -> None:
     assert len(caught.value.detail) < 100
 
 
-@pytest.mark.parametrize("terms", [Terms(), Terms(10000, 20000), Terms(1, 0, idle=0.25, tolerance=3)])
-def test_the_header_is_written_without_a_blank(terms: Terms) -> None:
-    """Brokers refuse `10000, 10000`; what is written is read again."""
-    assert b" " not in bytes(terms)
-    assert Terms.parse(bytes(terms)) == Terms(terms.can_send, terms.wants)
-
-
 # ------------------------------------------------------------------ the arithmetic
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from stomprelay.session.session import Session
+from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import INDIVIDUAL
 from stomprelay.wire.dialect import V1_1, Headers
 from stomprelay.wire.names import SUBSCRIBE, UNSUBSCRIBE
@@ -71,3 +71,14 @@ def test_names_like_ours() -> None:
     assert one.taken(b"relay-ack-7")
     assert not one.clashes(b"relay-ack-7")
     assert one.beside().clashes(b"relay-ack-7")
+
+
+def test_a_transaction_that_is_too_large() -> None:
+    """All but BEGIN goes, and is told to be given back; nothing more is kept then, however small."""
+    transaction = Transaction()
+    assert transaction.keep(b"BEGIN", 0) == 5
+    assert transaction.keep(b"SEND", 4) == 4
+    assert (transaction.frames, transaction.size, transaction.cut) == ([b"BEGIN", b"SEND"], 9, False)
+    assert transaction.keep(b"SEND", 3) == -4
+    assert transaction.keep(b"S", 1000) == 0
+    assert (transaction.frames, transaction.size, transaction.cut) == ([b"BEGIN"], 5, True)

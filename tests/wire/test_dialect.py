@@ -16,7 +16,6 @@ from stomprelay.wire.dialect import (
     DeliveryNaming,
     Dialect,
     Headers,
-    highest,
 )
 from stomprelay.wire.errors import FrameError
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE_ID, NACK
@@ -150,26 +149,6 @@ def test_padding_of_protocol_headers(name: bytes) -> None:
     assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
 
 
-@pytest.mark.parametrize(
-    ("line", "crlf", "in_1_0", "in_1_1", "in_1_2"),
-    [
-        (b"foo:bar\n", False, b"bar", b"bar", b"bar"),
-        (b"foo:bar\n", True, b"bar", b"bar", b"bar"),
-        (b"foo:bar\r\n", False, b"bar\r", b"bar\r", b"bar"),
-        (b"foo:bar\r\n", True, b"bar", b"bar", b"bar"),
-        (b"foo:bar\r\r\n", True, b"bar\r", b"bar\r", b"bar\r"),
-        (b"foo:\r\n", True, b"", b"", b""),
-        (b"foo:b\rr\n", False, b"b\rr", b"b\rr", b"b\rr"),
-        (b"id: x \r\n", True, b"x", b" x ", b" x "),
-    ],
-    ids=repr,
-)
-def test_a_cr_before_the_lf(line: bytes, crlf: bool, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes) -> None:
-    """It ends the line on 1.2, and elsewhere when the command line ended so; otherwise it is an octet."""
-    read = [dialect.read(line, crlf=crlf)[0][1] for dialect in SPECIFIED]
-    assert read == [in_1_0, in_1_1, in_1_2]
-
-
 def test_a_lenient_reader_loses_no_line() -> None:
     """A line without a colon is a value without a name."""
     assert LENIENT_1_1.read(b"a:b\nnonsense\n:c\n") == [(b"a", b"b"), (b"", b"nonsense"), (b"", b"c")]
@@ -188,27 +167,6 @@ def test_no_text_can_break_out_of_its_line(dialect: Dialect, text: bytes) -> Non
         assert dialect.write([(b"k", text)]).count(b"\n") == 1
     if dialect.nameable(text):
         assert dialect.write([(text, b"v")]).count(b"\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("offered", "spoken", "agreed"),
-    [
-        ("1.0", "1.0 1.1 1.2", V1_0),
-        ("1.1", "1.0 1.1 1.2", V1_1),
-        ("1.2", "1.0 1.1 1.2", V1_2),
-        ("1.0 1.1 2.0", "1.0 1.1 1.2", V1_1),
-        ("1.2 1.1 1.0", "1.0 1.1", V1_1),
-        ("1.0 1.2", "1.0 1.1", V1_0),
-        ("1.2", "1.0 1.1", None),
-        ("1.3", "1.0 1.1 1.2", None),
-        ("", "1.0 1.1 1.2", None),
-        ("1.0 1.1 1.2", "", None),
-        ("2.0", "2.0", None),
-    ],
-)
-def test_the_highest_version_in_common(offered: str, spoken: str, agreed: Dialect | None) -> None:
-    """Whatever the order, and None where there is none that we know."""
-    assert highest(frozenset(offered.encode().split()), frozenset(spoken.encode().split())) is agreed
 
 
 # ------------------------------------------------------------------ properties

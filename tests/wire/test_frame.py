@@ -99,35 +99,6 @@ def test_the_first_value_of_a_header(head: bytes, raw: bytes | None) -> None:
     assert one(b"SEND\n" + head + b"\nfoo:body\n\0").raw(b"foo") == raw
 
 
-@pytest.mark.parametrize(
-    ("wire", "dialect", "value"),
-    [
-        (b"SEND\nid:bar\n\n\0", V1_0, b"bar"),
-        (b"SEND\nid:bar\n\n\0", V1_2, b"bar"),
-        (b"SEND\nid: bar \n\n\0", V1_0, b"bar"),
-        (b"SEND\nid: bar \n\n\0", V1_1, b" bar "),
-        (b"SEND\nfoo: bar \n\n\0", V1_0, None),
-        (b"SEND\nid:a\\cb\n\n\0", V1_0, b"a\\cb"),
-        (b"SEND\nid:a\\cb\n\n\0", V1_1, b"a:b"),
-        (b"SEND\nid:a\\\\cb\n\n\0", V1_2, b"a\\cb"),
-        (b"SEND\nid:a:b\n\n\0", V1_0, b"a:b"),
-        (b"SEND\nid:a:b\n\n\0", V1_2, b"a:b"),
-        (b"SEND\r\nid:bar\r\n\r\n\0", V1_0, b"bar"),
-        (b"SEND\r\nid:bar\r\n\r\n\0", V1_1, b"bar"),
-        (b"SEND\r\nid:bar\n\r\n\0", V1_1, b"bar"),
-        (b"SEND\nid:bar\r\n\n\0", V1_1, b"bar\r"),
-        (b"SEND\nid:bar\r\n\n\0", V1_2, b"bar"),
-        (b"SEND\nid:\n\n\0", V1_2, b""),
-    ],
-)
-def test_a_header_decoded(wire: bytes, dialect: Dialect, value: bytes | None) -> None:
-    """By the facts of the leg that it came on; the same alone as among all headers."""
-    frame = one(wire, dialect)
-    assert frame.header(b"id", dialect) == value
-    first = next((found for name, found in frame.headers(dialect) if name == b"id"), None)
-    assert first == value
-
-
 # ------------------------------------------------------------------ plain
 
 

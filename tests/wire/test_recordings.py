@@ -43,19 +43,6 @@ def some(*patterns: str) -> list[Recording]:
     return [recording for recording in recordings() if any(recording.name in names for names in found)]
 
 
-# ------------------------------------------------------------------ the corpus itself
-
-
-def test_the_corpus_is_there() -> None:
-    """Each broker, every version (of ActiveMQ 6 the last), and as many connections as were recorded."""
-    files = {recording.name.partition("/")[0] for recording in recordings()}
-    parts = ("1.0", "1.1", "1.2", "stopped")
-    brokers = {f"{broker}-{part}" for broker in ("activemq", "artemis", "rabbitmq") for part in parts}
-    assert files == brokers | {"activemq-login", "activemq_6-1.2", "activemq_6-stopped"}
-    assert len(recordings()) == 1288
-    assert sum(len(recording.received) for recording in recordings()) == 576190
-
-
 # ------------------------------------------------------------------ what brokers said
 
 

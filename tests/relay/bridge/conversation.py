@@ -1,6 +1,6 @@
 """One subscription and one delivery in all nine pairs of versions, as client and broker spell them."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stomprelay.wire.dialect import DIALECTS
 from tests.playbook import PAIRS, Cut, Playbook, joined
@@ -20,172 +20,65 @@ class Conversation(NamedTuple):
     unsubscribe: tuple[bytes, bytes]
 
 
-# A 1.0 client names no subscription, a 1.0 broker tells none; ids have colons, and the ack value of 1.2 is not the
-# message-id.
-CONVERSATIONS = {
-    (b"1.0", b"1.0"): Conversation(
-        (
-            b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-        ),
-        (
-            b"ACK\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-            b"ACK\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0",
-            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0",
-        ),
+PLACE: Final = b"destination:/queue/a\n"
+RAW: Final = b"message-id:ID:h-1:1\n"
+ESCAPED: Final = b"message-id:ID\\ch-1\\c1\n"
+CLIENTS: Final = b"subscription:0\n"
+OURS: Final = b"subscription:relay-1\n"
+VALUE: Final = b"ID\\ch-2\\c7\n"
+"""The `ack` value of a broker of 1.2, which is not its message-id."""
+TOKEN: Final = b"relay-ack-1\n"
+"""The one that the relay makes where a broker has none."""
+
+# A 1.0 client names no subscription, a 1.0 broker tells none. By client and broker: the line by which each names the
+# subscription, the head of MESSAGE as the broker spells it and as the client gets it, the names in ACK of either.
+_ROWS: Final = {
+    (b"1.0", b"1.0"): (b"", b"", PLACE + RAW, PLACE + RAW, RAW, RAW),
+    (b"1.0", b"1.1"): (b"", b"id:relay-1\n", OURS + PLACE + ESCAPED, PLACE + RAW, RAW, OURS + ESCAPED),
+    (b"1.0", b"1.2"): (
+        *(b"", b"id:relay-1\n", b"ack:" + VALUE + OURS + PLACE + ESCAPED, PLACE + RAW),
+        *(RAW, b"id:" + VALUE),
     ),
-    (b"1.0", b"1.1"): Conversation(
-        (
-            b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nsubscription:relay-1\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-        ),
-        (
-            b"ACK\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-            b"ACK\nsubscription:relay-1\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0",
-            b"UNSUBSCRIBE\nid:relay-1\n\n\0",
-        ),
+    (b"1.1", b"1.0"): (
+        *(b"id:0\n", b"id:0\n", PLACE + RAW, CLIENTS + PLACE + ESCAPED),
+        *(CLIENTS + ESCAPED, CLIENTS + RAW),
     ),
-    (b"1.0", b"1.2"): Conversation(
-        (
-            b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nack:ID\\ch-2\\c7\nsubscription:relay-1\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-        ),
-        (
-            b"ACK\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-            b"ACK\nid:ID\\ch-2\\c7\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0",
-            b"UNSUBSCRIBE\nid:relay-1\n\n\0",
-        ),
+    (b"1.1", b"1.1"): (
+        *(b"id:0\n", b"id:0\n", CLIENTS + PLACE + ESCAPED, CLIENTS + PLACE + ESCAPED),
+        *(CLIENTS + ESCAPED, CLIENTS + ESCAPED),
     ),
-    (b"1.1", b"1.0"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-            b"MESSAGE\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nsubscription:0\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-            b"ACK\nsubscription:0\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
+    (b"1.1", b"1.2"): (
+        *(b"id:0\n", b"id:0\n", b"ack:" + VALUE + CLIENTS + PLACE + ESCAPED, CLIENTS + PLACE + ESCAPED),
+        *(CLIENTS + ESCAPED, b"id:" + VALUE),
     ),
-    (b"1.1", b"1.1"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nsubscription:0\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-            b"ACK\nsubscription:0\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
+    (b"1.2", b"1.0"): (
+        *(b"id:0\n", b"id:0\n", PLACE + RAW, CLIENTS + b"ack:" + TOKEN + PLACE + ESCAPED),
+        *(b"id:" + TOKEN, CLIENTS + RAW),
     ),
-    (b"1.1", b"1.2"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nack:ID\\ch-2\\c7\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nsubscription:0\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-            b"ACK\nid:ID\\ch-2\\c7\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
+    (b"1.2", b"1.1"): (
+        *(b"id:0\n", b"id:0\n", CLIENTS + PLACE + ESCAPED, b"ack:" + TOKEN + CLIENTS + PLACE + ESCAPED),
+        *(b"id:" + TOKEN, CLIENTS + ESCAPED),
     ),
-    (b"1.2", b"1.0"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:ID:h-1:1\n\nhi\0",
-            b"MESSAGE\nsubscription:0\nack:relay-ack-1\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nid:relay-ack-1\nfoo:bar\n\n\0",
-            b"ACK\nsubscription:0\nmessage-id:ID:h-1:1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
-    ),
-    (b"1.2", b"1.1"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\nack:relay-ack-1\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nid:relay-ack-1\nfoo:bar\n\n\0",
-            b"ACK\nsubscription:0\nmessage-id:ID\\ch-1\\c1\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
-    ),
-    (b"1.2", b"1.2"): Conversation(
-        (
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0",
-        ),
-        (
-            b"MESSAGE\nack:ID\\ch-2\\c7\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-            b"MESSAGE\nack:ID\\ch-2\\c7\nsubscription:0\ndestination:/queue/a\nmessage-id:ID\\ch-1\\c1\n\nhi\0",
-        ),
-        (
-            b"ACK\nid:ID\\ch-2\\c7\nfoo:bar\n\n\0",
-            b"ACK\nid:ID\\ch-2\\c7\nfoo:bar\n\n\0",
-        ),
-        (
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-            b"UNSUBSCRIBE\nid:0\n\n\0",
-        ),
+    (b"1.2", b"1.2"): (
+        *(b"id:0\n", b"id:0\n", *[b"ack:" + VALUE + CLIENTS + PLACE + ESCAPED] * 2),
+        *(b"id:" + VALUE, b"id:" + VALUE),
     ),
 }
+
+
+def _conversation(
+    said: bytes, told: bytes, message: bytes, delivered: bytes, ack: bytes, settled: bytes
+) -> Conversation:
+    more = PLACE + b"ack:client-individual\n"
+    return Conversation(
+        (b"SUBSCRIBE\n%b%b\n\0" % (said, more), b"SUBSCRIBE\n%b%b\n\0" % (told, more)),
+        (b"MESSAGE\n%b\nhi\0" % message, b"MESSAGE\n%b\nhi\0" % delivered),
+        (b"ACK\n%bfoo:bar\n\n\0" % ack, b"ACK\n%bfoo:bar\n\n\0" % settled),
+        (b"UNSUBSCRIBE\n%b\n\0" % (said or PLACE), b"UNSUBSCRIBE\n%b\n\0" % (told or PLACE)),
+    )
+
+
+CONVERSATIONS: Final = {pair: _conversation(*row) for pair, row in _ROWS.items()}
 
 
 def subscribed(client: bytes, broker: bytes, cut: Cut = Cut.WHOLE) -> Playbook:

@@ -89,9 +89,6 @@ def test_header_lines_of_a_client(client: bytes, broker: bytes, said: bytes, got
         play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\nhello\0")
 
 
-# Header lines that a broker says, and what a client of each version is told.
-
-
 @in_all_cuts
 @in_all_pairs
 def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:

@@ -166,9 +166,6 @@ def test_receipts_of_the_relays_own(version: bytes) -> None:
     assert told == [[b"1", b"2"], [b"3"]]
 
 
-# ------------------------------------------------------------------ receipts
-
-
 # ------------------------------------------------------------------ against a session that looks at each frame
 
 ids = st.sampled_from([b"a", b"b", b"c\\cd"])

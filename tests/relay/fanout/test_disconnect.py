@@ -91,20 +91,6 @@ def test_all_upstreams_confirm() -> None:
         play.client_gets(receipt("end"))
 
 
-# It waits
-
-
-def test_it_waits_for_a_broker_that_is_blocked() -> None:
-    """As long as for any answer; then that broker is sent all that waited, and it."""
-    with fanned(quorum=1) as play:
-        play.broker_is_blocked(at="a")
-        play.client_says(send(b"1") + b"DISCONNECT\n\n\0")
-        play.broker_gets(copied(1, send(b"1")), at="b")
-        play.time_passes(6)
-        play.broker_gets(copied(1, send(b"1")) + b"DISCONNECT\n\n\0", at="a")
-        play.broker_gets(b"DISCONNECT\n\n\0", at="b")
-
-
 # Brokers that are lost, or do not confirm
 
 

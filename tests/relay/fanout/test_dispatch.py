@@ -60,6 +60,26 @@ def test_confirmed_sending() -> None:
         assert play.counters["possibly_lost"] == 0
 
 
+def test_a_group_that_is_full() -> None:
+    """It misses SENDs, which is counted and noted once; it keeps what it has, and the others miss nothing."""
+    with fanned(quorum=1, resend_buffer=300) as play:
+        play.broker_goes(at="a")
+        wires = [copied(number + 1, send(b"x" * 150, receipt=str(number))) for number in range(4)]
+        for number in range(4):
+            play.client_says(send(b"x" * 150, receipt=str(number)))
+            play.broker_gets(wires[number], at="b")
+            play.broker_says(receipt(str(number)), at="b")
+            play.client_gets(receipt(str(number)))
+        assert not play.client.paused
+        assert play.counters["fanout_overflowed"] == 2
+        assert sum("misses what is sent" in note.text for note in play.notes) == 1
+        comes_back(play, "a")
+        play.broker_gets(wires[0] + wires[1], at="a")
+        play.broker_says(receipt("0", "1"), at="a")
+        play.client_says(send(b"5"))
+        both_get(play, copied(5, send(b"5")))
+
+
 # Routes
 
 

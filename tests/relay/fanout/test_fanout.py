@@ -14,7 +14,6 @@ from tests.relay.several import (
     group,
     lasting,
     message,
-    plain,
     receipt,
     routed,
     send,
@@ -77,16 +76,6 @@ def test_one_broker_is_lost() -> None:
         play.broker_says(receipt("r"), at="a")
         assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
         play.both_stay()
-
-
-def test_a_plain_address_that_denies() -> None:
-    """The client is sent its ERROR whole, as if it had connected there itself."""
-    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
-    play.client_says(send(b"1", b"/queue/there.1"))
-    play.broker_accepts(at="b")
-    play.broker_says(b"ERROR\nmessage:shutting down\n\n\0", at="b")
-    play.client_gets(b"ERROR\nmessage:shutting down\n\n\0")
-    play.client_is_closed()
 
 
 def test_a_group_of_a_route_that_gives_up() -> None:

@@ -86,6 +86,21 @@ def test_a_group_that_missed_a_part() -> None:
         assert play.broker_reads(at="a").count(b"\0") == 1  # what it had room for
 
 
+def test_a_group_without_a_broker_for_which_it_is_too_large() -> None:
+    """It confirms the SENDs that no broker of it will be sent, those before too; the client cannot commit."""
+    with fanned(quorum=2, resend_buffer=400) as play:
+        play.broker_goes(at="a")
+        play.client_says(BEGIN)
+        for number, given in enumerate(("", "", "0 1 2", "3")):
+            body = b"x" * (500 if number == 2 else 1)
+            play.client_says(send(body, transaction="t", receipt=str(number)))
+            play.broker_reads(at="b")
+            play.broker_says(receipt(str(number)), at="b")
+            play.client_gets(receipt(*given.split()))
+        play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+        play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+
+
 def test_a_queue_in_a_transaction() -> None:
     """With `fanOutQueues=false` one group alone has it: that one has to commit."""
     play = fanned(quorum=1, fan_out_queues=False)

@@ -20,11 +20,8 @@ from stomprelay.session.effects import How
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Limits
-from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable, said_welcome
 
@@ -128,15 +125,6 @@ class Scene:
         self.outbox.drain()
         self.link.next_answered(said_welcome(b"1.2"), self.now)
         self.search._move(self.now)
-
-    def client_sends(self, data: bytes) -> None:
-        """By the resender. All effects are forgotten."""
-        decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())
-        decoder.feed(data)
-        for frame in decoder.frames():
-            self.resender.send(frame)
-        self.resender.flush(self.now)
-        self.outbox.drain()
 
     # What is expected
 

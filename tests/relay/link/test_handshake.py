@@ -8,7 +8,6 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.heartbeat import Terms
 from tests.playbook import (
     CUTS,
     SAY_HELLO,
@@ -137,32 +136,6 @@ def test_nothing_is_written_before_connect() -> None:
         play.broker_gets(b"")
 
 
-OFFERS = [
-    (b"1.0", b"1.0"),
-    (b"1.1", b"1.1"),
-    (b"1.2", b"1.2"),
-    (b"1.0,1.1,1.2", b"1.2"),
-    (b"1.2,1.1,1.0", b"1.2"),
-    (b"1.1, 1.2", b"1.2"),
-    (b" 1.2", b"1.2"),
-    (b"1.0,1.1,2.0", b"1.1"),
-    (b"2.0,1.0", b"1.0"),
-    (b"1.0,1.2", b"1.2"),
-]
-
-
-@pytest.mark.parametrize(("offer", "settled"), OFFERS)
-def test_the_highest_common_version_is_taken(offer: bytes, settled: bytes) -> None:
-    """Order and blanks in accept-version make no difference; the client's version is the broker's if it can be."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\naccept-version:" + offer + b"\nhost:h\n\n\0")
-        play.broker_accepts()
-        below = b",".join(version for version in VERSIONS if version <= settled)
-        assert b"\naccept-version:" + below + b"\n" in play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
-        play.client_gets(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
-
-
 @pytest.mark.parametrize("spoken", [b"1.1", b"1.2", b"1.1,1.2", b"1.1, 1.2"], ids=bytes.decode)
 def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
     """A broker that refuses a version and names others is asked again, on a new connection, and remembered."""
@@ -275,43 +248,6 @@ def test_a_broker_that_does_not_answer_in_time(accepted: bool) -> None:
         assert play.wake == inf
 
 
-@in_all_versions
-def test_unknown_headers_of_connect_pass(version: bytes) -> None:
-    """client-id, tokens and a product's own headers reach the broker in their order, spelled as they were."""
-    extras = b"client-id:me\nactivemq.prefetchSize:1\nx-token:a:b\\c\\d \n"
-    hello = SAY_HELLO[version].replace(b"\n\n", b"\n" + extras + b"\n")
-    with Playbook() as play:
-        play.client_says(hello)
-        play.broker_accepts()
-        assert extras in play.broker_reads()
-
-
-@in_all_versions
-def test_login_and_passcode_pass_unchanged(version: bytes) -> None:
-    """Heads of CONNECT are never escaped; what brokers make of them differs, so no octet is touched."""
-    secret = b"login: us\\cer\npasscode:pa:ss\\word\\n \n"
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[version].replace(b"\n\n", b"\n" + secret + b"\n"))
-        play.broker_accepts()
-        assert b"\n" + secret in play.broker_reads()
-
-
-def test_an_upstream_with_its_own_host_and_credentials() -> None:
-    """They take the place of the client's, where the client had them or at the end."""
-    own = upstream(host=b"vhost", credentials=Credentials(b"relay", b"secret"), profile=GENERIC)
-    with Playbook(listener(own)) as play:
-        play.client_says(b"CONNECT\naccept-version:1.1\nlogin:u\nfoo:bar\nhost:h\npasscode:p\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(
-            b"CONNECT\naccept-version:1.0,1.1\nlogin:relay\nfoo:bar\nhost:vhost\npasscode:secret\n"
-            b"heart-beat:10000,10000\n\n\0",
-        )
-    with Playbook(listener(own)) as play:
-        play.client_says(b"CONNECT\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\nhost:vhost\nlogin:relay\npasscode:secret\n\n\0")
-
-
 ESCAPES = [
     (GENERIC, None, b"passcode:pa:ss\\word\n"),
     (RABBITMQ, None, b"passcode:pa\\css\\\\word\n"),
@@ -333,25 +269,6 @@ def test_our_own_credentials_are_spelled_for_the_broker(
         assert b"\n" + line in play.broker_reads()
 
 
-def test_a_receipt_on_connect_goes_no_further() -> None:
-    """The specification has none there, and brokers differ in what they do with it; CONNECTED is the answer."""
-    with Playbook() as play:
-        play.client_says(b"CONNECT\nreceipt:r0\nlogin:u\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\nlogin:u\n\n\0")
-
-
-def test_the_brokers_session_is_the_clients() -> None:
-    """The session of the broker passes to the client; the relay's own name stands in where it gives none."""
-    for given, told in ((b"session:s:1\\x\n", b"session:s:1\\x\n"), (b"", b"session:relay-session\n")):
-        with Playbook() as play:
-            play.client_says(SAY_HELLO[b"1.2"])
-            play.broker_accepts()
-            play.broker_reads()
-            play.broker_says(b"CONNECTED\nversion:1.2\n" + given + b"\n\0")
-            play.client_gets(b"CONNECTED\nversion:1.2\n" + told + b"\n\0")
-
-
 def test_secrets_stay_out_of_notes_and_representations() -> None:
     """Neither a client's passcode nor ours is in a note, nor in the repr of anything that holds it."""
     own = upstream(credentials=Credentials(b"relay", b"OURSECRET"))
@@ -369,36 +286,7 @@ def test_secrets_stay_out_of_notes_and_representations() -> None:
             assert secret not in shown
 
 
-# Heart-beats of the handshake
-
-BEATS = [b"10000", b"a,b", b"-1,0", b"1,2,3", b"", b"1,", b"1.5,2", b"0x1,0", b"+1,0"]
-
-
-@pytest.mark.parametrize("beat", BEATS, ids=repr)
-def test_a_malformed_heart_beat_of_a_broker_counts_as_none(beat: bytes) -> None:
-    """ActiveMQ echoes nonsense; no beats are agreed then, and the session goes on."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:" + beat + b"\n\n\0")
-        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:0,0\n\n\0")
-        play.time_passes(3600)
-        play.both_stay()
-
-
 # A frame too many, or too early
-
-
-def test_what_a_listener_and_an_upstream_offer() -> None:
-    """Each leg is offered its own terms, visible in CONNECTED and CONNECT."""
-    front = listener(upstream(heart_beat=Terms(3000, 4000)), heart_beat=Terms(5000, 6000))
-    with Playbook(front) as play:
-        play.client_says(b"CONNECT\naccept-version:1.1\nhost:h\nheart-beat:1,1\n\n\0")
-        play.broker_accepts()
-        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:3000,4000\n\n\0")
-        play.broker_says(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:7,8\n\n\0")
-        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:5000,6000\n\n\0")
 
 
 @in_all_versions

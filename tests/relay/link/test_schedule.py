@@ -148,27 +148,6 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     assert search.schedule.stands(search.now)
 
 
-# Paused brokers
-
-
-def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
-    """Whoever asks for the deadline during the pause has all the time again behind it."""
-    search = Search("a", replace(STEADY, initial_delay=8.0, timeout=10.0))
-    search.served("a")
-    search.begins()
-    attempt = search.schedule.next(search.now)
-    assert attempt == (search.brokers["a"], NOW + 8)
-    search.pauses("a")
-    assert search.schedule.kept()
-    assert search.schedule.deadline == inf
-    search.now += 60
-    search.pauses("a", paused=False)
-    assert search.schedule.deadline == inf
-    search.schedule.reconsider(search.now)
-    assert search.goes() == ("a", 0.0)
-    assert search.schedule.deadline == search.now + 10
-
-
 # Reconsidering
 
 

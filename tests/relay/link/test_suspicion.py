@@ -5,7 +5,8 @@ The service's probes are told in test_probe and tests/service/test_checks; here 
 
 import pytest
 
-from stomprelay.relay.link.link import Ended, Handshake
+from stomprelay.relay.link.link import Ended, Handshake, Waiting
+from stomprelay.relay.link.search import REST
 from stomprelay.relay.model.group import Broker, Checks
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.errors import StompError
@@ -30,6 +31,20 @@ def turned_away(play: Scene, answered: Broker | None = None) -> None:
     if answered is not None:
         answered.health.answered()
     play.refuses("connection closed before CONNECTED")
+
+
+def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
+    """The first one that tries a broker after its pause shows nothing if it leaves: a probe does it."""
+    play = Scene(brokers=1, checks=Checks(pause=10.0))
+    (only,) = play.over.brokers
+    only.health.failed(play.over.checks, play.now, lambda: 0.5)
+    play.now = 110.0
+    play.seeks()
+    play.accepts()
+    only.health.doubted = False
+    play.link.end()
+    assert only.health.out(play.now)
+    assert only.health.doubted
 
 
 # What it says of the broker
@@ -78,6 +93,22 @@ def test_two_brokers_that_are_well() -> None:
     assert play.counters["connects_rejected"] == 1
     assert [each.health.up for each in play.over.brokers] == [True, True]
     assert [each.health.coming for each in play.over.brokers] == [0, 0]
+
+
+def test_nobody_else_is_answered() -> None:
+    """A balancer without a backend closes on everybody: the session waits, with rests, and is served in the end."""
+    play = Scene(options={"startup_attempts": -1})
+    well(play.over)
+    play.seeks()
+    turned_away(play)
+    for _ in range(20):
+        turned_away(play)
+        assert play.link.until >= play.now + REST
+        while isinstance(play.link.state, Waiting):
+            play.wakes()
+    play.finds()
+    assert play.link.up
+    assert play.counters["connects_rejected"] == 0
 
 
 @pytest.mark.parametrize("trouble", ["failed", "lost"])

@@ -1,6 +1,7 @@
 """In which order a new session tries the brokers of a group, under each policy; and the options of a failover URI."""
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,14 @@ def names(order: list[Broker]) -> str:
 
 
 # Failover
+
+
+def test_failover_at_random_by_weight() -> None:
+    """The first one of a random order is each as often as it weighs."""
+    several, _ = group(1, 3, 6, reconnect=Reconnect(randomize=True))
+    chance = Random(1).random
+    first = Counter(names(several.order(NOW, chance))[0] for _ in range(2000))
+    assert [first[each] / 2000 for each in "abc"] == pytest.approx([0.1, 0.3, 0.6], abs=0.04)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -308,6 +308,3 @@ def test_every_other_recorded_error_is_the_clients(profile: Profile) -> None:
     ]
     assert len(others) > 200
     assert [frame for frame in others if profile.leaves(frame) or profile.unavailable(frame)] == []
-
-
-# What clients say, and how products quote it: `%b` is the client's text, as it is or escaped.

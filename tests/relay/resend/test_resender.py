@@ -117,13 +117,6 @@ def plain(sent: bytes) -> bytes:
     return re.sub(rb"\n(?:relay-resent:true|receipt:s-receipt-\d+)(?=\n)", b"", sent)
 
 
-# Writing
-
-
-# What a client sends in one chunk under `confirm`; what is written where each SEND is confirmed for itself; and what
-# where a RECEIPT confirms all SENDs before it.
-
-
 @given(
     versions=st.sampled_from(PAIRS),
     frames=st.lists(

@@ -107,6 +107,21 @@ def test_an_error_that_names_a_receipt() -> None:
     kept.refused(b"unknown")
 
 
+def test_receipts_that_nothing_asks_for_again() -> None:
+    """They are given in the broker's place, each as often as it is owed, and not by the next broker as well."""
+    kept = unconfirmed()
+    for receipt in (b"send", b"subscribe", b"unsubscribe", b"ack", b"ack", b"commit"):
+        kept.owe(receipt)
+    kept.keep(b"SEND", b"send")
+    kept.commit(b"commit", ours=False)
+    assert sorted(kept.lost([b"subscribe"])) == [b"ack", b"ack", b"unsubscribe"]
+    assert kept.owes(b"send")
+    assert kept.owes(b"subscribe")
+    assert kept.lost([b"subscribe"]) == []
+    assert kept.received(b"send")
+    assert not kept.received(b"ack")
+
+
 # What a loss means
 
 
