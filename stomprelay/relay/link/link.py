@@ -191,13 +191,6 @@ class Connected:
     queue_sends: int = 0
     queue_messages: int = 0
 
-    def took_back(self, messages: int, sends: int) -> int:
-        """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
-        again = min(sends, self.queue_sends)
-        self.queue_sends -= again
-        self.queue_messages -= min(messages, self.queue_messages)
-        return again
-
     @property
     def tally(self) -> BrokerTally:
         """What was counted since it was there."""
@@ -627,9 +620,13 @@ class Link:
 
     def _goes_back(self) -> None:
         """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
-        if isinstance(self.state, Connected):
+        state = self.state
+        if isinstance(state, Connected):
             kept = 0 if self.resender is None else self.resender.unconfirmed.sends
-            self._resent += self.state.took_back(self.session.unacknowledged, kept)
+            again = min(kept, state.queue_sends)
+            self._resent += again
+            state.queue_sends -= again
+            state.queue_messages -= min(self.session.unacknowledged, state.queue_messages)
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
