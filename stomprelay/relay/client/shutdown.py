@@ -244,19 +244,15 @@ class Shutdown:
         early = client.state is State.CONNECTING and client.decoder.buffered
         if early or self._buffer.unread or (flow.survives and not flow.safe):
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
-            self._deliver(now)
+            client.gone = True
+            self._limit(now)
+            for link in flow.links:
+                if link.up and link.resender is not None:
+                    link.resender.unsubscribe()
+                    link.resender.flush(now)
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
-
-    def _deliver(self, now: float) -> None:
-        """The client is gone: its time begins, and it wants no more messages."""
-        self._client.gone = True
-        self._limit(now)
-        for link in self._flow.links:
-            if link.up and link.resender is not None:
-                link.resender.unsubscribe()
-                link.resender.flush(now)
 
     def _limit(self, now: float) -> None:
         """From now on there is one `disconnect_timeout` for all that is left to be done."""
@@ -335,11 +331,13 @@ class Shutdown:
             how = How.FLUSH if client.gone else How.LINGER
             self.close(how, ended(End.CLIENT, "what the client said is delivered"))
             return
-        if why.message and not client.gone:
+        if why.message and not (client.gone or client.closed):
             detail = why.detail
             if self.lost and LOST not in detail:
                 detail = f"{detail}; {LOST}" if detail else LOST
-            self._tell(StompError(why.message, detail, quoted=why.quoted, receipt=why.receipt))
+            error = StompError(why.message, detail, quoted=why.quoted, receipt=why.receipt)
+            self._session.counters["errors_sent"] += 1
+            self._outbox.put(Send(client, complain(error, self._session.dialect)))
         self.close(How.FLUSH if client.gone else How.LINGER, stopped(why.text, self.lost, why.end))
 
     # The relay stops
@@ -467,12 +465,6 @@ class Shutdown:
         return count
 
     # Ends
-
-    def _tell(self, error: StompError) -> None:
-        """Send the client, if it is there, an ERROR of the relay's, and count it."""
-        if not self._client.gone and not self._client.closed:
-            self._session.counters["errors_sent"] += 1
-            self._outbox.put(Send(self._client, complain(error, self._session.dialect)))
 
     def refuse(self, error: bytes, note: Note) -> None:
         """End the session with this ERROR frame, which is sent to the client unless it is gone."""

@@ -131,7 +131,7 @@ def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float)
 
 
 _TAKEN: Final = 65536
-"""How many bytes of small chunks are taken together."""
+"""How many bytes are taken together."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -166,22 +166,7 @@ class InputBuffer:
         self._chunks.append(data)
         self.cost += len(data)
 
-    def take(self) -> bytes:
-        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer. There are some."""
-        chunks = self._chunks
-        assert chunks is not None
-        taken = [chunks.popleft()[self._at :]]
-        self._at = 0
-        size = len(taken[0])
-        while chunks and size + len(chunks[0]) <= _TAKEN:
-            taken.append(chunks.popleft())
-            size += len(taken[-1])
-        self.cost -= size
-        if not chunks:
-            self._chunks = None
-        return b"".join(taken)
-
-    def part(self, most: int) -> bytes:
+    def take(self, most: int = _TAKEN) -> bytes:
         """Return the oldest bytes, so many at most, which are kept no longer."""
         parts: list[bytes] = []
         chunks = self._chunks
@@ -293,7 +278,7 @@ class Turns:
                     self._outbox.put(limited(pace.held_by))
             else:
                 frames, size = pace.begin()
-                data = b"" if behind else buffer.part(size)
+                data = b"" if behind else buffer.take(size)
                 frames -= carry(now, data, frames)
                 pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or buffer.cost > 0)
                 if client.decoder.behind or (client.state is State.CONNECTED and buffer.unread):

@@ -128,48 +128,44 @@ class Confirmations(Generic[Party]):
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
-        confirmation = self._next(party, receipt)
-        return None if confirmation is None else self._answer(confirmation, confirmation.confirm, party)
+        return self._answer(Confirmation.confirm, party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
-        confirmation = self._next(party, receipt)
-        return None if confirmation is None else self._answer(confirmation, confirmation.release, party)
+        return self._answer(Confirmation.release, party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
-        confirmation = self._next(party, receipt)
-        return None if confirmation is None else self._answer(confirmation, confirmation.refuse, party)
+        return self._answer(Confirmation.refuse, party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
         """A party is given up: it refuses all that it was asked. Returns the confirmations that this decided."""
+        receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
-        for receipt, asked in list(self._first):
-            while asked == party and (confirmation := self._next(party, receipt)) is not None:
-                decided.append(self._answer(confirmation, confirmation.refuse, party))
+        for receipt in receipts:
+            while self.awaited(party, receipt) is not None:
+                decided.append(self.refuse(party, receipt))
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """Return the confirmation that a party's next answer with this receipt is for."""
         return self._first.get((receipt, party))
 
-    def _next(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """Return the same, which the party answers now."""
+    def _answer(
+        self, answer: Callable[[Confirmation[Party], Party], None], party: Party, receipt: bytes
+    ) -> Confirmation[Party] | None:
         key = receipt, party
         confirmation = self._first.pop(key, None)
-        self.asked -= confirmation is not None
+        if confirmation is None:
+            return None
+        self.asked -= 1
         following = self._following.get(key)
         if following is not None:
             self._first[key] = following.popleft()
             if not following:
                 del self._following[key]
-        return confirmation
-
-    def _answer(
-        self, confirmation: Confirmation[Party], answer: Callable[[Party], None], party: Party
-    ) -> Confirmation[Party] | None:
         was = confirmation.outcome
-        answer(party)
+        answer(confirmation, party)
         if confirmation.outcome is was:
             return None
         self.pending -= confirmation.crucial

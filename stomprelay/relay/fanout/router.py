@@ -341,22 +341,23 @@ class Target:
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Router:
     """The targets of a session: `main` of the listener's own upstream, and others by route. `links` makes the links of
     an upstream. `places` has the target and the member of each link.
     """
 
-    __slots__ = ("_known", "_links", "_listener", "_opened", "_outbox", "main", "places", "targets")
+    _listener: Listener
+    _outbox: Outbox
+    _links: Callable[[Upstream], list[Link]]
+    targets: list[Target] = field(default_factory=list)
+    places: dict[Link, tuple[Target, Member]] = field(default_factory=dict)
+    main: Target = field(init=False)
+    _known: dict[bytes, Target] = field(default_factory=dict)
+    _opened: list[Link] = field(default_factory=list)
 
-    def __init__(self, listener: Listener, outbox: Outbox, links: Callable[[Upstream], list[Link]]) -> None:
-        self._listener = listener
-        self._outbox = outbox
-        self._links = links
-        self._known: dict[bytes, Target] = {}
-        self._opened: list[Link] = []
-        self.targets: list[Target] = []
-        self.places: dict[Link, tuple[Target, Member]] = {}
-        self.main = self._open(listener.upstream)
+    def __post_init__(self) -> None:
+        self.main = self._open(self._listener.upstream)
 
     @property
     def forks(self) -> bool:

@@ -191,13 +191,6 @@ class Connected:
     queue_sends: int = 0
     queue_messages: int = 0
 
-    def took_back(self, messages: int, sends: int) -> int:
-        """Uncount MESSAGEs that go back, and SENDs that go to the next broker. Returns the uncounted SENDs."""
-        again = min(sends, self.queue_sends)
-        self.queue_sends -= again
-        self.queue_messages -= min(messages, self.queue_messages)
-        return again
-
     @property
     def tally(self) -> BrokerTally:
         """What was counted since it was there."""
@@ -258,7 +251,7 @@ class Link:
     _listener: Listener
     upstream: Upstream
     group: Group
-    _offer: Offer | None
+    offer: InitVar[Offer]
     session: Session
     _outbox: Outbox
     _chance: Callable[[], float]
@@ -276,9 +269,8 @@ class Link:
     _again: float = 0.0
     _resent: int = 0
     _schedule: Schedule | None = None
-    _suspicion: Suspicion | None = None
 
-    def __post_init__(self, resends: bool) -> None:
+    def __post_init__(self, offer: Offer, resends: bool) -> None:
         upstream = self.upstream
         if resends or upstream.movable:
             self.resender = Resender(
@@ -288,7 +280,7 @@ class Link:
                 most=upstream.resend_buffer,
                 confirm=upstream.confirm,
             )
-        self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance)
+        self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance, offer)
 
     # What there is
 
@@ -418,7 +410,7 @@ class Link:
         if broker is None or at > now:
             self.state = Waiting(broker)
             self.until = min(at, schedule.deadline)
-        elif self._suspicion is None or not self._rejected():
+        elif schedule.suspicion is None or not self._rejected(schedule):
             broker.health.trial(now)
             self._ask(schedule, broker, now)
 
@@ -429,7 +421,7 @@ class Link:
 
     def _open(self, schedule: Schedule, broker: Broker | None, now: float) -> None:
         """Open a connection to `broker`, or plan the next attempt where this one is not worth it any more."""
-        if self._rejected():
+        if self._rejected(schedule):
             return
         if broker is None or not schedule.stands(now):
             self._next(schedule, now)
@@ -441,9 +433,9 @@ class Link:
         handshake.ask(now)
         self.until = min(handshake.until, schedule.deadline)
 
-    def _rejected(self) -> bool:
+    def _rejected(self, schedule: Schedule) -> bool:
         """Return whether the session was given up, because of what its client said in CONNECT."""
-        suspicion = self._suspicion
+        suspicion = schedule.suspicion
         if suspicion is None or not suspicion.proved:
             return False
         self.session.counters["connects_rejected"] += 1
@@ -451,12 +443,11 @@ class Link:
         return True
 
     def _handshake(self, broker: Broker) -> Handshake:
-        assert self._offer is not None
         return Handshake(
             self._listener,
             self.upstream,
             broker,
-            self._offer,
+            self._search.offer,
             self.session,
             self._outbox,
             tracked=self.resender is not None,
@@ -498,10 +489,10 @@ class Link:
         self._resent = 0
         self.until = inf
         self.fresh = False
-        self._suspicion = None
+        self._search.suspicion = None
         self._search.found(now)
         if self.resender is None:
-            self._schedule = self._offer = None
+            self._schedule = None
         else:
             self.resender.connected(
                 leg,
@@ -522,8 +513,8 @@ class Link:
         elif self.upstream.movable:
             broker.health.doubt(asked.sight)
             if self.fresh:
-                self._suspicion = self._suspicion or Suspicion()
-                self._suspicion.turned_away(broker, asked.sight, fault)
+                suspicion = self._search.suspicion = self._search.suspicion or Suspicion()
+                suspicion.turned_away(broker, asked.sight, fault)
         elif not broker.health.sessions and not broker.health.answered_since(asked.sight):
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
@@ -543,8 +534,9 @@ class Link:
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        if not self._rejected():
-            self._next(self._search, now, 0.0 if self._suspicion is None else self._suspicion.rest)
+        schedule = self._search
+        if not self._rejected(schedule):
+            self._next(schedule, now, 0.0 if schedule.suspicion is None else schedule.suspicion.rest)
 
     def prevented(self, reason: str, now: float) -> None:
         """This process could not ask the broker: ask the next one. The broker's health stays as it is."""
@@ -569,6 +561,8 @@ class Link:
                 if asked.sight is None or not broker.health.answered_since(asked.sight):
                     self._fail(broker, now)
                 self._refused(broker, "no CONNECTED in time", now)
+            case Handshake() as asked if self._search.kept():
+                self.until = asked.until
             case Handshake() as asked:
                 self._undecided(asked)
                 self.hang_up(How.ABORT)
@@ -627,9 +621,13 @@ class Link:
 
     def _goes_back(self) -> None:
         """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
-        if isinstance(self.state, Connected):
+        state = self.state
+        if isinstance(state, Connected):
             kept = 0 if self.resender is None else self.resender.unconfirmed.sends
-            self._resent += self.state.took_back(self.session.unacknowledged, kept)
+            again = min(kept, state.queue_sends)
+            self._resent += again
+            state.queue_sends -= again
+            state.queue_messages -= min(self.session.unacknowledged, state.queue_messages)
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""

@@ -8,6 +8,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker, Group, Reconnect, Sight, spread
+from stomprelay.session.handshake import Offer
 
 _ONCE: Final = Reconnect(attempts=0, startup_attempts=1)
 
@@ -35,6 +36,45 @@ class Attempt(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Suspicion:
+    """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
+    connection for some logins without a word, like a broker that dies.
+
+    The client is to blame when two attempts ended at brokers that were well before and after, and accepted other
+    clients meanwhile (`Health.well_since`). After two attempts a pause leaves time for a probe, where no other client
+    comes.
+
+    Call `turned_away` when a broker ended one after CONNECT, then ask `proved`, and again before the next attempt,
+    which has to wait `rest` seconds. `fault` describes the last one, for a client.
+    """
+
+    fault: str = ""
+    _count: int = 0
+    _attempts: tuple[tuple[Broker, Sight], ...] = ()
+
+    def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
+        """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""
+        self._count += 1
+        self.fault = fault
+        if sight.well:
+            self._attempts = (*self._attempts[-PROOF:], (broker, sight))
+
+    @property
+    def proved(self) -> bool:
+        """Whether the client's CONNECT is to blame."""
+        certain = (
+            broker.health.answered_since(sight) and broker.health.well_since(sight)
+            for broker, sight in self._attempts
+        )
+        return sum(certain) >= PROOF
+
+    @property
+    def rest(self) -> float:
+        """The seconds until the next attempt, at least."""
+        return REST if self._count >= PROOF else 0.0
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Schedule:
     """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
     every broker once, and pauses between passes grow. Brokers that failed come last; paused ones are not tried.
@@ -45,12 +85,15 @@ class Schedule:
 
     `last`: the broker of the last attempt, or the one that the session moved to. `passes`: passes without success.
     `vain`: a note must be logged now that no broker was found in so many passes. `deadline`: when the session is given
-    up, but see `kept`. `_rate` bounds the sessions a second that return.
+    up, but see `kept`. `_rate` bounds the sessions a second that return. `offer`: what brokers are asked with.
+    `suspicion`: there is one once a broker turned the client away.
     """
 
     _group: Group
     _rate: float
     _chance: Callable[[], float]
+    offer: Offer
+    suspicion: Suspicion | None = None
     last: Broker | None = None
     passes: int = 0
     vain: bool = False
@@ -221,42 +264,3 @@ class Schedule:
         if self._slot[0] is not broker or self._slot[1] < now:
             self._slot = broker, broker.health.slot(self._rate, now)
         return self._slot[1] - now
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Suspicion:
-    """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
-    connection for some logins without a word, like a broker that dies.
-
-    The client is to blame when two attempts ended at brokers that were well before and after, and accepted other
-    clients meanwhile (`Health.well_since`). After two attempts a pause leaves time for a probe, where no other client
-    comes.
-
-    Call `turned_away` when a broker ended one after CONNECT, then ask `proved`, and again before the next attempt,
-    which has to wait `rest` seconds. `fault` describes the last one, for a client.
-    """
-
-    fault: str = ""
-    _count: int = 0
-    _attempts: tuple[tuple[Broker, Sight], ...] = ()
-
-    def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
-        """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""
-        self._count += 1
-        self.fault = fault
-        if sight.well:
-            self._attempts = (*self._attempts[-PROOF:], (broker, sight))
-
-    @property
-    def proved(self) -> bool:
-        """Whether the client's CONNECT is to blame."""
-        certain = (
-            broker.health.answered_since(sight) and broker.health.well_since(sight)
-            for broker, sight in self._attempts
-        )
-        return sum(certain) >= PROOF
-
-    @property
-    def rest(self) -> float:
-        """The seconds until the next attempt, at least."""
-        return REST if self._count >= PROOF else 0.0

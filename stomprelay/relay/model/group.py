@@ -331,28 +331,24 @@ class Shift(NamedTuple):
     sessions: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Group:
     """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients.
     `together`: all sessions are to be on one broker.
     """
 
-    __slots__ = ("_home", "_home_at", "_turns", "brokers", "name", "policy", "reconnect", "together")
+    name: str
+    brokers: tuple[Broker, ...]
+    reconnect: Reconnect | None = None
+    policy: Policy = Policy.FAILOVER
+    together: bool = False
+    _home: Broker | None = None
+    _home_at: float = -inf
+    _turns: dict[Broker, int] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        name: str,
-        brokers: tuple[Broker, ...],
-        reconnect: Reconnect | None = None,
-        policy: Policy = Policy.FAILOVER,
-    ) -> None:
-        self.name = name
-        self.brokers = brokers
-        self.reconnect = reconnect
-        self.policy = policy
-        self.together = policy is Policy.TOGETHER
-        self._home: Broker | None = None
-        self._home_at = -inf
-        self._turns = dict.fromkeys(brokers, 0)
+    def __post_init__(self) -> None:
+        self.together = self.policy is Policy.TOGETHER
+        self._turns = dict.fromkeys(self.brokers, 0)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.brokers))

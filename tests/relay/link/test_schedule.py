@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.link.search import SHORTEST, Attempt, Schedule
 from stomprelay.relay.model.group import REMEMBERED, Broker, Checks, Group, Policy, Reconnect
+from stomprelay.session.handshake import Offer
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
+OFFER = Offer([], frozenset(), None)
 
 
 def middle() -> float:
@@ -36,7 +38,7 @@ class Search:
     ) -> None:
         self.brokers = {name: Broker(f"tcp://{name}", f"tcp:{name}", name) for name in names}
         self.group = Group("main", tuple(self.brokers.values()), options, policy)
-        self.schedule = Schedule(self.group, rate, chance)
+        self.schedule = Schedule(self.group, rate, chance, OFFER)
         self.now = NOW
 
     def begins(self, *, start: bool = False, prefer: str | None = None) -> None:
@@ -172,7 +174,7 @@ def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Schedule]:
     """So many sessions, all of them served by a."""
     found = []
     for _ in range(sessions):
-        each = Schedule(search.group, rate, middle)
+        each = Schedule(search.group, rate, middle, OFFER)
         each.begin(search.now, start=True, prefer=search.brokers["a"])
         assert each.next(search.now) == (search.brokers["a"], search.now)
         each.ended()
