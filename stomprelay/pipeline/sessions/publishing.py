@@ -198,7 +198,7 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """Return its state for JSON. SENDs of a COMMIT before `since` (ns) are left out: it can no longer be refused."""
+        """Return its state for JSON. SENDs of a COMMIT before `since` (ns) are left out: nobody refuses it now."""
         if self._committed_ns < since:
             self._committed = []
         opened = {name: [each[: KIND + 1] for each in sent] for name, sent in self._open.items()}
