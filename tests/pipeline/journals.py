@@ -1,29 +1,32 @@
 """Journals made by hand, and the pipeline without Spark: rows from segment to table in plain Python."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 from zlib import crc32
 
-import pyarrow as pa
+from pyarrow import parquet
 
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
+from stomprelay.pipeline.match.at_once import AtOnce
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
 from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.slices import Slice, loaded, special
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.read.writing import summed
-from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.sessions.outages import Outage, Outages
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
+from stomprelay.pipeline.store.store import OPEN, batch_name
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""
@@ -108,9 +111,9 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
 
 
 class Tables:
-    """What `messages.advance` does, batch by batch, but in one process. The rest is the same code."""
+    """What `messages.advance` does with small batches, below this folder, but in one process."""
 
-    def __init__(self, limits: TimeLimits, id_headers: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, limits: TimeLimits, id_headers: tuple[str, ...] = ()) -> None:
         self.limits = limits
         self.id_headers = id_headers
         self.final: list[dict[str, Any]] = []
@@ -118,9 +121,9 @@ class Tables:
         self.outages: dict[tuple[str, str, int], dict[str, Any]] = {}
         self.ended: list[Wait] = []
         self.waiting: list[Wait] = []
-        self.states: list[tuple[str, str]] = []
-        self.kept: list[tuple[str, int, str]] = []
-        self.orders: list[tuple[str, str]] = []
+        self._folder = folder
+        self._number = 0
+        self._known: dict[str, Slice] = {}
         self._losses: list[Outage] = []
         self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
@@ -140,81 +143,49 @@ class Tables:
         ready = runs.arrived(arrived)
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
-        said = self._converse(
-            rows, Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended)
+        messages, slices = (self._folder / name for name in ("messages", "state/new"))
+        does = AtOnce(
+            self._number,
+            len(rows),
+            Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended),
+            Orders(self.limits, runs.until),
+            Matchings(self.limits, runs.until),
+            self._known,
+            messages,
+            slices,
         )
-        found = self._match(
-            self._order(said, Orders(self.limits, runs.until)), Matchings(self.limits, runs.until)
-        )
-        self._lose(said, found, runs)
+        with patch.object(arrow, "ROWS", 7):  # so that everything goes over the borders of Arrow's batches
+            (told,) = does(iter([arrow.batch(rows, arrow.schema(record.FIELDS))] if rows else []))
+        done = json.loads(told["text"][0].as_py())
+        for name in done["gone"]:
+            del self._known[name]
+        self._known |= loaded(done["made"])
+        for path in [Path(each).parent for each in done["slices"]]:
+            path.rename(slices.parent / path.name)
+        final, still = batch_name(self._number), {f"{OPEN}-{name}" for name in self._known}
+        self.final += self._read(messages, f"*/*/batch={final}")
+        self.open = [row for name in still for row in self._read(messages, f"*/*/batch={name}")]
+        self._tell(slices.parent, runs)
+        self._number += 1
 
-    def _converse(self, rows: list[record.Record], conversations: Conversations) -> list[Any]:
-        state = [
-            tuple({"session": name, "turn": record.SAID, "text": text}.get(each) for each in record.NAMES)
-            for name, text in self.states
-        ]
-        places = [record.NAMES.index(name) for name in record.SORTED]
-        both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
-        said = list(arrow.rows(conversations(_batches(both, arrow.schema(record.FIELDS)))))
-        self.states = [(row[0], row[-1]) for row in said if row[transfer.KIND] == SessionRow.STATE]
-        waits = [Wait(*json.loads(row[-1])) for row in said if row[transfer.KIND] == SessionRow.WAIT]
+    def _tell(self, state: Path, runs: Runs) -> None:
+        def said(what: int) -> list[Any]:
+            rows = self._read(state, f"slice={special(self._number, what)}")
+            return [json.loads(text) for text in sorted(row["text"] for row in rows)]
+
+        waits = [Wait(*each) for each in said(SessionRow.WAIT)]
         self.ended += [wait for wait in waits if wait.final]
         self.waiting = [wait for wait in waits if not wait.final]
-        return said
-
-    def _order(self, said: list[Any], orders: Orders) -> list[Any]:
-        rows = [*said]
-        for key, text in self.orders:
-            row: list[Any] = [None] * len(transfer.FIELDS)
-            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, 0, text
-            row[transfer.KIND] = int(transfer.Kind.KEPT)
-            rows.append(tuple(row))
-        rows.sort(key=phase)
-        named = list(arrow.rows(orders(_batches(rows, arrow.schema(transfer.FIELDS)))))
-        self.orders = [
-            (row[transfer.KEY], row[transfer.TEXT]) for row in named if row[transfer.KIND] == SessionRow.ORDER
-        ]
-        return named
-
-    def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
-        rows = [row for row in said if row[transfer.KIND] < SessionRow.STATE]
-        for key, number, text in self.kept:
-            row: list[Any] = [None] * len(transfer.FIELDS)
-            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, number, text
-            row[transfer.KIND] = int(transfer.Kind.KEPT)
-            rows.append(tuple(row))
-        names = [name for name, _ in transfer.FIELDS]
-        places = [names.index(name) for name in transfer.SORTED]
-        rows.sort(key=lambda row: [(row[at] is not None, row[at]) for at in places])
-        batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
-        found = [row for batch in batches for row in batch.to_pylist()]
-        self.kept = [
-            (row["match"], row["turn"], row["text"])
-            for row in found
-            if row["what"] in (MatchRow.OPEN, MatchRow.KEPT) and row["text"] is not None
-        ]
-        self.final += [_message(row) for row in found if row["what"] == MatchRow.FINAL]
-        self.open = [_message(row) for row in found if row["what"] == MatchRow.OPEN]
-        return found
-
-    def _lose(self, said: list[Any], found: list[dict[str, Any]], runs: Runs) -> None:
         outages = Outages(self._losses)
-        told = [json.loads(row[-1]) for row in said if row[transfer.KIND] == SessionRow.OUTAGE]
-        outages.told(Outage(*each) for each in told)
-        repeats = [json.loads(row["text"]) for row in found if row["what"] == MatchRow.REPEAT]
-        outages.repeated([(each[0], each[1], each[2], each[3]) for each in sorted(repeats)])
+        outages.told(Outage(*each) for each in said(SessionRow.OUTAGE))
+        outages.repeated((each[0], each[1], each[2], each[3]) for each in said(MatchRow.REPEAT))
         self.outages |= {each.key: each._asdict() for each in outages.changed}
         self._losses = outages.kept(runs.horizon - self.limits.give_up)
 
-
-def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.RecordBatch]:
-    """Small ones, so that everything goes over their borders."""
-    for at in range(0, len(rows), most):
-        yield arrow.batch(rows[at : at + most], schema)
-
-
-def _message(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in MESSAGES.names}
+    @staticmethod
+    def _read(folder: Path, which: str) -> list[dict[str, Any]]:
+        files = sorted(folder.glob(f"{which}/part-*"))
+        return [row for file in files for row in parquet.ParquetFile(file).read().to_pylist()]
 
 
 def phase(row: Any) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from pyspark.sql.types import TimestampType
 
 from stomprelay.pipeline.schema import Column, Table
 from stomprelay.pipeline.sessions import outages
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store import layout
 
 START: Final = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -88,26 +89,6 @@ def rows(
     )
 
 
-_KINDS: Final = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-    "array<string>": pa.list_(pa.string()),
-}
-
-
-def _kind(spelled: str) -> pa.DataType:
-    """A type of Spark's as Arrow has it."""
-    if not spelled.startswith("array<struct<"):
-        return _KINDS[spelled]
-    parts = spelled.removeprefix("array<struct<").removesuffix(">>").split(", ")
-    return pa.list_(pa.struct([(name, _KINDS[kind]) for name, kind in (part.split(": ") for part in parts)]))
-
-
 def _value(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, Mapping):
         return list(value.items())
@@ -141,14 +122,15 @@ def write(
         if table.incremental:
             place.append(f"batch={batch if isinstance(batch, str) else f'{batch:09d}'}")
         folders.setdefault("/".join(place), []).append(row)
-    fields = [(column.name, _kind(column.kind)) for column in table.columns]
+    fields = arrow.schema((column.name, column.kind) for column in table.columns)
     for place_name, rows_there in folders.items():
         folder = Path(root) / table.name / place_name
         folder.mkdir(parents=True, exist_ok=True)
         columns = [
-            pa.array([_value(row.get(name), kind) for row in rows_there], kind) for name, kind in fields
+            pa.array([_value(row.get(field.name), field.type) for row in rows_there], field.type)
+            for field in fields
         ]
-        made = pa.table(columns, names=[name for name, _ in fields])
+        made = pa.table(columns, schema=fields)
         pq.write_table(made, folder / f"part-{uuid4().hex}.parquet", coerce_timestamps="us")
 
 

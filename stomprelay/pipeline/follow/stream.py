@@ -42,9 +42,9 @@ STEPS: Final[tuple[Step, ...]] = (
     ("runs", runs.advance),
 )
 """What each batch does after its frames are written, in this order."""
-BESIDE: Final = frozenset({"traffic", "latency", "flow", "stuck", "failovers", "runs"})
-"""Those of which nothing else needs anything: they are done beside what follows, so that there is work for all cores
-while Spark plans, and while the last task of one is at work.
+BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
+"""No other step needs what these make. They are done beside each other, so that there is work for all cores while Spark
+plans, and while the last task of one is at work.
 """
 
 _SIDES: Final = 2

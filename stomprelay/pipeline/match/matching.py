@@ -40,21 +40,6 @@ _Happening = tuple[int, int, str, int, int, Any]
 """When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value."""
 
 
-_DELIVERY: Final = (
-    ("seen_at", "timestamp"),
-    ("client", "string"),
-    ("session", "string"),
-    ("subscription", "string"),
-    ("upstream", "string"),
-    ("broker", "string"),
-    ("message_id", "string"),
-    ("mode", "string"),
-    ("settled_at", "timestamp"),
-    ("outcome", "string"),
-)
-_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
-DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
-_OF_MANY: Final = {"headers": arrow.MAP, "deliveries": DELIVERIES}
 _FURTHER: Final = (
     ("what", "int"),
     ("hour", "string"),
@@ -63,10 +48,8 @@ _FURTHER: Final = (
     ("turn", "int"),
     ("due", "bigint"),
 )
-DDL: Final = ", ".join(
-    f"`{name}` {kind}"
-    for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
-)
+_NAMED: Final = (*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER)
+DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
 """Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, the state in
 `text`, the key of its transfers in `match`, its `turn` among the rows of that key, and when (ns) it is due again.
 """
@@ -416,15 +399,7 @@ class MatchRow(IntEnum):
     """A file with final rows of an `hour`: `text` is its path."""
 
 
-def _types() -> Iterator[tuple[str, Any]]:
-    for column in MESSAGES.columns:
-        kind = _OF_MANY.get(column.name) or arrow.schema([("", column.kind)]).field(0).type
-        yield column.name, kind
-    for name, kind in _FURTHER:
-        yield name, arrow.schema([("", kind)]).field(0).type
-
-
-SCHEMA: Final = pa.schema(list(_types()))
+SCHEMA: Final = arrow.schema(_NAMED)
 """The columns of `DDL`, as an Arrow schema."""
 COLUMNS: Final = pa.schema([SCHEMA.field(name) for name in MESSAGES.names])
 """Those of them that are columns of `messages`."""
@@ -449,7 +424,9 @@ UNLIKE: Final = frozenset(
 NAMES: Final = SCHEMA.names
 """The columns of `DDL`."""
 _WIDTH: Final = len(NAMES)
-_HEADERS_AT, _DELIVERIES_AT = (NAMES.index(name) for name in _OF_MANY)
+_HEADERS_AT, _DELIVERIES_AT = NAMES.index("headers"), NAMES.index("deliveries")
+DELIVERIES: Final = SCHEMA.field("deliveries").type
+_DELIVERY: Final = tuple(DELIVERIES.value_type)
 _TIMES: Final = frozenset(at for at, field in enumerate(SCHEMA) if field.type == arrow.MICROSECONDS)
 _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FURTHER)
 
@@ -543,7 +520,7 @@ def _deliveries(lists: Any) -> pa.Array:
     columns = zip(*every, strict=True) if every else ((),) * len(_DELIVERY)
     arrays = [
         arrow.times(values) if field.type == arrow.MICROSECONDS else pa.array(values, field.type)
-        for values, field in zip(columns, _OF_DELIVERY, strict=True)
+        for values, field in zip(columns, _DELIVERY, strict=True)
     ]
-    structs = pa.StructArray.from_arrays(arrays, fields=list(_OF_DELIVERY))
+    structs = pa.StructArray.from_arrays(arrays, fields=list(_DELIVERY))
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=DELIVERIES)

@@ -61,7 +61,7 @@ def advance(batch: Batch) -> list[str]:
     number = batch.number
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
-    ready = runs.arrived(segments(batch), batch.unread)
+    ready = runs.arrived((Segment(*each) for each in batch.noted_frames()["segments"]), batch.unread)
     rows = sum(each.rows for each in ready)
     missing = gaps.advance(batch, runs)
     known = slices.loaded(before.get("slices", {}))
@@ -172,11 +172,6 @@ def _note(
     noted["made"] = {name: each.hours for name, each in done.made.items()}
     noted["gone"] = {name: each.hours for name, each in done.gone.items()}
     store.save_text(_WATCH, number, json.dumps(noted))
-
-
-def segments(batch: Batch) -> list[Segment]:
-    """Return the segments that this batch read; the times of unreadable ones are None."""
-    return [Segment(*each) for each in batch.noted_frames()["segments"]]
 
 
 # What Spark does: one of our functions on Arrow batches session by session, one order by order, one message by message

@@ -38,9 +38,9 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """One session. Call `take` with each record in order; copy `out`, the rows of its transfers so far, and call
-    `flush`. `dump` returns the state for the next batch. A record that is older than the one before counts as of the
-    same time.
+    """One session. Call `take` with each record in order. `out` has the rows of its transfers so far: copy them, then
+    call `flush`. `dump` returns the state for the next batch. A record that is older than the one before counts as of
+    the same time.
     """
 
     def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
@@ -76,6 +76,8 @@ class Conversation:
             if number and self._legs.get(leg) != number:
                 self._whole = False
             self._legs[leg] = number + 1
+            if record[r.RECEIPT] is not None and record[r.COMMAND] in _ASKING:
+                self._receipts.ask(record[r.RECEIPT], ns, None)
             said(self, record, ns)
         elif record[r.EVENT] in _EVENTS:
             facts: dict[str, str] = json.loads(record[r.FACTS]) if record[r.FACTS] else {}
@@ -158,32 +160,25 @@ class Conversation:
         if receipt is not None:
             self._receipts.ask(receipt, ns, transfer)
 
-    def _asks(self, record: r.Record, ns: int) -> None:
-        """Record that a frame other than SEND asks for a receipt, if it does."""
-        if record[r.RECEIPT] is not None:
-            self._receipts.ask(record[r.RECEIPT], ns, None)
-
     def _connect(self, record: r.Record, ns: int) -> None:
         self._whole = True
 
+    def _disconnect(self, record: r.Record, ns: int) -> None:
+        """Do nothing more: the session ends with its connection."""
+
     def _subscribe(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         self._consumption.subscribe(record, ns)
 
     def _unsubscribe(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         self._consumption.unsubscribe(record)
 
     def _answer(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         self._consumption.answered(record, ns, self._brokers, self._transactions, whole=self._whole)
 
     def _begin(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         self._transactions.begin(record[r.TRANSACTION] or "")
 
     def _commit(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         name = record[r.TRANSACTION] or ""
         if self._transactions.commit(name, ns):
             self._consumption.committed(name, ns)
@@ -191,7 +186,6 @@ class Conversation:
             self._consumption.aborted(name)
 
     def _abort(self, record: r.Record, ns: int) -> None:
-        self._asks(record, ns)
         self._transactions.abort(record[r.TRANSACTION] or "", ns)
         self._consumption.aborted(record[r.TRANSACTION] or "")
 
@@ -204,7 +198,7 @@ class Conversation:
 
     def _recovered(self, facts: dict[str, str], ns: int) -> None:
         if "lost" in facts:
-            # What still came while it was left is lost, too.
+            # Deliveries that came from the old broker during the move are lost, too.
             loss = self._brokers.recovered(facts["lost"], facts, self._client, ns)
             self._consumption.lost(loss, ns, self._transactions)
 
@@ -247,8 +241,8 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield the waits that were too long; once a batch. `now`: up to when (ns) the run was read; `over`: nothing
-        more comes.
+        """Yield the waits that were too long. Call it once a batch. `now` is the time (ns) up to which the run was
+        read. `present`: the run still writes; `over`: nothing more comes of the session.
         """
         who = self.relay, self.name, self._client
         return self._consumption.waits(*who, now, present=present, over=over)
@@ -299,8 +293,12 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "BEGIN": Conversation._begin,
     "COMMIT": Conversation._commit,
     "ABORT": Conversation._abort,
-    "DISCONNECT": Conversation._asks,
+    "DISCONNECT": Conversation._disconnect,
 }
+_ASKING: Final = frozenset(
+    {"SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
+)
+"""The frames, besides SEND, that may ask for a receipt."""
 _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], None]]] = {
     Event.LOST.value: Conversation._lost,
     Event.MOVED.value: partial(Conversation._lost, planned=True),
@@ -328,8 +326,8 @@ class SessionRow(IntEnum):
 @dataclass(frozen=True)
 class Conversations:
     """Call it with rows of `record.FIELDS` sorted by `record.SORTED`, each session's state first. It yields transfers
-    and rows of `SessionRow`. `newest`: up to when (ns) each run was read; `gone`, `ended`: runs that nobody waits for
-    any more, and that ended, with a time (ns); `present`: the runs that still write.
+    and rows of `SessionRow`. By run there are times in ns: `newest`, up to which the run was read; `gone`, up to which
+    a run that was forgotten had been read; `ended`, at which a run ended. `present`: the runs that still write.
     """
 
     limits: TimeLimits

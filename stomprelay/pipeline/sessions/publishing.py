@@ -13,7 +13,9 @@ REFUSED: Final = "the transaction cannot be committed"
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A frame that asked for a receipt; `transfer`: its SEND. `told`: brokers that sent it; `at` (ns): the first."""
+    """A frame that asked for a receipt, at `ns`. `transfer` is its row if it is a SEND. `told` has the brokers that
+    sent the RECEIPT, `at` is the time (ns) of the first.
+    """
 
     ns: int
     transfer: Transfer | None
@@ -31,9 +33,9 @@ class _Asked:
 
 
 class PendingReceipts:
-    """The frames of one session that wait for a RECEIPT; iterating yields their SENDs. The n-th RECEIPT of an id, from
-    each broker, is for the n-th frame with it; the first counts. Forgotten `give_up` ns after the frame, or `linger` ns
-    after that.
+    """The frames of one session that wait for a RECEIPT; iterating yields the rows of SENDs among them. The n-th
+    RECEIPT of an id, from each broker, is for the n-th frame with it, and the first of several brokers counts. A frame
+    is forgotten `give_up` ns after it came, or `linger` ns after its first RECEIPT.
     """
 
     def __init__(self, give_up: int, linger: int) -> None:
@@ -176,7 +178,9 @@ class Transactions:
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """Record an ERROR at `ns` for the last COMMIT, or the next of that time: its SENDs count as aborted."""
+        """Record the relay's ERROR, at `ns`, that refuses the last COMMIT; or the next one, if that comes at the same
+        time. SENDs in it count as aborted.
+        """
         self._refused_ns = ns
         self._undo(self._committed, ns)
 
@@ -194,7 +198,7 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """Return its state for JSON, without SENDs of COMMITs before `since` (ns): nobody refuses those now."""
+        """Return its state for JSON. SENDs of a COMMIT before `since` (ns) are left out: nobody refuses it now."""
         if self._committed_ns < since:
             self._committed = []
         opened = {name: [each[: KIND + 1] for each in sent] for name, sent in self._open.items()}

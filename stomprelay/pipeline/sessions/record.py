@@ -2,38 +2,17 @@
 
 from typing import Any, Final
 
+from stomprelay.pipeline.spark.arrow import fields
+
 Record = tuple[Any, ...]
 """A frame or event of one session: the values of `FIELDS`, in their order."""
 
-FIELDS: Final = (
-    ("session", "string"),
-    ("turn", "int"),
-    ("segment", "string"),
-    ("position", "bigint"),
-    ("number", "bigint"),
-    ("ns", "bigint"),
-    ("relay", "string"),
-    ("client", "string"),
-    ("command", "string"),
-    ("upstream", "string"),
-    ("broker", "string"),
-    ("version", "string"),
-    ("destination", "string"),
-    ("subscription", "string"),
-    ("message_id", "string"),
-    ("ack", "string"),
-    ("receipt", "string"),
-    ("transaction", "string"),
-    ("body_size", "bigint"),
-    ("digest", "bigint"),
-    ("trace", "string"),
-    ("own", "string"),
-    ("copy", "string"),
-    ("redelivered", "string"),
-    ("kept", "string"),
-    ("event", "string"),
-    ("text", "string"),
-    ("facts", "string"),
+FIELDS: Final = fields(
+    "session string, turn int, segment string, position bigint, number bigint, ns bigint, relay string, "
+    "client string, command string, upstream string, broker string, version string, destination string, "
+    "subscription string, message_id string, ack string, receipt string, transaction string, "
+    "body_size bigint, digest bigint, trace string, own string, copy string, redelivered string, "
+    "kept string, event string, text string, facts string"
 )
 """Name and type of each value: `turn` is the segment's number, `digest` that of the kept body, `trace`, `copy` and
 `redelivered` are headers, `own` is the publisher's id, `kept` (JSON) the headers that `messages` has. The rest is as in

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from stomprelay.pipeline.schema import TOPICS
+from stomprelay.pipeline.spark.arrow import fields
 from stomprelay.session.subscriptions import AUTO as _AUTO
 
 Transfer = list[Any]
@@ -31,36 +32,12 @@ class Kind(IntEnum):
 LATER: Final = 4
 """Added to the kind of a continuation that has nothing to write yet; taken off once more is known."""
 
-FIELDS: Final = (
-    ("key", "string"),
-    ("ns", "bigint"),
-    ("segment", "string"),
-    ("position", "bigint"),
-    ("number", "bigint"),
-    ("kind", "int"),
-    ("relay", "string"),
-    ("session", "string"),
-    ("client", "string"),
-    ("destination", "string"),
-    ("size", "bigint"),
-    ("receipt", "string"),
-    ("transaction", "string"),
-    ("headers", "string"),
-    ("receipt_ns", "bigint"),
-    ("ended_ns", "bigint"),
-    ("aborted", "boolean"),
-    ("subscription", "string"),
-    ("since_ns", "bigint"),
-    ("upstream", "string"),
-    ("broker", "string"),
-    ("message_id", "string"),
-    ("mode", "string"),
-    ("copy", "string"),
-    ("again", "boolean"),
-    ("settled_ns", "bigint"),
-    ("known_ns", "bigint"),
-    ("outcome", "string"),
-    ("text", "string"),
+FIELDS: Final = fields(
+    "key string, ns bigint, segment string, position bigint, number bigint, kind int, relay string, "
+    "session string, client string, destination string, size bigint, receipt string, transaction string, "
+    "headers string, receipt_ns bigint, ended_ns bigint, aborted boolean, subscription string, "
+    "since_ns bigint, upstream string, broker string, message_id string, mode string, copy string, "
+    "again boolean, settled_ns bigint, known_ns bigint, outcome string, text string"
 )
 """Name and type of each value.
 

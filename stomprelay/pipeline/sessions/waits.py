@@ -34,17 +34,19 @@ def merged(waits: Iterable[Wait]) -> list[Wait]:
     """Return the waits, those of one subscription and broker that overlap or touch made one, by time."""
     found: list[Wait] = []
     who: Any = None
-    for one in sorted(waits, key=lambda wait: (whose(wait), wait.since_ns)):
-        if whose(one) == who and one.since_ns <= found[-1].until_ns:
+    for one in sorted(waits, key=lambda wait: (group_of(wait), wait.since_ns)):
+        if group_of(one) == who and one.since_ns <= found[-1].until_ns:
             found[-1] = _joined(found[-1], one)
         else:
             found.append(one)
-            who = whose(one)
+            who = group_of(one)
     return found
 
 
-def whose(wait: Wait) -> tuple[tuple[bool, str], ...]:
-    """Return what waits that may be one have in common; it has an order."""
+def group_of(wait: Wait) -> tuple[tuple[bool, str], ...]:
+    """Return relay, session, subscription and broker of a wait as a key to sort by: only waits with the same can be
+    one.
+    """
     return tuple(map(_ordered, (wait.relay, wait.session, wait.subscription, wait.broker)))
 
 

@@ -20,7 +20,6 @@ _KINDS: Final = {
     "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
-    "array<array<bigint>>": pa.list_(pa.list_(pa.int64())),
 }
 MICROSECONDS: Final = _KINDS["timestamp"]
 """Timestamps as Spark has them, in UTC."""
@@ -42,9 +41,23 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def schema(fields: Sequence[tuple[str, str]]) -> pa.Schema:
+def schema(fields: Iterable[tuple[str, str]]) -> pa.Schema:
     """Return the Arrow schema for names and Spark types."""
-    return pa.schema([(name, _KINDS[kind]) for name, kind in fields])
+    return pa.schema([(name, _kind(kind)) for name, kind in fields])
+
+
+def fields(ddl: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and Spark types in a schema as Spark takes it, of plain types alone."""
+    return tuple((name, kind) for name, kind in (each.split() for each in ddl.split(", ")))
+
+
+def _kind(spelled: str) -> pa.DataType:
+    if spelled.startswith("array<"):
+        return pa.list_(_kind(spelled[len("array<") : -1]))
+    if spelled.startswith("struct<"):
+        inner = (each.split(": ") for each in spelled[len("struct<") : -1].split(", "))
+        return pa.struct([(name, _kind(kind)) for name, kind in inner])
+    return _KINDS[spelled]
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:

@@ -95,7 +95,9 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """Tables in folders under a path or a URI of Spark, of files of this `format`. `delta.opened` takes any."""
+    """The tables under a path or a URI of Spark, as folders of files of this `format`. `delta.opened` returns the right
+    store for any format.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -103,16 +105,16 @@ class Store:
         self.root = absolute(root).rstrip("/") or "/"
         self.format = format
         self.is_before = False
-        """Whether they are of the layout before, as `check` has seen: `migration.migrate` must be called before they
-        are written to.
+        """Whether the tables are of the layout before this one, as far as `check` has seen. Then `upkeep.migrate` must
+        be called before anything is written.
         """
 
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
         """Write the rows of a batch. They need the table's columns and, if the table has hours, the name of theirs in
-        `hour`. `options` are passed to the format's writer. `batch` may be any name in place of a number, for rows that
-        are written anew, at least one, or for which `remove` is called.
+        `hour`. `options` are passed to the format's writer. A name in place of the batch's number is for rows that are
+        always written as a whole: at least one, else call `remove`.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
 
@@ -122,8 +124,8 @@ class Store:
 
     def stage(self, table: str, batch: int) -> Path | None:
         """Return a folder where tasks may put Parquet files with the rows of a batch, for `adopt`; None where only
-        Spark can write the table. In it are folders `layout.place`, within these perhaps `batch=…` where rows are not
-        all of one; or `slice=S`, where `table` is `_state/<name>`.
+        Spark can write the table. The files go into folders `layout.place(hour)`, and below these into `batch=…` where
+        the rows are not all of this batch; or into folders `slice=S` if `table` is `_state/<name>`.
         """
         if local(self.root) is None or self.format != "parquet":
             return None
@@ -150,8 +152,8 @@ class Store:
         self.volume.remove(folder)
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
-        """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
-        Other hours stay. Where `hours` are given, all that the table and `rows` have in common are among them.
+        """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for. All other
+        hours stay. If `hours` are given, they must include each hour that is in both the table and `rows`.
         """
         named = self._named(TABLES[table], rows, None)
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
@@ -168,8 +170,9 @@ class Store:
         gone: Mapping[str, Iterable[str]] | None = None,
         table: str = "messages",
     ) -> None:
-        """Write the rows of a batch: the final ones, and those whose `final` is false, each in its `slice`, one of
-        `slices`. The slices in `gone` are removed from the hours that it names; other slices stay.
+        """Write the rows of a batch: the final ones, and the open ones (`final` is false) to the slices, among
+        `slices`, that their column `slice` names. Remove the slices in `gone` from the hours that are named for each;
+        other slices stay.
         """
         self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
         self.drop_slices(gone or {}, table)
@@ -229,17 +232,19 @@ class Store:
         return old
 
     def expire_sums(self, before: str) -> None:
-        """Remove what the hours before this one are folded from."""
+        """Remove what the tables of sums keep of the hours before this one."""
         for path in self._find("_sums/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of hours before `before` by the format's own means. Return these hours. Hold the `Lock`."""
+        """Join small files of the hours before `before`, where the format has a command for it. Return these hours. The
+        caller must hold the `Lock`.
+        """
         return ()
 
     def sweep(self, now: datetime) -> None:
-        """Remove, once a day, the files that a format keeps for who reads older versions, when they are too old."""
+        """Once a day, remove files that the format has kept for readers of older versions, if they are too old."""
 
     # ------------------------------------------------------------------ sums and state
 
@@ -250,23 +255,22 @@ class Store:
     def saved_text(self, name: str, batch: int) -> str | None:
         """Return the text that a batch left, None before the first. Raises `StoreError` if it is missing."""
         path = self._state(name, batch)
-        return self.volume.text(path) if self._is_there(name, batch, path) else None
+        text = self.volume.text(path)
+        if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
+            raise StoreError(
+                f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
+                "their checkpoint do not belong together. Remove both to begin again"
+            )
+        return text
 
     def noted(self, name: str, batch: int) -> str | None:
         """Return the text that a batch left; None if it left none."""
         return self.volume.text(self._state(name, batch))
 
-    def _is_there(self, name: str, batch: int, path: str) -> bool:
-        there = self.volume.exists(path)
-        if not there and batch >= 0 and self._find(f"_state/{name}/batch=*"):
-            raise StoreError(
-                f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
-                "their checkpoint do not belong together. Remove both to begin again"
-            )
-        return there
-
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Keep rows by the slice in their column `slice`, in place of that slice's rows, for `keep_slices`."""
+        """Write rows to the slices that their column `slice` names, in place of what these had. They stay until
+        `keep_slices` removes them.
+        """
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -286,20 +290,22 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the rows, with `hour` and `batch`, in such folders (`hour=H/batch=N`) of what sums are made of."""
+        """Return the rows that the table of sums `name` keeps in these folders (`hour=H/batch=N`), with `hour` and
+        `batch`.
+        """
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
     def save_sums(self, name: str, rows: "DataFrame") -> None:
-        """Write such rows; they replace what is in their folders."""
+        """Write such rows to the folders of their `hour` and `batch`, in place of what is there."""
         self._save(rows, _STATE, f"{self.root}/_sums/{name}", ("hour", "batch"))
 
     def summed(self, name: str, hour: str) -> set[str]:
-        """Return the names of the batches in an hour of what a table of sums is folded from."""
+        """Return the names of the batches, and of open slices, for which a table of sums keeps rows of an hour."""
         return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
 
     def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
-        """Remove these batches of an hour."""
+        """Remove what a table of sums keeps of an hour for these batches."""
         for batch in batches:
             self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 
@@ -313,9 +319,9 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self, *, migrates: bool = False) -> None:
-        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or
-        layout. Those of the layout before are read from now on, by the names of this one, but for a moment of their
-        migration; `migrates`: whoever asks does that.
+        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or layout. Tables
+        of the layout before can be read from now on, under the names of this layout. `migrates`: the caller will
+        migrate them, so that a migration that was cut short is no error.
         """
         there = layout.told(self.volume.text(f"{self.root}/{layout.NAME}"))
         if there is None:
@@ -333,10 +339,10 @@ class Store:
             )
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before
-        the first. `headers` are those that `messages` shall keep; return those that it does. The caller must hold the
-        `Lock`. Raises `StoreError` if that batch cannot be the next, other headers were kept before, or the tables were
-        made by an older release, whose tables `migration.migrate` makes ready before.
+        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before the
+        first. `headers` are those that `messages` shall keep; return those that it keeps. The caller must hold the
+        `Lock`. Raises `StoreError` if that batch cannot be the next, if other headers were kept before, or if the
+        tables are of an older layout.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))
@@ -380,8 +386,9 @@ class Store:
         self._rename(_STATE, path, path, f"{schema}, slice string", ["slice"])
 
     def _rename(self, form: str, path: str, folder: str, schema: str, below: Sequence[str]) -> None:
-        """Write the files of a folder anew, which has folders by the columns `below`: aside, then a note of which files
-        they are for. From then on it is only files that are removed and renamed, however often that is begun.
+        """Write the files of a folder, in which are folders by the columns `below`, anew with the new names: first
+        aside, then a note that says which files they replace. After the note there are only files to remove and to
+        rename, by `_exchange`, which may be begun any number of times.
         """
         self._exchange()
         files = "/".join([*(f"{name}=*" for name in below), "part-*"])
@@ -501,10 +508,10 @@ class Store:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step of the pipeline is given: the batch's `number`, from 0, and the `store` to write to under
-    that number. A batch that was cut short comes again with the same number and the same segments. `unread`: when the
-    first of the segments was begun that later batches will have, as far as that is known, ns since 1970. `again`: it
-    was begun by a run that was cut short, perhaps with other settings.
+    """What a step of the pipeline is given: the `number` of the batch, from 0, and the `store` to write to under that
+    number. A batch that was cut short comes again with the same number and the same segments. `unread` is the time (ns)
+    at which the first segment that is left for later batches begins, None if none is known. `again`: a run that was cut
+    short had begun this batch, perhaps with other settings.
     """
 
     spark: "SparkSession"

@@ -16,7 +16,6 @@ SUMS: Final = (
 """What is kept of each batch; `timed`: messages whose SEND was seen, `total_us` and `longest_us` are of these."""
 
 _KEYS: Final = ("hour", "producer", "destination", "consumer")
-_APART: Final = (*_KEYS, "batch")
 
 
 def carried(messages: DataFrame) -> DataFrame:
@@ -68,11 +67,6 @@ def _consumer(client: Column, session: Column) -> Column:
     return F.coalesce(client, session)
 
 
-def added(sums: DataFrame) -> DataFrame:
-    """Return the sums with one row for each batch, producer, destination and consumer."""
-    return _summed(sums, [name for name in _APART if name in sums.columns])
-
-
 def _summed(sums: DataFrame, by: Iterable[str]) -> DataFrame:
     return sums.groupBy(*by).agg(
         *(
@@ -95,6 +89,6 @@ def folded(sums: DataFrame) -> DataFrame:
     )
 
 
-ROLLUP: Final = Rollup(FLOW, SUMS, carried, added, folded)
+ROLLUP: Final = Rollup(FLOW, SUMS, _KEYS, carried, _summed, folded)
 advance: Final = ROLLUP.advance_messages
 """Add the messages that became final in a batch, and those that are open after it; safe to do again."""

@@ -7,13 +7,14 @@ nearest rank's: the largest value in the bucket in which that rank falls. It is 
 exceeds it by at most 2.2 %; below 46 µs, where a bucket holds one value, it is exact.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import LATENCY
-from stomprelay.pipeline.tables.rollup import Rollup, named
+from stomprelay.pipeline.tables.rollup import Rollup, by_batch, named
 
 MEASURES: Final = ("receipt", "delivery", "ack")
 PERCENTILES: Final = (50, 95, 99)
@@ -30,7 +31,6 @@ _MEASURED: Final = ", ".join(f"{number}, {name}_us" for number, name in enumerat
 _NAMED: Final = f"elt(measure, {', '.join(map(repr, MEASURES))})"
 _MINUTE: Final = ("minute", "destination")
 _BUCKET: Final = (*_MINUTE, "measure", "bucket")
-_APART: Final = (*_BUCKET, "batch")
 
 
 def bucketed(messages: DataFrame) -> DataFrame:
@@ -46,28 +46,21 @@ def bucketed(messages: DataFrame) -> DataFrame:
     size = F.abs(F.col("us").cast("double"))
     number = F.when(F.col("us") == 0, 0).otherwise(1 + F.floor(F.log(size) / F.log(F.lit(WIDTH))))
     bucket = (F.signum(F.col("us").cast("double")) * number).cast("int")
-    summed = _summed(
-        measured.select(
-            "*", bucket.alias("bucket"), F.lit(1).cast("bigint").alias("count"), F.col("us").alias("longest")
-        )
+    measured = measured.select(
+        "*", bucket.alias("bucket"), F.lit(1).cast("bigint").alias("count"), F.col("us").alias("longest")
     )
+    summed = _summed(measured, by_batch(_BUCKET, measured))
     return summed.withColumn("measure", F.expr(_NAMED))
 
 
-def added(buckets: DataFrame) -> DataFrame:
-    """Return the buckets with those of the same batch, minute, destination, measure and number added up."""
-    return _summed(buckets)
-
-
-def _summed(buckets: DataFrame, *, apart: bool = True) -> DataFrame:
-    by = [name for name in (_APART if apart else _BUCKET) if name in buckets.columns]
+def _summed(buckets: DataFrame, by: Sequence[str]) -> DataFrame:
     summed = buckets.groupBy(*by).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
     return named(summed, "minute")
 
 
 def folded(buckets: DataFrame) -> DataFrame:
     """Return rows of `latency`, with their `hour`, for buckets; several with the same number are added up."""
-    summed = _summed(buckets, apart=False)
+    summed = _summed(buckets, _BUCKET)
     measure = Window.partitionBy(*_MINUTE, "measure")
     upward = measure.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = summed.withColumns(
@@ -84,6 +77,6 @@ def folded(buckets: DataFrame) -> DataFrame:
     return named(ranked.groupBy(*_MINUTE).agg(*columns), "minute")
 
 
-ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, added, folded)
+ROLLUP: Final = Rollup(LATENCY, BUCKETS, _BUCKET, bucketed, _summed, folded)
 advance: Final = ROLLUP.advance_messages
 """Add the messages that became final in a batch, and those that are open after it; safe to do again."""

@@ -6,7 +6,7 @@ to is kept beside, and goes with the slice. Sums add up in any order, so that a 
 was cut into batches.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -33,17 +33,24 @@ def named(sums: DataFrame, time: str | Column) -> DataFrame:
     return sums.select(hour_of(F.col(time) if isinstance(time, str) else time).alias("hour"), *others)
 
 
+def by_batch(keys: Sequence[str], rows: DataFrame) -> list[str]:
+    """Return the keys, and `batch` if the rows have that column."""
+    return [*keys, *(name for name in rows.columns if name == "batch")]
+
+
 @dataclass(frozen=True)
 class Rollup:
-    """A table of sums. `kept`: the schema of the sums that it is folded from. `summed` returns sums for rows of the
-    source, and `added` adds up sums of the same: both keep what has different `batch` apart. `folded` returns rows of
-    the table for sums. All of them have the column `hour`.
+    """A table of sums. `kept` is the schema of the sums that it is folded from, and `keys` are the columns by which
+    these are told apart. `summed` returns sums for rows of the source, by `batch` where the rows have one; `total` adds
+    up sums that have the same in some columns; `folded` returns rows of the table for sums. All of them have the column
+    `hour`.
     """
 
     table: Table
     kept: str
+    keys: Sequence[str]
     summed: Callable[[DataFrame], DataFrame]
-    added: Callable[[DataFrame], DataFrame]
+    total: Callable[[DataFrame, Sequence[str]], DataFrame]
     folded: Callable[[DataFrame], DataFrame]
 
     def advance(
@@ -81,7 +88,7 @@ class Rollup:
         news = self.summed(few(rows))
         if before:
             old = store.sums(name, self.kept, before).withColumn("batch", F.lit(now))
-            news = self.added(few(news.unionByName(old)))
+            news = self.total(few(news.unionByName(old)), [*self.keys, "batch"])
         store.save_sums(name, news)
         store.replace(name, self.folded(few(store.sums(name, self.kept, after))), wanted)
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import STUCK
-from stomprelay.pipeline.sessions.waits import Wait, merged, whose
+from stomprelay.pipeline.sessions.waits import Wait, group_of, merged
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store.store import Batch
@@ -77,8 +77,8 @@ def advance(batch: Batch) -> None:
 
 def _episodes_of(waits: Iterable[Wait], episodes: Sequence[Wait]) -> list[Wait]:
     """Return for each of these waits the episode that it is of. The episodes are as `merged` returned them."""
-    begun = [(whose(each), each.since_ns) for each in episodes]
-    return [episodes[bisect_right(begun, (whose(each), each.since_ns)) - 1] for each in waits]
+    begun = [(group_of(each), each.since_ns) for each in episodes]
+    return [episodes[bisect_right(begun, (group_of(each), each.since_ns)) - 1] for each in waits]
 
 
 def _replace(batch: Batch, episodes: Sequence[Wait], hours: set[str]) -> None:

@@ -8,10 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import TRAFFIC
 from stomprelay.pipeline.store.store import Batch
-from stomprelay.pipeline.tables.rollup import Rollup, named
+from stomprelay.pipeline.tables.rollup import Rollup, by_batch, named
 
 _KEYS: Final = ("minute", "destination", "client", "upstream", "direction")
-_APART: Final = (*_KEYS, "batch")
 _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
 
 
@@ -37,12 +36,7 @@ def counted(frames: DataFrame) -> DataFrame:
         F.coalesce(error, F.lit(False)).cast("bigint").alias("errors"),
         *[name for name in frames.columns if name == "batch"],
     )
-    return added(rows)
-
-
-def added(counts: DataFrame) -> DataFrame:
-    """Return the rows with one row for each batch, minute, destination, client, upstream and direction."""
-    return _summed(counts, [name for name in _APART if name in counts.columns])
+    return _summed(rows, by_batch(_KEYS, rows))
 
 
 def folded(counts: DataFrame) -> DataFrame:
@@ -57,7 +51,7 @@ def _summed(counts: DataFrame, by: Iterable[str]) -> DataFrame:
     return named(summed, "minute")
 
 
-ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, added, folded)
+ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, _KEYS, counted, _summed, folded)
 
 
 def advance(batch: Batch) -> None:

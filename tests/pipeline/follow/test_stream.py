@@ -117,20 +117,6 @@ def test_all_that_a_folder_may_hold(
     assert "in quarantine" in seen
 
 
-def test_segments_may_come_in_any_order(spark: "SparkSession", tmp_path: Path) -> None:
-    """Each is read once, when it is there; a run without new ones changes nothing."""
-    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
-    segment(tmp_path / "j", 3, b"c")
-    run(spark, settings)
-    segment(tmp_path / "j", 2, b"b")
-    segment(tmp_path / "j", 1, b"a")
-    (tmp_path / "j" / made.name(3)).touch()
-    run(spark, settings)
-    _, seen = run(spark, settings)
-    assert receipts(spark, settings) == ["a", "b", "c"]
-    assert seen == ""
-
-
 def test_a_journal_may_be_on_another_file_system(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark fetches its segments; Hadoop's view of this machine's files stands for one."""
     spark.conf.set("fs.viewfs.mounttable.there.link./j", f"file:{tmp_path}/real")

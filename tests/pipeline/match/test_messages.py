@@ -123,8 +123,9 @@ def test_random_conversations(
 ) -> None:
     """What clients and brokers saw is what the tables say: counts, outcomes, times; outages; who waited."""
     world = _world(seed)
-    paths = world.run.write(tmp_path_factory.mktemp("journal"), cuts)
-    tables = Tables(PATIENT, ("correlation-id",) if world.own else ())
+    folder = tmp_path_factory.mktemp("journal")
+    paths = world.run.write(folder, cuts)
+    tables = Tables(folder, PATIENT, ("correlation-id",) if world.own else ())
     for part in [paths] if at_once else [[path] for path in paths]:
         tables.advance(part)
     assert _told(tables.rows) == _sorted(world.expected().values())
@@ -165,7 +166,7 @@ def test_any_segments_in_any_batches(
     for at, ends in enumerate(([], cuts)):
         (folder / str(at)).mkdir()
         paths = world.run.write(folder / str(at), ends)
-        tables = Tables(limits)
+        tables = Tables(folder / str(at), limits)
         while paths:
             count = data.draw(st.integers(1, len(paths)))
             part, paths = paths[:count], paths[count:]
@@ -186,7 +187,7 @@ def test_a_relay_that_was_killed_is_waited_for_by_nobody(tmp_path: Path) -> None
     limits = TimeLimits(600 * SECOND, SECOND, 7200 * SECOND, SECOND)
     world = _world(5)
     (late,) = _late(world).write(tmp_path)
-    want, found = Tables(limits), Tables(limits)
+    want, found = (Tables(tmp_path / name, limits) for name in ("want", "found"))
     world.run.is_found_dead(world.ns)
     want.advance(world.run.write(tmp_path))
     want.advance([late])
@@ -211,7 +212,7 @@ def test_two_relays(tmp_path: Path) -> None:
     second.happened(BEGUN + 700 * SECOND, came, "connected", "", {})
     (one,), (two, three, _) = first.write(tmp_path), second.write(tmp_path, [1, 2])
     limits = TimeLimits(600 * SECOND, 10 * SECOND, 90 * SECOND)
-    tables = Tables(limits)
+    tables = Tables(tmp_path, limits)
     tables.advance([one, two])
     assert [(row["outcome"], row["final"]) for row in tables.rows] == [("undelivered", False)]
     tables.advance([three])

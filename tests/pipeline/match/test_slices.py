@@ -59,14 +59,6 @@ def test_late_rows_stay_apart() -> None:
     assert plan("7", {"d": known["d"]}, {"d": 3}, 1).fresh == ["7-0001"]
 
 
-def test_many_new_rows_are_cut_by_their_time() -> None:
-    """A slice for the rows before the first bound, and one from each."""
-    doing = plan("0", {}, {}, 25)
-    assert doing.made == ["0-0000"]
-    doing.bounds = [100, 110]
-    assert doing.fresh == doing.made == ["0-0000", "0-0001", "0-0002"]
-
-
 @pytest.mark.spark
 def test_where_many_new_rows_are_cut(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """Into slices of about as many rows, wherever their times pile up."""

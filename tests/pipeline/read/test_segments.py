@@ -1,6 +1,5 @@
 """Segments to rows, without Spark."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +97,6 @@ def test_the_frames_of_a_block_are_numbered(tmp_path: Path) -> None:
         len(head) + size + 1 for head, (_, size) in zip(heads, bodies, strict=True)
     ]
     assert [len(row["headers"]) for row in rows] == [2, 2, 0, 2]
-
-
-def test_an_older_segment_has_fewer_fields(tmp_path: Path) -> None:
-    """What it does not know is null; fields that are not known here are left out."""
-    older = ("session", "side", "colour")
-    of = json.dumps(["s-1", "client", "red"]).encode()
-    path = made.put(tmp_path, made.name(), made.header(context=older), made.frames([SEND % 1], of=of))
-    (row,) = read(path)
-    assert (row["session"], row["side"]) == ("s-1", "client")
-    assert not {"client", "peer", "listener", "version"} & row.keys()
 
 
 def test_damage_in_the_middle_costs_what_is_damaged(tmp_path: Path) -> None:

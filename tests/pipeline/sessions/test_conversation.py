@@ -46,21 +46,6 @@ def test_headers_that_are_kept() -> None:
     assert [row["headers"] for row in script.rows()] == ['{"kind":"new"}', None]
 
 
-def test_cumulative_answers() -> None:
-    """In mode client an ACK is about all that came before it on its subscription, and about no others."""
-    script = Script()
-    script.subscribes("client")
-    script.subscribes("client", id="2")
-    script.gets("t1")
-    script.gets("t2", subscription="2")
-    script.gets("t3")
-    script.gets("t4")
-    script.says("ACK", ack="t3")
-    assert script.outcomes() == ["acked", "delivered", "acked", "delivered"]
-    script.says("NACK", ack="t4")
-    assert script.outcomes() == ["acked", "delivered", "acked", "nacked"]
-
-
 def test_answers_in_a_transaction_count_with_its_commit() -> None:
     """The ACK's own time is the consumer's; until COMMIT there is no answer."""
     script = Script()
@@ -72,20 +57,6 @@ def test_answers_in_a_transaction_count_with_its_commit() -> None:
     script.says("COMMIT", transaction="x")
     assert script.row()["ack_us"] == 2000
     assert script.outcomes() == ["acked"]
-
-
-def test_answers_in_a_transaction_that_is_aborted() -> None:
-    """They come back in the old order, and wait for another answer."""
-    script = Script()
-    script.subscribes("client")
-    for name in ("t1", "t2", "t3"):
-        script.gets(name)
-    script.says("BEGIN", transaction="x")
-    script.says("ACK", ack="t2", transaction="x")
-    script.says("ABORT", transaction="x")
-    assert script.outcomes() == ["delivered"] * 3
-    script.says("ACK", ack="t2")
-    assert script.outcomes() == ["acked", "acked", "delivered"]
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -196,17 +167,6 @@ def test_a_lost_broker() -> None:
     assert (outage["lost_ns"], outage["recovered_ns"]) == (lost, recovered)
     assert (outage["resent"], outage["stale_acks"], outage["given_up"]) == (3, 1, False)
     assert _outages(script) == []
-
-
-def test_a_planned_move() -> None:
-    """What still comes from the broker that is left will not be answered."""
-    script = Script()
-    script.subscribes()
-    script.happens("moved", broker="a", upstream="main")
-    script.gets("t1")
-    assert script.outcomes() == ["returned"]
-    script.recovers("a", "b")
-    assert [(each["planned"], each["moved_to"]) for each in _outages(script)] == [(True, "b")]
 
 
 def test_a_move_when_the_time_is_over() -> None:

@@ -161,20 +161,6 @@ def test_a_migration_of_delta_that_is_killed_goes_on(
     assert 0 < earlier.where("seen_at IS NOT NULL").count() < len(before["messages"])
 
 
-def test_an_hour_that_compaction_had_moved_away_is_migrated(spark: "SparkSession", recorded: Path) -> None:
-    """Where folders cannot be exchanged, and a run was killed between two renames."""
-    tables = recorded / "parquet"
-    store = Store(spark, str(tables))
-    store.check()
-    before = content(store)
-    hour = next((tables / "messages").glob("date=*/hour=*"))
-    old = tables / "_compact" / hour.relative_to(tables) / "old"
-    old.parent.mkdir(parents=True)
-    hour.rename(old)
-    migrate(store, STATE)
-    assert content(Store(spark, str(tables))) == before
-
-
 def test_the_command_needs_no_journal(
     spark: "SparkSession", recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

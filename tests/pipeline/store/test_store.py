@@ -259,23 +259,3 @@ def test_tables_and_checkpoint_belong_together(spark: "SparkSession", tmp_path: 
         store.prepare(finished)
     with pytest.raises(StoreError, match="do not belong together"):
         store.prepare(-1)
-
-
-def test_headers_are_kept_from_the_first_batch_on(spark: "SparkSession", tmp_path: Path) -> None:
-    """Whoever does not name them keeps those that the tables have; others are refused."""
-    store = Store(spark, str(tmp_path))
-    assert store.prepare(-1, ("app", "kind")) == ("app", "kind")
-    assert store.prepare(-1) == store.prepare(-1, ("app", "kind")) == ("app", "kind")
-    for other in ((), ("kind",)):
-        with pytest.raises(StoreError, match="keep other headers: app, kind"):
-            store.prepare(-1, other)
-
-
-def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
-    """ORC comes with Spark."""
-    store = Store(spark, str(tmp_path), "orc")
-    store.replace_open(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")], "x"), ["x"])
-    assert said(store.read("messages", [HOUR]), "destination", "batch") == [
-        ("a", batch_name(0)),
-        ("b", "open-x"),
-    ]

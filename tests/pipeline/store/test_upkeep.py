@@ -66,17 +66,6 @@ def test_thorough(store: Store) -> None:
     assert upkeep.thorough(store, START + timedelta(hours=5)) == []
 
 
-def test_begin_mends(store: Store) -> None:
-    """An hour that a killed run had put aside is there again."""
-    root = Path(store.root)
-    aside = root / "_compact" / "frames" / "date=2026-11-21" / "hour=8"
-    aside.mkdir(parents=True)
-    (root / "frames" / "date=2026-11-21" / "hour=8").rename(aside / "old")
-    assert store.read("frames").count() == 10
-    assert not upkeep.begin(store, 4)
-    assert store.read("frames").count() == 15
-
-
 def _file(root: Path, *folders: str) -> None:
     for folder in folders:
         (root / folder).mkdir(parents=True)

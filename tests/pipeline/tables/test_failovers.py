@@ -1,7 +1,6 @@
 """Outages of brokers, from what their sessions saw."""
 
 import random
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,40 +194,3 @@ def test_the_last_word_on_a_session_counts(spark: "SparkSession") -> None:
         ("s1", START_NS + 5 * SECOND, False, 7),
         ("s2", None, True, 0),
     ]
-
-
-def test_grouping(spark: "SparkSession") -> None:
-    """Groups beside those that a plain walk through the losses finds, many worlds side by side."""
-    random = Random(3)
-    many = [
-        (
-            random.randrange(91),
-            random.choice((None, *range(0, 41, 2))),
-            random.choice([f"{world}{broker}" for broker in "ab"]),
-            random.random() < 0.5,
-        )
-        for world in range(20)
-        for _ in range(random.randrange(1, 41))
-    ]
-    _check_groups(spark, many)
-
-
-def _check_groups(spark: "SparkSession", many: list[tuple[int, int | None, str, bool]]) -> None:
-    outages = [
-        lost(f"s{n}", at, None if took is None else at + took, broker=broker, given_up=gone and took is None)
-        for n, (at, took, broker, gone) in enumerate(many)
-    ]
-    wanted: list[tuple[str, int, int]] = []
-    for name in {one["broker"] for one in outages}:
-        until = began = -1
-        for one in sorted((one for one in outages if one["broker"] == name), key=lambda one: one["lost_ns"]):
-            at = one["lost_ns"]
-            if at > until:
-                began = at
-            end = at if one["given_up"] else (one["recovered_ns"] or at + GIVE_UP * SECOND)
-            until = max(until, at + SPACING * SECOND, end)
-            wanted.append((name, at, began))
-    found = told(
-        grouped(rows(spark, OUTAGE, OUTAGE_ROW, outages), GIVE_UP), ["broker", "lost_ns", "began_ns"]
-    )
-    assert found == sorted(wanted, key=repr)

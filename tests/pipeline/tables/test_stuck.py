@@ -1,9 +1,8 @@
 """Who did not answer, and from when to when."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -140,102 +139,3 @@ def test_an_episode_that_joins_two(spark: "SparkSession", tmp_path: Path) -> Non
     batches.batch(1, [wait(3050, 3750)])
     assert batches.table() == [("2026-11-21 08:50:00", "2026-11-21 09:03:20", 3, "acked")]
     assert batches.store.hours("stuck") == ["2026-11-21-08"]
-
-
-def _random(random: Random, relay: str = "r1") -> list[Wait]:
-    """Waits of some subscriptions, over some hours."""
-    made = []
-    for _ in range(120):
-        since = random.randrange(0, 20_000)
-        made.append(
-            wait(
-                since,
-                since + random.randrange(61, random.choice((90, 90, 4000))),
-                relay=relay,
-                session=random.choice(("s1", "s2", "s3")),
-                subscription=random.choice(("1", "2", None)),
-                broker=random.choice(("a", "b")),
-                client=random.choice(("bob", None)),
-                outcome=random.choice(("acked", "nacked", "returned")),
-            )
-        )
-    return made
-
-
-def _expected(waits: Sequence[Wait], now: int) -> list[tuple[Any, ...]]:
-    """From when to when each was stuck, and how often, in seconds; in plain Python."""
-    found = []
-    for who in {(one.relay, one.session, one.subscription, one.broker) for one in waits}:
-        ours = sorted(
-            _seconds(one) for one in waits if (one.relay, one.session, one.subscription, one.broker) == who
-        )
-        while ours:
-            since, until = ours.pop(0)
-            longest, count = min(until, now) - since, 1
-            while ours and ours[0][0] <= min(until, now):
-                begun, end = ours.pop(0)
-                until, count = max(until, end), count + 1
-                longest = max(longest, min(end, now) - begun)
-            found.append((*who, since, None if until > now else until, longest, count))
-    return sorted(found, key=repr)
-
-
-def _seconds(one: Wait) -> tuple[int, int]:
-    return (one.since_ns - START_NS) // SECOND, (one.until_ns - START_NS) // SECOND
-
-
-def _cut(waits: Sequence[Wait], ends: Sequence[int]) -> Iterator[list[Wait]]:
-    """What each batch is told: the waits that ended in it, and all that go on after it."""
-    before = -1
-    for end in ends:
-        news = []
-        for one in waits:
-            since, until = _seconds(one)
-            if before < until <= end:
-                news.append(one)
-            elif until > end and end - since > 60:
-                until_ns = START_NS + end * SECOND
-                going = one._replace(until_ns=until_ns, age_ns=until_ns - one.since_ns, outcome=None)
-                news.append(going._replace(going=True, final=False))
-        yield news
-        before = end
-
-
-def _begun(waits: Sequence[Wait], now: int) -> list[Wait]:
-    """Those that are stuck by now."""
-    return [one for one in waits if min(_seconds(one)[1], now) > _seconds(one)[0] + 60]
-
-
-def _measured(found: "DataFrame") -> list[tuple[Any, ...]]:
-    """Rows of the table as `_expected` has them."""
-    measured = found.selectExpr(
-        "relay",
-        "session",
-        "subscription",
-        "broker",
-        f"unix_seconds(since) - {START_NS // SECOND} AS since",
-        f"unix_seconds(until) - {START_NS // SECOND} AS until",
-        "age_us DIV 1000000 AS age",
-        "deliveries",
-    )
-    return sorted((tuple(row) for row in measured.collect()), key=repr)
-
-
-def test_the_same_however_waits_are_cut(spark: "SparkSession") -> None:
-    """Into any batches, by time: in each the waits that ended are merged and kept, and in the end those that go on come
-    to them. Many relays side by side, each cut in another way.
-    """
-    random = Random(0)
-    wanted: list[tuple[Any, ...]] = []
-    ended: list[list[Wait]] = [[] for _ in range(4)]
-    passing: list[Wait] = []
-    for number in range(12):
-        waits, now = _random(random, f"r{number}"), random.randrange(10_000, 20_000)
-        cuts = sorted(random.sample(range(now), number % 4))
-        for at, news in enumerate(_cut(waits, [*cuts, now])):
-            ended[at] += [one for one in news if one.final]
-            last = news
-        passing += [one for one in last if not one.final]
-        wanted += _expected(_begun(waits, now), now)
-    episodes = merged([*(one for news in ended for one in merged(news)), *passing])
-    assert _measured(table(spark, episodes)) == sorted(wanted, key=repr)
