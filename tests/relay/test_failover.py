@@ -1006,6 +1006,16 @@ def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
         assert over(play)
 
 
+def test_a_broker_that_does_not_confirm_is_doubted() -> None:
+    """What the client sent may be the cause, so that it is not taken from the others: a probe finds out."""
+    with started(confirm=True, disconnect_timeout=5.0) as play:
+        play.client_says(SEND % b"x" + b"DISCONNECT\n\n\0")
+        play.broker_reads()
+        play.time_passes(5.1)
+        health = play.opened[0].health
+        assert (health.up, health.failures, health.doubted) == (True, 0, True)
+
+
 # Brokers that do not answer
 
 

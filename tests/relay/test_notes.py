@@ -1,7 +1,8 @@
 """Notes of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
 
 from stomprelay.session.effects import Event
-from tests.playbook import Cut, Playbook, in_all_cuts, joined
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
 from tests.relay.failing import found, started
 from tests.relay.several import (
     comes_back,
@@ -12,6 +13,9 @@ from tests.relay.several import (
 )
 
 CONFIRMED = {"version": "1.2", "product": "generic", "upstream": "main"}
+
+
+BEAT = Terms(1000, 1000)
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"
 
 
@@ -24,6 +28,21 @@ def answers(play: Playbook) -> list[object]:
     """The receipts that the relay gave in a broker's place."""
     assert all(note.quiet for note in play.notes if note.event is Event.ANSWERED)
     return [facts["receipt"] for facts in play.facts(Event.ANSWERED)]
+
+
+def test_a_broker_that_falls_silent_after_disconnect() -> None:
+    """The session ends because the client wanted it, and the silence is noted all the same."""
+    play = joined(
+        b"1.2",
+        b"1.2",
+        over=lambda _: upstream(heart_beat=BEAT, close_on_error=False),
+        welcome=b"heart-beat:1000,1000\n",
+    )
+    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
+    play.time_passes(3)
+    (facts,) = play.facts(Event.DISCONNECTED)
+    assert (facts["end"], facts["beats"], facts["broker"]) == ("broker", 1, "tcp://broker:61613")
+    assert play.facts(Event.LOST) == []
 
 
 # Ends

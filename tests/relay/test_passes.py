@@ -69,6 +69,19 @@ def test_an_error_ends_it_until_the_broker_goes_on() -> None:
         assert passing(play) == {"client", "broker"}
 
 
+def test_deliveries_that_passed_are_accounted_for() -> None:
+    """After a loss, the ACK of a lost broker's message goes to nobody, and its receipt is given."""
+    with started(cut=Cut.PASSED) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.broker_says(message(1) + message(2))
+        assert play.passed == 2
+        play.client_gets(message(1) + message(2))
+        say(play, b"ACK\nid:a1\n\n\0")
+        play.broker_goes()
+        assert passing(play) == set()
+
+
 def test_who_owes_too_many_acks() -> None:
     """The relay sees when it is enough, and stops reading from the broker."""
     with started(cut=Cut.PASSED, front={"unacknowledged": 3}) as play:

@@ -23,6 +23,20 @@ def lost(play: Playbook) -> list[object]:
     return [facts.get("possibly_lost", 0) for facts in play.facts(Event.DISCONNECTED)]
 
 
+@pytest.mark.parametrize("survives", [False, True])
+def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
+    """The client hears why, and nothing is lost."""
+    with started() if survives else joined(b"1.2", b"1.2") as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        play.client_gets_error(b"the relay is stopping")
+        play.broker_is_closed()
+        assert over(play)
+        assert lost(play) == [0]
+        assert play.noted(Event.DISCONNECTED) == "the relay stops"
+
+
 def test_no_time_of_the_relays_ends_it() -> None:
     """How long it may take is the service's to say: nobody is woken to give up before."""
     with started(confirm=True) as play:
@@ -97,6 +111,23 @@ def test_a_client_that_is_leaving() -> None:
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
+
+
+def test_a_broker_that_is_not_read_from_is_read_again() -> None:
+    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
+    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
+        )
+        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
+        play.broker_says(message % 1)
+        play.broker_says(message % 2)
+        assert play.broker.paused
+        play.broker_says(receipt(b"1"))
+        play.broker_reads()
+        play.client_reads()
+        play.relay_begins_to_stop()
+        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
 # An operator ends one

@@ -69,6 +69,20 @@ def test_a_message_is_for_the_subscription_that_it_names() -> None:
     assert subscriptions.delivered(b"3", b"/queue/a") is None
 
 
+def test_a_message_that_names_none_is_found_by_destination() -> None:
+    """A strict 1.0 broker names no subscription: the oldest to the destination, or the only one there is."""
+    subscriptions = Subscriptions()
+    assert subscriptions.delivered(None, b"/queue/a") is None
+    one = subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+    assert subscriptions.delivered(None, b"/queue/renamed") is one
+    two = subscriptions.opened(sub(B))
+    assert subscriptions.delivered(None, b"/queue/b") is two
+    assert subscriptions.delivered(None, b"/queue/renamed") is None
+    subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+
+
 def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
     """A client that subscribes and unsubscribes all day costs no more memory than one that does it a few times."""
     subscriptions = Subscriptions()

@@ -23,6 +23,25 @@ CRLF = b"SEND\r\ndestination:/queue/a\r\n\r\nhello\0"
 SMALL = Limits(headers=3, header_line=20, body=30)
 
 
+@pytest.mark.parametrize(
+    ("wire", "lines", "crlf"),
+    [
+        (b"SEND\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", False),
+        (b"SEND\r\na:1\r\nb:2\r\n\r\nx\0", b"a:1\r\nb:2\r\n", True),
+        (b"SEND\r\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", True),
+        (b"SEND\na:1\r\nb:2\n\r\nx\0", b"a:1\r\nb:2\n", False),
+        (b"SEND\na:1\nb:2\r\n\nx\0", b"a:1\nb:2\r\n", False),
+        (b"SEND\r\n\nx\0", b"", True),
+        (b"SEND\n\r\nx\0", b"", False),
+    ],
+    ids=repr,
+)
+def test_line_ends_may_be_mixed_on_1_2(wire: bytes, lines: bytes, *, crlf: bool) -> None:
+    """STOMP 1.2: each EOL is an optional CR and an LF."""
+    (frame,) = decode(wire, V1_2)
+    assert (frame.head_lines, frame.payload, frame.crlf) == (lines, b"x", crlf)
+
+
 # ------------------------------------------------------------------ whole frames
 
 
@@ -378,6 +397,37 @@ def test_carriage_returns(dialect: Dialect, case: Cr) -> None:
         (frame,) = decode(wire, dialect)
         assert dialect.read(frame.head_lines, crlf=frame.crlf) == [(b"foo", expected)]
         assert frame.payload == b"x"
+
+
+@pytest.mark.parametrize(
+    ("line", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"foo:\\n", True, True, True),
+        (b"foo:\\c\\\\", True, True, True),
+        (b"foo:\\r", True, True, True),
+        (b"foo:\\t", True, True, False),
+        (b"foo:\\", True, True, False),
+        (b"foo:\\\\\\", True, True, False),
+        (b"foo:\\\\n\\n", True, True, True),
+        (b"foo:\\\\\\\\t", True, True, True),
+        (b"foo:\\\\\\t", True, True, False),
+        (b"f\\co:bar", True, True, True),
+        (b"f\\to:bar", True, False, False),
+        (b"foo\\:bar", True, False, False),
+        (b"foo\\\\:bar", True, True, True),
+        (b"a:1\nfoo:\\t", True, True, False),
+        (b"foo:a:b\\t", True, True, False),
+    ],
+    ids=repr,
+)
+def test_undefined_escapes_are_fatal(line: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
+    """STOMP 1.2, "Value Encoding", names included; of 1.1 only in names; 1.0 has no escapes."""
+    for dialect, fine in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
+        wire = b"SEND\n" + line + b"\n\n\0"
+        if fine:
+            assert len(decode(wire, dialect)) == 1
+        else:
+            assert str(refuse(wire, dialect)) == "undefined escape sequence in a header"
 
 
 # ------------------------------------------------------------------ escapes

@@ -1,5 +1,7 @@
 """What brokers send, as the client receives it."""
 
+import pytest
+
 from stomprelay.session.effects import Event, How
 from tests.relay.failing import STOPPING
 from tests.relay.several import (
@@ -36,6 +38,23 @@ def test_receipts_that_were_not_asked_for() -> None:
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.broker_says(b"RECEIPT\n\n\0")
         play.client_gets(b"RECEIPT\n\n\0")
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_an_error_is_no_confirmation(at: str) -> None:
+    """The client gets its RECEIPT from the others, when they are enough; the log tells the ERROR."""
+    with fanned(3, 2) as play:
+        play.client_says(send(receipt="r"))
+        for each in "abc":
+            play.broker_reads(at=each)
+        play.broker_says(error("r"), at=at)
+        play.broker_says(receipt("r"), at="c")
+        play.client_gets(b"")
+        assert play.noted(Event.IGNORED) == f"group main-{'ab'.index(at) + 1}: it answered ERROR: no"
+        assert play.counters["fanout_errors"] == 1
+        play.broker_says(receipt("r"), at="b" if at == "a" else "a")
+        play.client_gets(receipt("r"))
+        play.both_stay()
 
 
 def test_an_error_that_costs_the_quorum() -> None:

@@ -101,6 +101,17 @@ def test_a_group_without_a_broker_for_which_it_is_too_large() -> None:
         play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
 
 
+def test_orders_without_a_transaction_leave_the_unnamed_one_alone() -> None:
+    """In a fan-out, a COMMIT or ABORT that names none is the brokers' to refuse; the open one goes on."""
+    with fanned(quorum=2) as play:
+        play.client_says(tell(b"BEGIN", transaction="") + tell(b"ABORT") + tell(b"COMMIT"))
+        play.client_says(tell(b"COMMIT", transaction="", receipt="c"))
+        for at in "ab":
+            assert play.broker_reads(at=at).endswith(b"COMMIT\ntransaction:\nreceipt:c\n\n\0")
+            play.broker_says(b"RECEIPT\nreceipt-id:c\n\n\0", at=at)
+        play.client_gets(b"RECEIPT\nreceipt-id:c\n\n\0")
+
+
 def test_a_queue_in_a_transaction() -> None:
     """With `fanOutQueues=false` one group alone has it: that one has to commit."""
     play = fanned(quorum=1, fan_out_queues=False)
