@@ -45,9 +45,9 @@ class Ledger:
 
     `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
     gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
-    `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which names nothing here may be for
-    one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the present broker may still await
-    their ACKs.
+    `recent`: the newest of them. `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which
+    names nothing here may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the
+    present broker may still await their ACKs.
     """
 
     __slots__ = (
@@ -66,13 +66,13 @@ class Ledger:
         "_named",
         "_orders",
         "_pending",
-        "_recent",
         "_replaced",
         "_size",
         "_stale",
         "_tokened",
         "dropped",
         "forgot",
+        "recent",
     )
 
     def __init__(
@@ -97,20 +97,20 @@ class Ledger:
         self._pending = self._lost = self._expected = self._in_doubt = 0
         self._ended: dict[Unsettled, None] = {}
         self._stale = False
-        self._recent = Recent(dialect, self._orders)
+        self.recent = Recent(dialect, self._orders)
 
     def __len__(self) -> int:
-        return self._pending + len(self._recent)
+        return self._pending + len(self.recent)
 
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * (self._named.twins + self._hidden.twins) + self._recent.size
+        return self._size + THING * (self._named.twins + self._hidden.twins) + self.recent.size
 
     @property
     def awaited(self) -> int:
         """The number of deliveries whose ACK a broker still awaits."""
-        return self._pending - self._lost + self._in_doubt + len(self._recent)
+        return self._pending - self._lost + self._in_doubt + len(self.recent)
 
     @property
     def full(self) -> bool:
@@ -125,33 +125,25 @@ class Ledger:
     @property
     def expecting(self) -> bool:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
-        return self._expected > 0 or len(self._recent) > 0
+        return self._expected > 0 or len(self.recent) > 0
 
     @property
     def unsure(self) -> bool:
         """Whether an ACK that names nothing here may be for a forgotten delivery, or for a copy that was settled."""
         return self.forgot or self._again
 
-    def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
-        """Return those of these ids, as they stand on the wire, whose subscriptions have to be `introduced`."""
-        return self._recent.unfamiliar(ids)
-
-    def introduced(self, id: bytes, subscription: Subscription) -> None:
-        """Record which open subscription is meant by an id that stands so on the wire, until it has `ended`."""
-        self._recent.introduced(id, subscription)
-
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
         """Record MESSAGEs in rows of so many values. Return False, and record nothing, where one has to be `noted`."""
         if self.forgot or self._would_forget(count):
             return False
-        if self._by_order and self._knows(self._recent.decoded(rows, width)):
+        if self._by_order and self._knows(self.recent.decoded(rows, width)):
             return False
-        return self._recent.add(rows, width)
+        return self.recent.add(rows, width)
 
     def _would_forget(self, more: int) -> bool:
         """Whether something would be forgotten to make room for so many more deliveries."""
         return (bool(self._ended) or self._lost > 0) and (
-            self._pending + self._in_doubt + len(self._recent) + more > self._most
+            self._pending + self._in_doubt + len(self.recent) + more > self._most
         )
 
     def _knows(self, rows: list[Row]) -> bool:
@@ -163,7 +155,7 @@ class Ledger:
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
         """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
         return (
-            None if self.forgot or self._tokened or self._hidden else self._recent.values(names, first, stop)
+            None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
@@ -175,9 +167,9 @@ class Ledger:
             self._list_recent()
             return False
         # What is settled here, and then looked at, would not pass where the ledger is `unsure`.
-        if (self._by_order or self._again) and self._recent.values(names) is None:
+        if (self._by_order or self._again) and self.recent.values(names) is None:
             return False
-        found, covered = self._recent.settle(names)
+        found, covered = self.recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)
             if account is not None and account.pending:
@@ -186,7 +178,7 @@ class Ledger:
 
     def _list_recent(self) -> None:
         """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
-        for order, subscription, message_id, ack in self._recent.take():
+        for order, subscription, message_id, ack in self.recent.take():
             self._add(order, subscription, message_id, ack, open=True)
 
     def noted(
@@ -250,7 +242,7 @@ class Ledger:
 
     def ended(self, subscription: Subscription) -> None:
         """Record that a subscription was closed. Its deliveries are forgotten when room is needed."""
-        if self._recent.concerns(subscription):
+        if self.recent.concerns(subscription):
             self._list_recent()
         account = self._accounts.get(subscription)
         if account is not None:
@@ -317,7 +309,7 @@ class Ledger:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
-        return self.forgot or ack in self._by_ack or self._recent.has(ack)
+        return self.forgot or ack in self._by_ack or self.recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
         """Whether the client knows an unsettled delivery by this `message-id`."""
@@ -330,7 +322,7 @@ class Ledger:
 
     def by_token(self, token: bytes) -> Delivery | None:
         """Return the delivery with this token, else with this `ack` value; None where there is none."""
-        if self._recent.has(token):
+        if self.recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
         return delivery if delivery is not None and delivery.pending else None
@@ -347,7 +339,7 @@ class Ledger:
         """Return the delivery with this token, else the oldest of this message (and subscription): by rank, see
         `Delivery.rank`. None where there is none.
         """
-        if message_id not in self._named and self._recent.may_have(message_id, subscription):
+        if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
         return self.given(message_id) or self._named.first(message_id, subscription)
 
