@@ -42,7 +42,6 @@ SHORT: dict[str, str] = {
     "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/model/counters.py": "the list of all counters",
     "service/brokers/brokers.py": "what all the others of its room know",
-    "service/connection/pipes.py": "what two drivers make, out of what both protocols and the compiled code have",
     "service/workers/plan.py": "what a worker's two ends both know",
     "session/reasons.py": "words that the service and the pipeline share",
 }

@@ -8,8 +8,7 @@ from stomprelay.relay.model.listener import Web
 from stomprelay.relay.relay import Relay
 from stomprelay.service.clients.admission import Admission, client_protocol
 from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.state import RelayState
 
