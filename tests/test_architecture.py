@@ -40,7 +40,6 @@ SHORT: dict[str, str] = {
     "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/flow.py": "what both kinds of flow share",
     "relay/model/counters.py": "the list of all counters",
-    "service/connection/pipes.py": "what two drivers make, out of what both protocols and the compiled code have",
     "session/reasons.py": "words that the service and the pipeline share",
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""

@@ -3,6 +3,8 @@ does not know them. Of the newest only the names are kept (`recent`). What is se
 length.
 """
 
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Final
 
@@ -19,11 +21,11 @@ from stomprelay.session.delivery import (
     ours,
     unsettled,
 )
-from stomprelay.session.namesakes import Namesakes
 from stomprelay.session.recent import Recent, Row
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
+_RANKS: Final = 3
 _MESSAGE_ID: Final = itemgetter(1)
 _ACK_AT: Final = 2
 _ACK: Final = itemgetter(_ACK_AT)
@@ -39,15 +41,149 @@ def _left(account: Unsettled) -> int:
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
+class _Line:
+    """Deliveries of one name, by `rank` and then age. Those that are not pending, or have another rank now, are sorted
+    out when they come first.
+    """
+
+    __slots__ = ("_size", "_waiting", "count")
+
+    def __init__(self) -> None:
+        self._waiting: list[list[tuple[int, Delivery]]] = [[] for _ in range(_RANKS)]
+        self._size = 0
+        self.count = 0
+        """How many of them are not gone."""
+
+    def add(self, delivery: Delivery) -> None:
+        """Put in a delivery."""
+        self.count += 1
+        self.put(delivery)
+
+    def put(self, delivery: Delivery) -> None:
+        """Put in a delivery again that was sorted out while a transaction held it."""
+        heappush(self._waiting[delivery.rank], (delivery.order, delivery))
+        self._size += 1
+
+    def remove(self) -> None:
+        """Record that one of them is gone."""
+        self.count -= 1
+        if self._size > 2 * self.count + 16:
+            self._waiting = [[each for each in waiting if not each[1].gone] for waiting in self._waiting]
+            for waiting in self._waiting:
+                heapify(waiting)
+            self._size = sum(map(len, self._waiting))
+
+    def first(self) -> Delivery | None:
+        """Return the one that an ACK is for; None where none is pending."""
+        for rank, waiting in enumerate(self._waiting):
+            while waiting:
+                delivery = waiting[0][1]
+                if delivery.pending and delivery.rank == rank:
+                    return delivery
+                heappop(waiting)
+                self._size -= 1
+                if delivery.pending:
+                    self.put(delivery)
+                elif not delivery.gone:
+                    delivery.unsettled.call_again(delivery, self.put)
+        return None
+
+
+class _Twins:
+    """Deliveries of one message-id: all of them, and those of each subscription id. `len` is of how many ids."""
+
+    __slots__ = ("_every", "_lines")
+
+    def __init__(self, first: Delivery) -> None:
+        self._every = _Line()
+        self._lines: dict[bytes, _Line] = {}
+        self.add(first)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, delivery: Delivery) -> None:
+        self._every.add(delivery)
+        self._lines.setdefault(delivery.subscription.id, _Line()).add(delivery)
+
+    def remove(self, delivery: Delivery) -> bool:
+        """Record that one is gone. Returns whether that was the last."""
+        self._every.remove()
+        line = self._lines[delivery.subscription.id]
+        line.remove()
+        if not line.count:
+            del self._lines[delivery.subscription.id]
+        return not self._every.count
+
+    def first(self, subscription: bytes | None) -> Delivery | None:
+        line = self._every if subscription is None else self._lines.get(subscription)
+        return None if line is None else line.first()
+
+
+class Namesakes:
+    """The deliveries of a ledger by message-id, until they are gone. Several may have one: a broker gives one id to all
+    subscriptions of a topic, and again to what it sends again. `twins`: the cost of shared ids, in things.
+    """
+
+    __slots__ = ("_named", "twins")
+
+    def __init__(self) -> None:
+        self.twins = 0
+        self._named: dict[bytes, Delivery | _Twins] = {}
+
+    def __contains__(self, message_id: bytes) -> bool:
+        return message_id in self._named
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def has_none_of(self, message_ids: Iterable[bytes]) -> bool:
+        """Whether no delivery has one of these message-ids."""
+        return self._named.keys().isdisjoint(message_ids)
+
+    def add(self, delivery: Delivery) -> None:
+        """Add a delivery."""
+        before = self._named.setdefault(delivery.message_id, delivery)
+        if before is delivery:
+            return
+        listed = len(before) if isinstance(before, _Twins) else 0
+        if not isinstance(before, _Twins):
+            before = self._named[delivery.message_id] = _Twins(before)
+        before.add(delivery)
+        self.twins += len(before) - listed
+
+    def remove(self, delivery: Delivery) -> None:
+        """Forget a delivery, which is gone."""
+        named = self._named[delivery.message_id]
+        if isinstance(named, _Twins):
+            listed = len(named)
+            last = named.remove(delivery)
+            self.twins -= listed - len(named)
+            if not last:
+                return
+        del self._named[delivery.message_id]
+
+    def first(self, message_id: bytes, subscription: bytes | None) -> Delivery | None:
+        """Return the pending delivery that an ACK of this message-id (on this subscription) is for: the oldest of the
+        lowest rank. None where none is pending.
+        """
+        named = self._named.get(message_id)
+        if isinstance(named, _Twins):
+            return named.first(subscription)
+        if named is None or not named.pending or subscription not in (None, named.subscription.id):
+            return None
+        return named
+
+
 class Ledger:
     """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
     open transaction.
 
     `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
     gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
-    `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which names nothing here may be for
-    one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the present broker may still await
-    their ACKs.
+    `recent`: the newest of them. `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which
+    names nothing here may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the
+    present broker may still await their ACKs.
     """
 
     __slots__ = (
@@ -66,13 +202,13 @@ class Ledger:
         "_named",
         "_orders",
         "_pending",
-        "_recent",
         "_replaced",
         "_size",
         "_stale",
         "_tokened",
         "dropped",
         "forgot",
+        "recent",
     )
 
     def __init__(
@@ -97,20 +233,20 @@ class Ledger:
         self._pending = self._lost = self._expected = self._in_doubt = 0
         self._ended: dict[Unsettled, None] = {}
         self._stale = False
-        self._recent = Recent(dialect, self._orders)
+        self.recent = Recent(dialect, self._orders)
 
     def __len__(self) -> int:
-        return self._pending + len(self._recent)
+        return self._pending + len(self.recent)
 
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * (self._named.twins + self._hidden.twins) + self._recent.size
+        return self._size + THING * (self._named.twins + self._hidden.twins) + self.recent.size
 
     @property
     def awaited(self) -> int:
         """The number of deliveries whose ACK a broker still awaits."""
-        return self._pending - self._lost + self._in_doubt + len(self._recent)
+        return self._pending - self._lost + self._in_doubt + len(self.recent)
 
     @property
     def full(self) -> bool:
@@ -125,33 +261,25 @@ class Ledger:
     @property
     def expecting(self) -> bool:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
-        return self._expected > 0 or len(self._recent) > 0
+        return self._expected > 0 or len(self.recent) > 0
 
     @property
     def unsure(self) -> bool:
         """Whether an ACK that names nothing here may be for a forgotten delivery, or for a copy that was settled."""
         return self.forgot or self._again
 
-    def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
-        """Return those of these ids, as they stand on the wire, whose subscriptions have to be `introduced`."""
-        return self._recent.unfamiliar(ids)
-
-    def introduced(self, id: bytes, subscription: Subscription) -> None:
-        """Record which open subscription is meant by an id that stands so on the wire, until it has `ended`."""
-        self._recent.introduced(id, subscription)
-
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
         """Record MESSAGEs in rows of so many values. Return False, and record nothing, where one has to be `noted`."""
         if self.forgot or self._would_forget(count):
             return False
-        if self._by_order and self._knows(self._recent.decoded(rows, width)):
+        if self._by_order and self._knows(self.recent.decoded(rows, width)):
             return False
-        return self._recent.add(rows, width)
+        return self.recent.add(rows, width)
 
     def _would_forget(self, more: int) -> bool:
         """Whether something would be forgotten to make room for so many more deliveries."""
         return (bool(self._ended) or self._lost > 0) and (
-            self._pending + self._in_doubt + len(self._recent) + more > self._most
+            self._pending + self._in_doubt + len(self.recent) + more > self._most
         )
 
     def _knows(self, rows: list[Row]) -> bool:
@@ -163,7 +291,7 @@ class Ledger:
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
         """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
         return (
-            None if self.forgot or self._tokened or self._hidden else self._recent.values(names, first, stop)
+            None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
@@ -175,9 +303,9 @@ class Ledger:
             self._list_recent()
             return False
         # What is settled here, and then looked at, would not pass where the ledger is `unsure`.
-        if (self._by_order or self._again) and self._recent.values(names) is None:
+        if (self._by_order or self._again) and self.recent.values(names) is None:
             return False
-        found, covered = self._recent.settle(names)
+        found, covered = self.recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)
             if account is not None and account.pending:
@@ -186,7 +314,7 @@ class Ledger:
 
     def _list_recent(self) -> None:
         """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
-        for order, subscription, message_id, ack in self._recent.take():
+        for order, subscription, message_id, ack in self.recent.take():
             self._add(order, subscription, message_id, ack, open=True)
 
     def noted(
@@ -250,7 +378,7 @@ class Ledger:
 
     def ended(self, subscription: Subscription) -> None:
         """Record that a subscription was closed. Its deliveries are forgotten when room is needed."""
-        if self._recent.concerns(subscription):
+        if self.recent.concerns(subscription):
             self._list_recent()
         account = self._accounts.get(subscription)
         if account is not None:
@@ -317,7 +445,7 @@ class Ledger:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
-        return self.forgot or ack in self._by_ack or self._recent.has(ack)
+        return self.forgot or ack in self._by_ack or self.recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
         """Whether the client knows an unsettled delivery by this `message-id`."""
@@ -330,7 +458,7 @@ class Ledger:
 
     def by_token(self, token: bytes) -> Delivery | None:
         """Return the delivery with this token, else with this `ack` value; None where there is none."""
-        if self._recent.has(token):
+        if self.recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
         return delivery if delivery is not None and delivery.pending else None
@@ -347,7 +475,7 @@ class Ledger:
         """Return the delivery with this token, else the oldest of this message (and subscription): by rank, see
         `Delivery.rank`. None where there is none.
         """
-        if message_id not in self._named and self._recent.may_have(message_id, subscription):
+        if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
         return self.given(message_id) or self._named.first(message_id, subscription)
 

@@ -315,14 +315,14 @@ class Session:
             return False
         ledger = self.ledger
         unaccounted = set()
-        for id in ledger.unfamiliar(ids_of(rows, width)):
+        for id in ledger.recent.unfamiliar(ids_of(rows, width)):
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
             if subscription is None or not (unnamed or subscription.named):
                 return False
             if subscription.ack == AUTO:
                 unaccounted.add(id)
             elif subscription.open:
-                ledger.introduced(id, subscription)
+                ledger.recent.introduced(id, subscription)
             else:
                 return False
         if unaccounted:

@@ -22,17 +22,6 @@ class Limits:
     body: int = 16 * 1024 * 1024
 
 
-class _Needles(dict[bytes, bytes]):
-    """Header name -> the bytes to find at the start of its line."""
-
-    def __missing__(self, name: bytes) -> bytes:
-        needle = self[name] = b"\n%b:" % name
-        return needle
-
-
-_NEEDLES = _Needles()
-
-
 class Frame:
     """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
@@ -91,7 +80,7 @@ class Frame:
     def raw(self, name: bytes) -> bytes | None:
         """The first value of a header as it stands between the colon and the LF; None when there is none."""
         data = self.data
-        needle = _NEEDLES[name]
+        needle = b"\n%b:" % name
         at = data.find(needle, self.head - 1, self.body)
         if at < 0:
             return None

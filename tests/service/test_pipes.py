@@ -21,9 +21,8 @@ from twisted.python.log import addObserver, removeObserver
 
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Open, Pass
-from stomprelay.service.connection import pipes
 from stomprelay.service.connection.failures import ASKED, PRESSURE
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
@@ -41,7 +40,7 @@ from tests.sanitizer import run_sanitized
 from tests.service.harness import SEND, FakeTransport, JournalHarness, RelayHarness, broker, listener
 from tests.service.scripted import ScriptedRelay
 
-pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
+pytestmark = pytest.mark.skipif(PIPE is None, reason="pipes are not compiled here")
 
 ODD = b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0"
 NESTED = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (10 * len(SEND), SEND * 10)
@@ -503,7 +502,7 @@ def test_the_client_goes(
 def test_sessions_leave_no_pipes(reactor: Any) -> None:
     """Nor anything that a pipe knows."""
     gc.collect()
-    before = sum(type(each) in (pipes.PIPE, RelayDriver) for each in gc.get_objects())
+    before = sum(type(each) in (PIPE, RelayDriver) for each in gc.get_objects())
     for end in (socket.socket.close, reset):
         scene = Scene(reactor)
         scene.lets_pass()
@@ -514,7 +513,7 @@ def test_sessions_leave_no_pipes(reactor: Any) -> None:
         assert scene.driver._pipes == ()
         del scene
     gc.collect()
-    assert sum(type(each) in (pipes.PIPE, RelayDriver) for each in gc.get_objects()) == before
+    assert sum(type(each) in (PIPE, RelayDriver) for each in gc.get_objects()) == before
 
 
 # Faults

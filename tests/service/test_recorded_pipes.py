@@ -12,9 +12,8 @@ from stomprelay.journal.block import Block, decode
 from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings, WhenFull
 from stomprelay.journal.tail import TailRequest, Watch
 from stomprelay.relay.effects import Effect, Pass
-from stomprelay.service.connection import pipes
 from stomprelay.service.connection.failures import JOURNAL, PRESSURE
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
@@ -26,7 +25,7 @@ from tests.service.harness import CONNECT, SEND, Recorded, told
 from tests.service.scripted import ScriptedRelay
 from tests.service.test_pipes import ODD, RULES, Scene, running
 
-pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
+pytestmark = pytest.mark.skipif(PIPE is None, reason="pipes are not compiled here")
 
 
 class ReadingRelay(ScriptedRelay):

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.listener import Web
-from stomprelay.service.connection import pipes
 from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.protocol import PIPE, LegProtocol
 from stomprelay.service.connection.web import WebLegProtocol
 from stomprelay.service.network.sockets import FIRST_READ, READ
 from tests.sanitizer import run_sanitized
@@ -21,7 +20,7 @@ from tests.service.test_websocket import BINARY, CLOSE, HEAD, PING, PONG, TEXT, 
 
 __all__ = ["reactor"]
 
-pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
+pytestmark = pytest.mark.skipif(PIPE is None, reason="pipes are not compiled here")
 
 FRAGMENT, REST = 0x01, 0x80
 

@@ -12,8 +12,7 @@ from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.rates import Scope, spell_limit
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.failures import Farewell
-from stomprelay.service.connection.pipes import PIPE
-from stomprelay.service.connection.protocol import Driver, LegProtocol
+from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger

@@ -3,8 +3,8 @@ from collections.abc import Callable
 from twisted.internet import tcp
 
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.service.connection.pipes import Recording
 from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import Recording
 from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run

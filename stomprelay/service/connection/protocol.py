@@ -14,7 +14,7 @@ import select
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from OpenSSL.crypto import X509
 from twisted.internet import tcp, unix
@@ -50,6 +50,9 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED, UNREAD, spell_fault
 from stomprelay.wire.decoder import compiled
 
+if TYPE_CHECKING:
+    from stomprelay.service.connection._pipe import Pipe
+
 _log: Final = logger()
 
 _PROBED: Final = 1.0
@@ -59,6 +62,8 @@ _PROBED: Final = 1.0
 COMPILED: Final = compiled("stomprelay.service.connection._pipe")
 """The compiled `_pipe`; None where it was not built, or nothing compiled is wanted."""
 
+PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
+"""What lets frames pass from one socket to another without the core; where nothing is compiled all passes the core."""
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
 
 

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IConnector
 from twisted.internet.main import installReactor
 from twisted.python import log
 
-from stomprelay.service.connection.pipes import PIPE
+from stomprelay.service.connection.protocol import PIPE
 from stomprelay.service.network.sockets import READ, Attempt, Socket, read_at_most
 
 _DIRECT: Final = frozenset({PIPE, partial})

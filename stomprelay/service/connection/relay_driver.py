@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
@@ -30,11 +30,9 @@ from stomprelay.relay.inputs import (
 from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.broker_output import BrokerOutput
 from stomprelay.service.connection.failures import JOURNAL, MEMORY, PRESSURE
 from stomprelay.service.connection.memory import SESSION
-from stomprelay.service.connection.pipes import Recording, make_pipe
-from stomprelay.service.connection.protocol import Driver, LegProtocol
+from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.recording import REASONS, ReadingStop
 from stomprelay.service.connection.repeats import log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.runtime import Runtime
@@ -48,8 +46,9 @@ from stomprelay.service.log import logger, write
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note, Resume
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import EXPECTED, Leg, State
 from stomprelay.session.reasons import spell_fault
+from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
 
 if TYPE_CHECKING:
@@ -73,6 +72,67 @@ _END: Final = (
     f"{_FORM}; {{seconds:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}{{left}}"
 )
 _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
+
+
+class Recording(NamedTuple):
+    """How what passes is recorded: `recorder` gets the runs of a chunk, `record` is called when it has passed."""
+
+    recorder: LegRecorder
+    record: Callable[[LegRecorder], None]
+
+
+@implementer(IPushProducer)
+class BrokerOutput:
+    """Whether too much waits to be written to one broker (`full`); it is the producer of that transport."""
+
+    __slots__ = ("_driver", "_reported", "broker", "full", "protocol")
+
+    def __init__(self, driver: "RelayDriver", protocol: LegProtocol, broker: Broker | None = None) -> None:
+        self.protocol = protocol
+        self.broker = broker
+        self.full = False
+        self._driver = driver
+        self._reported = False
+
+    def blocked(self, coupled: bool) -> bool:
+        """Whether the relay should know that it is full: not while the client is not read for it (`coupled`), unless it
+        knows.
+        """
+        return self.full and (self._reported or not coupled)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is not full, and the relay knows of nothing else."""
+        return not (self.full or self._reported)
+
+    @property
+    def tally(self) -> BrokerTally:
+        """What the broker was sent and what it sent, in bytes."""
+        return BrokerTally(sent_bytes=self.protocol.bytes_sent, received_bytes=self.protocol.bytes_received)
+
+    def unreported(self, coupled: bool) -> bool:
+        """Whether what was reported to the relay last differs from what `blocked` returns now."""
+        return self._reported is not self.blocked(coupled)
+
+    def report(self, coupled: bool) -> bool:
+        """Return what `blocked` returns now, and count it as reported to the relay."""
+        self._reported = self.blocked(coupled)
+        return self._reported
+
+    def pauseProducing(self) -> None:
+        """Set `full`: too much waits to be written to the broker."""
+        self.full = True
+        self._driver.output_changed()
+
+    def resumeProducing(self) -> None:
+        """Clear `full`: the transport has room again."""
+        self.full = False
+        self._driver.output_changed()
+
+    def stopProducing(self) -> None:
+        """Forget the output: the transport is closed. The relay gets no `unblocked`."""
+        self.full = False
+        self._driver.output_ended(self)
 
 
 @implementer(IPushProducer)
@@ -582,21 +642,35 @@ class RelayDriver(Driver):
         """Let frames of a leg pass without the relay from now on, or no more."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
-        if effect.passing is None or source is None or target is None:
+        if PIPE is None or SCANNER is None or effect.passing is None or source is None or target is None:
             return
-        recording = None
+        if source.socket() is None:
+            return
+        recording = keep = None
         if self._recorder is not None:
             recorder = self._recorder.recorder(source.leg)
-            if recorder.keep is None:
+            keep = recorder.keep
+            if keep is None:
                 return  # each frame needs a look
             # The leg has CONNECT or CONNECTED behind it: its context is known. It is held while the journal is full.
             recording = Recording(recorder, self._recorder.records.record_leg)
-        session = self._relay.session
-        pipe = make_pipe(source, target, effect.passing, effect.trails, self.failed, recording, session)
-        if pipe is not None:
-            self._pipes = (*self._pipes, pipe)
-            if not source.reasons:
-                pipe.open()
+        leg, reads, session, runtime = source.leg, source.leg.decoder, self._relay.session, self.runtime
+        expected = EXPECTED[leg.side, leg.state]
+        pipe = PIPE(
+            source,
+            target,
+            SCANNER(reads.limits, reads.dialect, expected, effect.passing.rules, keep).scan,
+            effect.passing.takes,
+            effect.trails,
+            runtime.seconds,
+            self.failed,
+            recording,
+            None if session is None else runtime.tallies.counter,
+            session,
+        )
+        self._pipes = (*self._pipes, pipe)
+        if not source.reasons:
+            pipe.open()
 
     def report_passed(self) -> None:
         """Report to the relay what passed without it, and count that."""
