@@ -161,12 +161,10 @@ def _recordable(sessions: Sessions) -> Iterator[RecordingDriver]:
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `config` is what it is made of now, `state` is what runs; `when_ready` has the services that start when everything
-    listens; `clients` begins the sessions; `embedded` is the embedded broker, if an upstream leads to it, and `admin`
-    listens on the endpoints admin and metrics. `clock` is the time of the journal, in nanoseconds since 1970.
-    `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what it has of
-    its parent, where this is a worker of several. `source` is where the configuration can be read anew; None: it is
-    not, here.
+    `config` is in use now, `state` has the parts that run; services in `when_ready` start when everything listens.
+    `clock` is the time of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process
+    may have, None for no limit. `inherited`: the parts that a worker has of its parent. `source`: where the
+    configuration is read from at a reload, None where there is no reload.
     """
 
     def __init__(
