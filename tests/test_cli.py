@@ -1,7 +1,6 @@
 """The command `stomprelay`, as a user types it."""
 
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from stomprelay.files import files
 from stomprelay.service.log import FORMS
 from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
-from tests.fake_admin import A, Relay, connected, listed, serving_relay, told
+from tests.fake_admin import Relay, serving_relay
 from tests.journal.made import event, put
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -310,30 +309,6 @@ def relay() -> Iterator[Relay]:
     """A relay that runs."""
     with serving_relay() as relay:
         yield relay
-
-
-def test_pause(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """By host and port, with a bound; over when no session is left."""
-    relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=0)))
-    assert main(["pause", "a:1", "--admin", relay.place, "--within", "2.5"]) == 0
-    assert capsys.readouterr().out == "a:1: paused, no sessions left\n"
-    assert relay.asked[1][1:3] == ("/brokers/pause", {"broker": "tcp://a:1", "within": 2.5})
-
-
-def test_sessions(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that match, in the order that is asked for, as many as are wanted; as a table and in JSON."""
-    relay.answer(
-        "/sessions?login=m%2A&client=%2A7%2A&sort=idle&limit=2&after=", listed(connected(1), connected(2))
-    )
-    options = ["--filter", "login=m*", "--filter", "client=*7*", "--sort", "idle", "--top", "2"]
-    assert main(["sessions", "--admin", relay.place, *options]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        "session",
-        "relay-0-1",
-        "relay-0-2",
-    ]
-    assert main(["sessions", "--admin", relay.place, "--json", *options]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [connected(1), connected(2)]
 
 
 def test_the_admin_endpoint_of_a_file(

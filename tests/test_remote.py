@@ -226,21 +226,6 @@ def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) ->
         AdminClient(relay.place).brokers()
 
 
-def test_what_is_asked(relay: Relay) -> None:
-    """JSON, with a bound only where one was said."""
-    relay.answer("/brokers/pause", told(A))
-    relay.answer("/brokers/resume", told(B))
-    admin = AdminClient(relay.place)
-    assert admin.pause("tcp://a:1") == [A]
-    assert admin.pause("*", 2.5) == [A]
-    assert admin.resume("ssl://b") == [B]
-    assert relay.asked == [
-        ("POST", "/brokers/pause", {"broker": "tcp://a:1"}, "application/json"),
-        ("POST", "/brokers/pause", {"broker": "*", "within": 2.5}, "application/json"),
-        ("POST", "/brokers/resume", {"broker": "ssl://b"}, "application/json"),
-    ]
-
-
 def test_pause_waits_until_no_session_is_left(relay: Relay) -> None:
     """It says how many are left each time the number changes."""
     relay.answer("/brokers/pause", told(A._replace(state="paused", sessions=3, moving=3), B))

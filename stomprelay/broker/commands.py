@@ -71,8 +71,8 @@ class ClientCommands:
             ACK: self._ack,
             NACK: self._ack,
             BEGIN: self._begin,
-            COMMIT: self._commit,
-            ABORT: self._abort,
+            COMMIT: self._end,
+            ABORT: self._end,
             DISCONNECT: self._disconnect,
         }
         self._commands = {name: command for name, command in commands.items() if name in dialect.commands}
@@ -243,15 +243,13 @@ class ClientCommands:
         self._transactions[name] = PendingTransaction(self._destinations, self._bounds.transaction_frames)
         self._confirm(frame)
 
-    def _commit(self, frame: Frame) -> None:
+    def _end(self, frame: Frame) -> None:
         name = self._require(TRANSACTION, frame)
-        self._transaction(name).committed()
-        del self._transactions[name]
-        self._confirm(frame)
-
-    def _abort(self, frame: Frame) -> None:
-        name = self._require(TRANSACTION, frame)
-        self._transaction(name).aborted()
+        transaction = self._transaction(name)
+        if frame.command == COMMIT:
+            transaction.committed()
+        else:
+            transaction.aborted()
         del self._transactions[name]
         self._confirm(frame)
 

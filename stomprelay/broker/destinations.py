@@ -123,7 +123,10 @@ class Destinations:
         """Return the queue for a new consumer, a private one for a topic. Call its `joined` at once."""
         destination = self._by_name.get(name)
         if destination is None:
-            destination = self._add_topic(name) if name.startswith(TOPIC) else self._add_queue(name)
+            if not name.startswith(TOPIC):
+                return self._add_queue(name)
+            most, size = self._bounds.topic_messages, self._bounds.topic_bytes
+            destination = self._by_name[name] = Topic(name, self.memory, most, size)
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
@@ -140,11 +143,6 @@ class Destinations:
         bounds = self._bounds
         queue = self._by_name[name] = Queue(name, self.memory, bounds.queue_messages, bounds.queue_bytes)
         return queue
-
-    def _add_topic(self, name: bytes) -> Topic:
-        bounds = self._bounds
-        topic = self._by_name[name] = Topic(name, self.memory, bounds.topic_messages, bounds.topic_bytes)
-        return topic
 
 
 class PendingTransaction:

@@ -1,7 +1,7 @@
 """The program `stomprelay`.
 
 `commands` its commands, and those that need nothing else; `configuration` the commands that run or check a relay;
-`explain` a translation; `passwd` the users file; `asking` the commands
+`passwd` the users file; `asking` the commands
 that ask a running relay. A program that begins a relay calls `hold` first.
 """
 

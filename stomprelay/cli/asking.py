@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from typing import TypeAlias
 
 from stomprelay import remote
@@ -212,7 +213,7 @@ def _ask(options: argparse.Namespace) -> int:
             return remote.kill(relay, options.session, _print_line)
         case "tail":
             request = remote.watch(options.session, options.listener, options.destination, options.bodies)
-            remark = _remark if options.json else _print_line
+            remark = partial(_print_line, file=sys.stderr) if options.json else _print_line
             return remote.tail(relay, request, options.count, _print_line, remark, as_json=options.json)
     return remote.brokers(relay, _print_line, as_json=options.json)
 
@@ -240,10 +241,5 @@ def _admin(options: argparse.Namespace) -> remote.AdminClient:
     return remote.AdminClient(remote.DEFAULT if place is None else place, known)
 
 
-def _remark(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _print_line(line: str) -> None:
-    # At once, for it takes a while until a broker is empty, or the next frame passes.
-    print(line, flush=True)
+# At once, for it takes a while until a broker is empty, or the next frame passes.
+_print_line = partial(print, flush=True)

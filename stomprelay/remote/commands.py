@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
@@ -298,7 +299,9 @@ def tail(
             answer = admin.tail(request)
             answers += 1
             for record in sorted(_records(answer), key=lambda each: each.time):
-                for line in _lines(record, bodies=request.bodies > 0, as_json=as_json):
+                bodies = request.bodies > 0
+                columns = json.dumps(record.columns(bodies=bodies), ensure_ascii=False)
+                for line in [columns] if as_json else record_lines(record, bodies=bodies):
                     print_line(line)
                 if left is not None:
                     left -= 1
@@ -314,14 +317,8 @@ def tail(
             sleep(POLL)
     finally:
         if answers:
-            _end(admin, request)
-
-
-def _end(admin: AdminClient, request: TailRequest) -> None:
-    try:
-        admin.tail(request._replace(over=True))
-    except AdminError:
-        pass  # it ends by itself, soon
+            with suppress(AdminError):  # it ends by itself, soon
+                admin.tail(request._replace(over=True))
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
@@ -340,12 +337,6 @@ def _records(answer: TailAnswer) -> list[Record]:
     if len(records) < len(found):
         raise AdminError("the relay's records cannot be read here: is it of another version?")
     return records
-
-
-def _lines(record: Record, *, bodies: bool, as_json: bool) -> list[str]:
-    if as_json:
-        return [json.dumps(record.columns(bodies=bodies), ensure_ascii=False)]
-    return list(record_lines(record, bodies=bodies))
 
 
 def _missing(answer: TailAnswer, *, again: bool) -> list[str]:

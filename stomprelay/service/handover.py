@@ -1,10 +1,9 @@
 """A relay's sockets, handed over to the process that takes its place: an upgrade refuses no client.
 
-The process that runs listens on a UNIX socket of its own user, `handover`. The new one connects there before it
-listens, is given all listening sockets with the endpoints that they are for, and listens on those that it wants,
-without accepting yet. When it is ready it says so. Only then the old one accepts no more, leaves the sockets' paths to
-the new one and stops, as at SIGTERM. Whatever fails before that, the old one goes on as if nothing was; whatever
-fails behind it, the new one does.
+The running process listens on a UNIX socket, `handover`. The new process connects there before it listens, gets all
+listening sockets with their endpoints, and listens on those that it wants, without accepting yet. When it is ready it
+says so; only then the old one accepts no more, leaves the sockets' paths to the new one, and stops as at SIGTERM. If
+anything fails before that, the old one goes on.
 
     new     {"do": "take"}                              old     {"places": {"0": ["public", "tcp:61613"], ...}}, sockets
     new     {"do": "leave", "kept": ["0", ...]}         old     {"left": true}

@@ -16,7 +16,6 @@ from stomprelay.config.change import Change, Source, change
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.summary import choice
 from stomprelay.config.upstream import PARTS
-from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.inputs import Ruled
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -155,12 +154,10 @@ def _reads_files(config: Config) -> bool:
 class RelayService(MultiService):
     """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `config` is what it is made of now, `state` is what runs; `when_ready` has the services that start when everything
-    listens; `clients` begins the sessions; `embedded` is the embedded broker, if an upstream leads to it, and `admin`
-    listens on the endpoints admin and metrics. `clock` is the time of the journal, in nanoseconds since 1970.
-    `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what it has of
-    its parent, where this is a worker of several. `source` is where the configuration can be read anew; None: it is
-    not, here.
+    `config` is in use now, `state` has the parts that run; services in `when_ready` start when everything listens.
+    `clock` is the time of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process
+    may have, None for no limit. `inherited`: the parts that a worker has of its parent. `source`: where the
+    configuration is read from at a reload, None where there is no reload.
     """
 
     def __init__(
@@ -189,8 +186,11 @@ class RelayService(MultiService):
         )
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
-        journal = self._add_journal(config.journal, sessions, run, clock)
-        tails = Tails(config.journal, journal, lambda: sessions, reactor, run, clock)
+        settings, journal = config.journal, None
+        if settings.directory is not None:
+            journal = Journal(settings.directory, settings, reactor, run, lambda: sessions, clock)
+            journal.setServiceParent(self)
+        tails = Tails(settings, journal, lambda: sessions, reactor, run, clock)
         tell = None if inherited is None else inherited.tell
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
@@ -226,7 +226,7 @@ class RelayService(MultiService):
             f"relay-{run}",
             lambda: self.config.fast_path,
         )
-        self._listening = Ports(self._listeners(config))
+        self._listening = Ports([*map(self._listener, config.listeners)])
         self._listening.setServiceParent(self)
         if _watched(config):
             runtime.tallies.count_destinations()
@@ -247,15 +247,6 @@ class RelayService(MultiService):
         self.when_ready = MultiService()
         self._notify.setServiceParent(self.when_ready)
         self.when_ready.setServiceParent(self)
-
-    def _add_journal(
-        self, settings: JournalSettings, sessions: Sessions, run: str, clock: Callable[[], int]
-    ) -> Journal | None:
-        if settings.directory is None:
-            return None
-        journal = Journal(settings.directory, settings, self._reactor, run, lambda: sessions, clock)
-        journal.setServiceParent(self)
-        return journal
 
     def _embedded_broker(
         self, config: Config, brokers: Iterable[tuple[Upstream, Broker]]
@@ -286,9 +277,6 @@ class RelayService(MultiService):
             except BadEndpoint as error:
                 raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
         return found
-
-    def _listeners(self, config: Config) -> list[ListeningService]:
-        return [self._listener(each) for each in config.listeners]
 
     def _listener(self, listener: Listener) -> ListeningService:
         accept = partial(self.clients.accept, listener.name)
@@ -342,7 +330,7 @@ class RelayService(MultiService):
         again = self._reads_files or self._inherited is not None
         ports = []
         if again or _doors(config) != _doors(before):
-            self._listening.prepare(self._listeners(config))
+            self._listening.prepare([*map(self._listener, config.listeners)])
             ports.append(self._listening)
         if again or _admin_doors(config) != _admin_doors(before):
             self.admin.prepare(self._admin_services(config))

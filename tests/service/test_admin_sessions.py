@@ -290,14 +290,3 @@ def test_a_session_is_ended(harness: RelayHarness) -> None:
     assert lines[0] == f"session {name} is ended, as an operator asked"
     assert "disconnected: an operator ended the session; 0.0 s" in lines[1]
     assert killed(harness, name).status == 404
-
-
-def test_a_session_without_a_broker_is_ended(harness: RelayHarness) -> None:
-    """Before CONNECT, and while it looks for one."""
-    for said in (b"", CONNECT):
-        client = harness.client()
-        client.sends(said)
-        name = asked(harness)["sessions"][0]["session"]
-        assert killed(harness, name, b"").status == 200
-        assert client.written().startswith(b"ERROR\nmessage:the session was ended\n")
-        assert asked(harness)["total"] == 0

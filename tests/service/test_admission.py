@@ -146,26 +146,6 @@ def test_descriptors_are_kept_for_brokers() -> None:
     assert refused(comes(harness)) == b""
 
 
-def test_a_connection_that_waits_for_its_peer_counts() -> None:
-    """Closed, it has its descriptor until the peer has closed, too; a few of them are what the reserve is for."""
-    harness = with_descriptors(4)
-    runtime = harness.service.state.runtime
-    closed = [comes(harness) for _ in range(2)]
-    for each in closed:
-        each.sends(b"nonsense\n\n\0")
-        assert each.ends == ["half"]
-    assert runtime.closing == 2
-    assert refused(comes(harness)) == b""
-    for _ in range(LINGERING):
-        runtime.socket_closing()
-    assert refused(comes(harness)) != b""
-    for each in closed:
-        each.disconnects()
-    for _ in range(LINGERING):
-        runtime.closing_socket_closed()
-    assert refused(comes(harness)) == b""
-
-
 def test_clients_that_are_refused_do_not_pile_up() -> None:
     """So many may read their ERROR at leisure; of more, the first is cut."""
     harness = RelayHarness(clients=1)

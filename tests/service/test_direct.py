@@ -12,13 +12,11 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.testing import MemoryReactor
-from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 
 from stomprelay.service.connection import protocol as direct
 from stomprelay.service.connection.protocol import COMPILED
 from stomprelay.service.network.sockets import Socket
-from tests.service.harness import FakeTransport
 
 
 class Ends:
@@ -111,20 +109,6 @@ def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
     direct.send(ends.connection, b"hello")
     assert ends.waiting
     assert ends.connection.doWrite() is CONNECTION_LOST
-
-
-def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:
-    """Whatever stands between, or is not known, is written to as usual."""
-    assert direct.plain(ends.connection) is ends.connection
-    wrapper: Any = ProtocolWrapper(WrappingFactory(None), Protocol())
-    wrapper.transport = ends.connection
-
-    class Odd(tcp.Server):
-        """Perhaps it changes what is written."""
-
-    odd = object.__new__(Odd)
-    for transport in (wrapper, FakeTransport(), odd):
-        assert direct.plain(transport) is None
 
 
 class Ended(Protocol):

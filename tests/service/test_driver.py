@@ -4,7 +4,7 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
 from stomprelay.service.connection.repeats import spell_address
-from stomprelay.session.effects import Close, How, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, How, Pause, Resume, Send
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits
 from tests.service.scripted import DriverHarness
@@ -24,20 +24,6 @@ def test_effects_on_a_leg_that_is_gone(harness: DriverHarness) -> None:
     harness.driver.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
     assert harness.transport.written() == b""
     assert harness.transport.ends == []
-
-
-@pytest.mark.parametrize(("how", "end"), [(How.FLUSH, "flush"), (How.LINGER, "half"), (How.ABORT, "abort")])
-def test_close(harness: DriverHarness, how: How, end: str) -> None:
-    """Each way of ending is the transport's; the core hears nothing more, and its part is over."""
-    harness.driver.perform([Wake(1.0), Close(harness.leg, how)])
-    assert harness.transport.ends == [end]
-    assert harness.over == [harness.driver]
-    assert harness.runtime.protocols == {}
-    harness.transport.sends(b"still here")
-    harness.transport.disconnects()
-    harness.clock.advance(10)
-    assert harness.said() == []
-    assert harness.clock.getDelayedCalls() == []
 
 
 def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:

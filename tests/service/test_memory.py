@@ -7,8 +7,8 @@ from stomprelay.service.admin.condition import obstacles
 from stomprelay.service.admin.snapshot import snapshot
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.network.sharing import Loads
 from stomprelay.service.process import available
+from stomprelay.service.workers.loads import Loads
 from tests.service.conftest import Lines
 from tests.service.harness import FakeTransport, RelayHarness, listener, movable
 
@@ -130,8 +130,8 @@ def test_workers_share_it(tmp_path: Path) -> None:
     loads.write(2, 5)
     assert loads.kept(1, 1000) == (1000, 15)
     assert Loads(tmp_path / "loads").kept(2, 500) == (1500, 15)
-    loads.keep(1, 0)
-    assert loads.kept(2, 500) == (500, 15)
+    loads.ended(1)
+    assert loads.kept(2, 500) == (500, 5)
 
 
 def test_memory_of_a_control_group(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import socket
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
@@ -39,19 +38,6 @@ class Keeping(Factory):
             return None
         self.built.append(Peer())
         return self.built[-1]
-
-
-def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
-    """Nothing happens before the next turn; until then the attempt can be given up, and nothing is left of it."""
-    memory = MemoryReactorClock()
-    failures: list[Any] = []
-    connected = MemoryEndpoint(memory, Keeping()).connect(Keeping()).addErrback(failures.append)
-    assert len(memory.getDelayedCalls()) == 1
-    connected.cancel()
-    assert failures[0].check(CancelledError)
-    assert memory.getDelayedCalls() == []
-    memory.advance(1)
-    assert memory.adoptedStreamConnections == []
 
 
 def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:

@@ -240,29 +240,6 @@ def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager)
     service.notify.stopService()
 
 
-@pytest.mark.parametrize(
-    "watchdog",
-    [
-        {"WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
-        {"WATCHDOG_USEC": "0"},
-        {"WATCHDOG_USEC": ""},
-        {"WATCHDOG_USEC": "soon"},
-        {"WATCHDOG_USEC": "-5"},
-    ],
-    ids=["another process", "zero", "empty", "no number", "negative"],
-)
-def test_no_sign_of_life_where_none_is_wanted(
-    clock: Clock, manager: Manager, watchdog: dict[str, str]
-) -> None:
-    """The watchdog is another process's, or off, or set to nonsense."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, **watchdog})
-    service.notify.startService()
-    manager.received()
-    clock.pump([EVERY] * 3)
-    assert manager.received() == []
-    service.notify.stopService()
-
-
 def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
     """The relay goes on, and the log says what systemd did not hear, and why."""
     manager.leaves()

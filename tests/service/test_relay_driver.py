@@ -23,28 +23,6 @@ def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
     assert broker.written().endswith(SEND + SEND)
 
 
-def test_a_broker_of_an_older_version() -> None:
-    """It was a newer one before. The second CONNECT goes over a new connection, throttled as the first was."""
-    harness = RelayHarness()
-    harness.config.listeners[0].upstream.brokers[0].versions = frozenset({b"1.2"})
-    client = harness.client()
-    client.sends(CONNECT)
-    first = harness.broker()
-    first.sends(b"ERROR\nversion:1.0\nmessage:not supported\n\nSupported versions are 1.0\0")
-    assert first.ends == ["flush"]
-    second = harness.broker()
-    assert b"accept-version:1.0\n" in second.written()
-    second.sends(b"CONNECTED\nsession:old\n\n\0")
-    assert client.written().startswith(b"CONNECTED\n")
-    second.fills()
-    assert not client.reading
-    second.drains()
-    client.fills()
-    assert not second.reading
-    first.disconnects()
-    assert not second.reading
-
-
 def test_a_client_that_never_says_connect() -> None:
     """Is told so in time, and cannot stay by not closing."""
     harness = RelayHarness(listener(connect_timeout=10.0, linger=2.0))

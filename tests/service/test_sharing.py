@@ -18,8 +18,9 @@ from stomprelay.config.endpoint import quoted
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
-from stomprelay.service.network.sharing import AWAY, Inherited, Loads
+from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.relay import RelayService
+from stomprelay.service.workers.loads import AWAY, Loads
 from tests.service.certificates import self_signed
 from tests.service.harness import RelayHarness
 from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns

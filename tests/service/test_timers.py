@@ -60,20 +60,6 @@ def test_many_sleepers_share_one_timer(clock: Clock, timers: Timers) -> None:
     assert [sleeper.woken for sleeper in sleepers] == [[1.0 + number] for number in range(1000)]
 
 
-def test_a_later_time_leaves_the_timer_alone(clock: Clock, timers: Timers) -> None:
-    """Moving on is free: the timer rings as it was set, and the sleeper is looked at again."""
-    sleeper = Sleeper(timers)
-    timers.set(sleeper, 1.0)
-    before = clock.getDelayedCalls()
-    for time in range(2, 50):
-        timers.set(sleeper, float(time))
-    assert clock.getDelayedCalls() == before
-    clock.advance(1)
-    assert sleeper.woken == []
-    clock.advance(48)
-    assert sleeper.woken == [49.0]
-
-
 def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers) -> None:
     """Never within `set`, which the sleeper may have called itself."""
     clock.advance(5)

@@ -133,12 +133,10 @@ def _broker(listening: Any, host: str = "localhost") -> Broker:
 @pytest_twisted.ensureDeferred
 async def test_an_unknown_authority(trust: Trust) -> None:
     """The reason names the certificate; the other end hears an alert that its log explains."""
-    assert await handshake(serving(trust.stranger.issue("Strange")), trust.trusting) == Outcome(
-        b"",
-        f"{UNTRUSTED}its authority is not known here (certificate of Strange, level 0)",
-        "TLS: the peer does not know the authority of our certificate (tlsv1 alert unknown ca)",
-        None,
-    )
+    outcome = await handshake(serving(trust.stranger.issue("Strange")), trust.trusting)
+    assert outcome.client == f"{UNTRUSTED}its authority is not known here (certificate of Strange, level 0)"
+    said = "TLS: the peer does not know the authority of our certificate (tlsv1 alert unknown ca)"
+    assert (outcome.received, outcome.server, outcome.asked_for) == (b"", said, None)
 
 
 @pytest_twisted.ensureDeferred
@@ -146,19 +144,15 @@ async def test_an_expired_certificate(trust: Trust) -> None:
     """Both logs say that it expired, which is what an operator has to know."""
     outcome = await handshake(serving(trust.authority.issue("Old", expired=True)), trust.trusting)
     assert outcome.client == f"{UNTRUSTED}it has expired (certificate of Old, level 0)"
-    assert "expired" in outcome.server
-    assert outcome.received == b""
+    assert ("expired" in outcome.server, outcome.received) == (True, b"")
 
 
 @pytest_twisted.ensureDeferred
 async def test_no_certificate_where_one_is_demanded(trust: Trust) -> None:
     """Both ends' reasons say it, each from its side."""
-    assert await handshake(trust.demanding, trust.trusting) == Outcome(
-        b"",
-        "TLS: the peer demands a certificate of ours (tlsv13 alert certificate required)",
-        "TLS: the peer did not show a certificate (peer did not return a certificate)",
-        None,
-    )
+    outcome = await handshake(trust.demanding, trust.trusting)
+    assert outcome.client == "TLS: the peer demands a certificate of ours (tlsv13 alert certificate required)"
+    assert outcome.server == "TLS: the peer did not show a certificate (peer did not return a certificate)"
 
 
 @pytest_twisted.ensureDeferred

@@ -339,17 +339,6 @@ def test_disconnect() -> None:
     assert client.ends == ["flush"]
 
 
-@pytest.mark.parametrize(("payload", "answer"), [(pack("!H", 1001) + b"bye", 1001), (b"", 1000)])
-def test_a_client_that_closes_is_gone(payload: bytes, answer: int) -> None:
-    """Its close frame is answered, and its broker is left, as by a client that breaks off."""
-    relay = doors()
-    client, broker = session(relay)
-    client.sends(masked(CLOSE, payload))
-    assert client.written() == ended(answer)
-    assert client.ends == ["flush"]
-    assert broker.ends == ["half"]
-
-
 # Pings
 
 

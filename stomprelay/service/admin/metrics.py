@@ -155,35 +155,41 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
         "python": platform.python_version(),
         "decoder": "interpreted" if SCANNER is None else "compiled",
     }
-    yield _gauge("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)])
-    yield _gauge("ready", "whether clients are to be sent here, as /readyz says", (), [((), ready)])
-    yield _gauge(
-        "draining", "whether no more clients are accepted", (), [((), taken.stopping or taken.draining)]
+    listeners = taken.listeners
+    sessions = (((row.name,), row.sessions) for row in listeners)
+    versions = (((row.name, version), count) for row in listeners for version, count in row.versions.items())
+    ends = (((table,), end) for table, end in taken.certificates.items())
+    rows: tuple[tuple[str, str, tuple[str, ...], _Series], ...] = (
+        ("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)]),
+        ("ready", "whether clients are to be sent here, as /readyz says", (), [((), ready)]),
+        ("draining", "whether no more clients are accepted", (), [((), taken.stopping or taken.draining)]),
+        (
+            "sessions",
+            "clients that are there, or whose last words are still being delivered",
+            ("listener",),
+            sessions,
+        ),
+        (
+            "session_versions",
+            "clients that are there, by the version of STOMP that they speak; none before their CONNECT",
+            ("listener", "version"),
+            versions,
+        ),
+        (
+            "certificate_expires_timestamp_seconds",
+            "when the certificate ends that is shown, by the table that names it, in seconds since 1970",
+            ("for",),
+            ends,
+        ),
+        (
+            "connections",
+            "connections to clients and brokers that are open now",
+            (),
+            [((), taken.connections)],
+        ),
     )
-    yield _gauge(
-        "sessions",
-        "clients that are there, or whose last words are still being delivered",
-        ("listener",),
-        (((row.name,), row.sessions) for row in taken.listeners),
-    )
-    yield _gauge(
-        "session_versions",
-        "clients that are there, by the version of STOMP that they speak; none before their CONNECT",
-        ("listener", "version"),
-        (((row.name, version), count) for row in taken.listeners for version, count in row.versions.items()),
-    )
-    yield _gauge(
-        "certificate_expires_timestamp_seconds",
-        "when the certificate ends that is shown, by the table that names it, in seconds since 1970",
-        ("for",),
-        (((table,), end) for table, end in taken.certificates.items()),
-    )
-    yield _gauge(
-        "connections",
-        "connections to clients and brokers that are open now",
-        (),
-        [((), taken.connections)],
-    )
+    for row in rows:
+        yield _gauge(*row)
 
 
 def _memory(memory: MemoryRow) -> Iterator[Metric]:

@@ -10,7 +10,6 @@ from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally, Health
 from stomprelay.relay.model.histogram import BOUNDS, TIMES
-from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.brokers.outages import LAST, Outage, Outages
 from stomprelay.service.connection.memory import MemoryRow
@@ -211,7 +210,9 @@ def _counted(table: Destinations) -> Iterator[DestinationRow]:
 def _listener(sessions: ListenerSessions) -> ListenerRow:
     listener = sessions.listener
     brokers = ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers)
-    spoken = Counter(_version(each.relay) for each in sessions)
+    spoken = Counter(
+        b"none" if each.relay.session is None else each.relay.session.dialect.version for each in sessions
+    )
     versions = {version.decode("ascii"): count for version, count in spoken.items()}
     limited = tuple(
         LimitRow(scope.value, limit.value, tally.paused, tally.refused, tally.seconds)
@@ -220,10 +221,6 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     return ListenerRow(
         listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters), versions, limited
     )
-
-
-def _version(relay: Relay) -> bytes:
-    return b"none" if relay.session is None else relay.session.dialect.version
 
 
 def _broker(
@@ -289,18 +286,16 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
         "memory": taken.memory._asdict(),
         "journal": taken.journal and taken.journal._asdict(),
         "workers": [each._asdict() for each in taken.workers],
-        "times": [_time(each) for each in taken.times],
+        "times": [
+            {**each._asdict(), "by": TIMES[each.name].by, "meaning": TIMES[each.name].meaning}
+            for each in taken.times
+        ],
         "bounds": BOUNDS,
         "destinations": [{"destination": each.destination, **each.tally._asdict()} for each in taken.top],
         "outages": [each._asdict() for each in taken.outages],
         "orders": sorted(orders),
     }
     return json.dumps(found) + "\n"
-
-
-def _time(row: TimeRow) -> dict[str, object]:
-    time = TIMES[row.name]
-    return {**row._asdict(), "by": time.by, "meaning": time.meaning}
 
 
 # Several processes

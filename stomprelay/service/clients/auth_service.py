@@ -122,7 +122,8 @@ class AuthServiceClient:
             known = self._remembered(digest)  # as one that came with it is
             if known is not None:
                 return known
-            found = await self._asked(body)
+            asked = Deferred.fromCoroutine(self._exchange(body))
+            found = await asked.addTimeout(self._settings.timeout, self._reactor).addErrback(_unanswered)
             if isinstance(found, Answer) and self._settings.cache:
                 if len(self._known) >= self._settings.cache_entries:
                     self._known.popitem(last=False)
@@ -137,10 +138,6 @@ class AuthServiceClient:
             del self._known[digest]
             return None
         return found
-
-    def _asked(self, body: bytes) -> Deferred[Answer | Refusal]:
-        done = Deferred.fromCoroutine(self._exchange(body))
-        return done.addTimeout(self._settings.timeout, self._reactor).addErrback(_unanswered)
 
     async def _exchange(self, body: bytes) -> Answer | Refusal:
         try:

@@ -38,18 +38,13 @@ _UNFINISHED: Final = {
 
 
 class Pings(Timed):
-    """When the client of a WebSocket is asked whether it is there: when it is silent for so long as `web` says."""
+    """Asks the silent client of a WebSocket whether it is there, after the time that `web` says."""
 
-    __slots__ = ("_protocol", "heard_at")
+    __slots__ = ("_protocol",)
 
-    def __init__(self, protocol: "WebLegProtocol", heard_at: float) -> None:
+    def __init__(self, protocol: "WebLegProtocol") -> None:
         super().__init__()
-        self.heard_at = heard_at
         self._protocol = protocol
-
-    def heard(self, at: float) -> None:
-        """Note that the client sent something, or cannot be heard now."""
-        self.heard_at = at
 
     def woke(self, now: float) -> None:
         """Ask, or give up."""
@@ -233,7 +228,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
 class WebLegProtocol(_WebSocketProtocol):
     """The connection of a client to a listener with `web`. `farewell` tells why the relay ends it."""
 
-    __slots__ = ("_farewell", "_first", "_handshake", "_listener", "_pings", "_web")
+    __slots__ = ("_farewell", "_first", "_handshake", "_heard_at", "_listener", "_pings", "_web")
 
     def __init__(
         self, owner: Driver, leg: Leg, listener: Listener, web: Web, farewell: Callable[[], Farewell]
@@ -290,18 +285,18 @@ class WebLegProtocol(_WebSocketProtocol):
     def _ping_later(self) -> None:
         """Ask from now on whether a silent client is there, where that is wanted."""
         if self._web.ping_interval:
-            self._pings = Pings(self, self.runtime.seconds())
-            self.runtime.timers.set(self._pings, self._pings.heard_at + self._web.ping_interval)
+            self._pings, self._heard_at = Pings(self), self.runtime.seconds()
+            self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
         """The same; what passes by a pipe was heard."""
         if self._pings is not None:
-            self._pings.heard(self.runtime.seconds())
+            self._heard_at = self.runtime.seconds()
         return super().unwrapped(data)
 
     def _take(self, websocket: WebSocket, data: bytes) -> None:
         if self._pings is not None:
-            self._pings.heard(self.runtime.seconds())
+            self._heard_at = self.runtime.seconds()
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
@@ -310,9 +305,9 @@ class WebLegProtocol(_WebSocketProtocol):
         if pings is None or websocket is None or self._owner is None:
             return
         if self.reasons or self.waits:
-            pings.heard(now)
+            self._heard_at = now
         interval = self._web.ping_interval
-        silent = now - pings.heard_at
+        silent = now - self._heard_at
         if silent >= 2 * interval:
             self._leave(_SILENT)
             if self.transport is not None:
@@ -320,7 +315,7 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         if silent >= interval:
             websocket.ping()
-        self.runtime.timers.set(pings, pings.heard_at + interval * (2 if silent >= interval else 1))
+        self.runtime.timers.set(pings, self._heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""

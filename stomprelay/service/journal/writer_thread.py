@@ -189,13 +189,9 @@ class WriterThread:
 
     def _roll(self) -> None:
         """End an old segment, with the event `ALIVE` unless older blocks wait."""
-        now = self._clock()
-        alive = b"" if self._queue.size else self._alive(now)
-        self._segments.roll(now, alive=alive)
-
-    def _alive(self, now: int) -> bytes:
-        within = self._settings.segment_age
-        return _event(now, JournalEvent.ALIVE, "the relay is there", {"within": within})
+        now, facts = self._clock(), {"within": self._settings.segment_age}
+        alive = _event(now, JournalEvent.ALIVE, "the relay is there", facts)
+        self._segments.roll(now, alive=b"" if self._queue.size else alive)
 
     def _sync(self) -> None:
         every, now = self._settings.sync_interval, time.monotonic()

@@ -185,9 +185,11 @@ class ListeningService(Service):
             self._opened = self.endpoint.listen(self.factory).addErrback(failures.append)
             if failures:
                 failures[0].raiseException()
-            self._accept_few()
-            if self.adopted and self.port is not None:
-                self.port.stopReading()
+            if self.port is not None:
+                # Few clients in a turn; Twisted takes ever more at once, before an unwanted one can be closed.
+                sharing.pace(self.port, sockets.accept(self.port), self._room)
+                if self.adopted:
+                    self.port.stopReading()
         except (CannotListenError, OSError) as error:
             self._opened = None
             cause = error.socketError if isinstance(error, CannotListenError) else error
@@ -229,11 +231,6 @@ class ListeningService(Service):
             port.keep()
         if port is not None and not self._held:
             port.startReading()
-
-    def _accept_few(self) -> None:
-        """Accept few clients in a turn; Twisted takes ever more at once, before an unwanted one can be closed."""
-        if self.port is not None:
-            sharing.pace(self.port, sockets.accept(self.port), self._room)
 
 
 class Ports(MultiService):

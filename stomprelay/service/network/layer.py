@@ -1,12 +1,8 @@
-"""TLS between a socket and a protocol: Twisted's own layer, which is made to take larger steps and to lose no time.
+"""TLS between a socket and a protocol: Twisted's own layer, in larger steps. A protocol is given all that was received
+at once; what is written is encrypted at once, and the socket is offered all records of it together.
 
-Twisted's gives a protocol one record after another, keeps what is written for the reactor's next turn, gives the socket
-one record after another then, and has that wait for yet another turn. Here a protocol is given at once all that was
-received at once; what is written is encrypted at once, and the socket is offered all records of it together.
-
-This relies on a private method of Twisted's layer, `_flushSendBIO`, which moves to the transport what OpenSSL has to
-send, and on the order of its calls of OpenSSL: `bio_write` with what was received, then `recv` until it raises. The
-tests hold Twisted to it.
+This relies on `_flushSendBIO` of Twisted's layer, which moves to the transport what OpenSSL has to send, and on the
+order of its calls of OpenSSL: `bio_write` with what was received, then `recv` until it raises. The tests check Twisted.
 """
 
 from collections.abc import Callable

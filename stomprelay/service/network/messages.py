@@ -1,9 +1,6 @@
-"""Messages on the wire. What comes over a WebSocket is divided: messages, pings and pongs, which the compiled
-`_messages` takes at once, and all else, which is wsproto's to read. What goes is framed here.
-
-Most clients send nothing else, and wsproto takes some ten microseconds for each fragment, even for one of no bytes. It
-gets the others fragment by fragment, so that it never has the beginning of one that it is not to read to the end: what
-is compressed, what is wrong, and the end of the connection is judged by wsproto alone.
+"""Messages of a WebSocket on the wire. Of what comes, the compiled `_messages` takes messages, pings and pongs at once;
+wsproto reads all else, whole fragments only: what is compressed, what is wrong, and the end of the connection. What
+goes is framed here.
 """
 
 from collections.abc import Iterator

@@ -67,14 +67,12 @@ class ProxyHeaderEndpoint:
         """Connect; return a Deferred that fires with the protocol."""
         endpoint = self.endpoint
         if isinstance(endpoint, SecuredEndpoint):
-            secured: Deferred[Any] = endpoint.over(self._beneath).connect(protocolFactory)
+            headed_below = endpoint.over(lambda below: ProxyHeaderEndpoint(below, self._first))
+            secured: Deferred[Any] = headed_below.connect(protocolFactory)
             return secured
         headed: Any = _Factory(protocolFactory, self._first)
         connected: Deferred[Any] = endpoint.connect(headed)
         return connected.addCallback(lambda headed: headed.protocol)
-
-    def _beneath(self, endpoint: IStreamClientEndpoint) -> "ProxyHeaderEndpoint":
-        return ProxyHeaderEndpoint(endpoint, self._first)
 
 
 class _Headed:

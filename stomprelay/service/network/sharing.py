@@ -1,5 +1,5 @@
 """One listening socket for several processes, from which each worker accepts. Unlike with `SO_REUSEPORT`, a worker that
-dies takes no waiting client with it. A worker with more sessions lets others accept first: see `Loads`.
+dies takes no waiting client with it. A worker with more sessions lets others accept first: see `workers.loads`.
 """
 
 import os
@@ -7,8 +7,6 @@ import socket
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from mmap import mmap
-from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from twisted.internet import tcp, unix
@@ -24,58 +22,7 @@ _NO_PATH: Final = b"\0"
 
 REST: Final = 0.005
 """Seconds for which a worker leaves new clients to others that have fewer."""
-AWAY: Final = (1 << 64) - 1
-"""In place of the sessions of a worker that does not accept."""
-_CELL: Final = 8
-_SLACK: Final = 8
-"""A worker may have one session more for each so many, that of many clients who come at once few have to wait."""
 ACCEPTED: Final = 16
-
-
-class Loads:
-    """Each worker's number of sessions and kept bytes, in a file that all map into memory. A worker, from 1, writes its
-    own numbers, the parent those of one that is away. Layout: sessions of each, whether the parent `close`d it, bytes
-    of each.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        with open(path, "r+b") as file:
-            cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
-        workers = len(cells) // 2
-        self._sessions, self._closed, self._bytes = cells[:workers], cells[workers:-workers], cells[-workers:]
-
-    @classmethod
-    def create(cls, path: Path | str, workers: int) -> "Loads":
-        """Make the file, with all workers away."""
-        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers + bytes(_CELL * (1 + workers)))
-        return cls(path)
-
-    def write(self, number: int, sessions: int) -> None:
-        """Write how many sessions a worker has, or that it is `AWAY`."""
-        self._sessions[number - 1] = sessions
-
-    def keep(self, number: int, size: int) -> None:
-        """Write how many bytes a worker keeps of its sessions."""
-        self._bytes[number - 1] = size
-
-    def kept(self, number: int, size: int) -> tuple[int, int]:
-        """Write how many bytes a worker keeps of its sessions, and return how many bytes and sessions all have."""
-        self._bytes[number - 1] = size
-        return sum(self._bytes), sum(each for each in self._sessions if each != AWAY)
-
-    def close(self) -> None:
-        """Have no worker accept anybody any more, from now on: they stop."""
-        self._closed[0] = 1
-
-    def room(self, number: int, sessions: int) -> int:
-        """Write a worker's sessions, and return how many more it should accept before another worker does; -1: none any
-        more.
-        """
-        self.write(number, sessions)
-        if self._closed[0]:
-            return -1
-        fewest = min(self._sessions)
-        return max(fewest + fewest // _SLACK + 1 - sessions, 0)
 
 
 class Inherited(NamedTuple):

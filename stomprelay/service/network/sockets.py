@@ -1,12 +1,7 @@
-"""TCP connections, accepted and made, with less ado than Twisted's own.
-
-A session is two connections that begin and end, and Twisted's transports take most of their time for that: addresses
-looked up that are numbers, log prefixes, descriptors that are registered and removed twice. What is between the
-beginning and the end is Twisted's: `Socket` is its `tcp.Connection`.
-
-This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`, and
-on one private attribute, `_writeDisconnected`; the tests hold Twisted to them. The sockets are the system's, without
-what Python's `socket.socket` puts around each.
+"""TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
+prefixes, no descriptor that is registered twice. Between its beginning and its end a `Socket` is Twisted's
+`tcp.Connection`, with what Twisted's `__init__` and `connectionLost` would set, and `_writeDisconnected`; the tests
+check Twisted. The sockets are the system's, without what Python's `socket.socket` puts around each.
 """
 
 import os

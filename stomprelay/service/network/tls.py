@@ -143,7 +143,9 @@ class TLSConnections:
         problem = None
         if not trusted:
             problem = _MEANINGS.get(code, f"OpenSSL's code is {code}")
-            problem += f" (certificate of {_subject(certificate)}, level {depth})"
+            problem += (
+                f" (certificate of {certificate.get_subject().commonName or 'no name'!s}, level {depth})"
+            )
         elif depth == 0 and self._ids:
             problem = self._misnamed(certificate)
         if problem is not None and isinstance(connection, SteppedConnection):
@@ -164,11 +166,6 @@ class TLSConnections:
 
 def _shown(pattern: object) -> str:
     return pattern.decode("ascii", "replace") if isinstance(pattern, bytes) else str(pattern)
-
-
-def _subject(certificate: X509) -> str:
-    subject = certificate.get_subject()
-    return f"{subject.commonName or 'no name'!s}"
 
 
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:

@@ -1,11 +1,9 @@
 """The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
 it, and from what a broker answers to whether a WebSocket is open.
 
-Both are read here, by the grammar of RFC 9112 without what nobody sends any more: lines that end with LF alone, or go
-on in the next one. A library's patterns may try blanks again and again, for seconds where somebody sends enough of
-them; these look at no byte twice. A request that is refused gets a status and words, and nothing behind it is read.
-Bytes behind the request of a handshake are refused as well: no client sends any before the answer, and what stands
-there may be a request that a proxy took for a body.
+The grammar is that of RFC 9112, without lines that end with LF alone or are continued in the next one; the patterns
+look at no byte twice. Bytes behind the request of a handshake are refused: no client sends any before the answer, and a
+proxy may have taken another request for a body.
 """
 
 import re

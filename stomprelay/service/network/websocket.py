@@ -1,8 +1,7 @@
 """WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
 
-Messages have no meaning for STOMP here: the bytes of all of them, text or binary, are one stream, so that a frame may
-be spread over many, and many may be in one; only brokers get one frame in each, for some take no more. What comes is
-read by wsproto, but for what `messages` takes. Of the extensions compression alone is spoken, where it was agreed on.
+The bytes of all messages, text or binary, are one stream: a frame of STOMP may be spread over several messages, and
+several frames may be in one. Brokers get one frame in each message, because some accept no more.
 """
 
 import re

@@ -96,10 +96,10 @@ def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> i
     # What imports the reactor comes after it is installed.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
-    from stomprelay.service.network.sharing import AWAY, Inherited, Loads
+    from stomprelay.service.network.sharing import Inherited
     from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit, start
     from stomprelay.service.relay import RelayService
-    from stomprelay.service.workers.placement import Placement
+    from stomprelay.service.workers.loads import AWAY, Loads
 
     keep_freed_memory()
     loads = Loads(plan.loads)
@@ -125,8 +125,7 @@ def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> i
         _log.critical("{error}", error=error)
         return 1
     collect_rarely()
-    placement = Placement(plan.loads)
-    placement.share(plan.number, service.state.brokers)
+    loads.share(plan.number, service.state.brokers)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
     for each in came[0].sockets.values():
@@ -145,7 +144,7 @@ def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> i
 
         if "plan" in passed.said:
             parent.send({**number, "answer": reload(service, passed)})
-            placement.share(plan.number, service.state.brokers)
+            loads.share(plan.number, service.state.brokers)
         else:
             passed.close()
             found = maybeDeferred(answer, relay, passed.said["ask"], passed.said["with"])

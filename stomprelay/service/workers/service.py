@@ -20,13 +20,12 @@ from stomprelay.service.network.endpoints import (
     Ports,
     listening_service,
 )
-from stomprelay.service.network.sharing import AWAY, Loads
 from stomprelay.service.network.tls import CertificateWatch, TLSConnections
 from stomprelay.service.process import HURRY, Notify, Reloaded, Reloads, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
 from stomprelay.service.workers.child import Plan
 from stomprelay.service.workers.crew import Crew
-from stomprelay.service.workers.placement import Placement
+from stomprelay.service.workers.loads import AWAY, Loads
 from stomprelay.service.workers.worker import HUNG, Worker
 
 GRACE: Final = 10.0
@@ -49,7 +48,6 @@ class WorkersService(MultiService):
         self._reactor = reactor
         self._folder = ""
         self._loads: Loads | None = None
-        self._placement: Placement | None = None
         self._notify = Notify(self._status, reactor)
         self._reloads = Reloads(reactor, source, self._reload, self._notify.reloading)
         self.crew = Crew(self._own, self._reloads)
@@ -106,8 +104,7 @@ class WorkersService(MultiService):
             self._folder = tempfile.mkdtemp(prefix="stomprelay-")
             loads = os.path.join(self._folder, "loads")
             self._loads = Loads.create(loads, self._count)
-            self._placement = Placement.create(loads, self._count)
-            self._placement.add(self._own.brokers)
+            self._loads.add(self._own.brokers)
         except OSError as error:
             text = f"workers: no temporary folder: {error}"
             _log.critical("{text}", text=text)
@@ -131,17 +128,12 @@ class WorkersService(MultiService):
 
     def _changed(self, worker: Worker) -> None:
         if worker.hung:
-            if self._loads is not None:
-                self._loads.write(
-                    worker.number, AWAY
-                )  # the others wait for it no longer; it writes when it goes on
+            if self._loads is not None:  # the others wait for it no longer; it writes when it goes on
+                self._loads.write(worker.number, AWAY)
             return
         self.crew.changed(worker)
         if not worker.serves and self._loads is not None:
-            self._loads.write(worker.number, AWAY)
-            self._loads.keep(worker.number, 0)
-            if self._placement is not None:
-                self._placement.clear(worker.number)
+            self._loads.ended(worker.number)
         elif worker.plan is not None and worker.plan.source.text != self._source.text:
             _ = Deferred.fromCoroutine(_reload(worker))
         first = self.when_ready.parent is None and not self._own.sessions.stopping
@@ -194,8 +186,8 @@ class WorkersService(MultiService):
             raise
         self._source = source
         done = prepared.commit()
-        if self._placement is not None:
-            self._placement.add(self._own.brokers)
+        if self._loads is not None:
+            self._loads.add(self._own.brokers)
         self.crew.reloaded()
         self._certificates.watch(self._connections())
         told = [Deferred.fromCoroutine(_reload(each)) for each in self.crew.workers if each.serves]

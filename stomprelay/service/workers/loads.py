@@ -1,0 +1,123 @@
+"""The numbers that the workers of a relay share, in a file that they map into memory: the sessions and kept bytes of
+each, so that the worker with fewest sessions accepts first, and its sessions on each broker, so that new sessions go to
+the broker that has most.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from mmap import mmap
+from pathlib import Path
+from sys import byteorder
+from typing import Final, NamedTuple
+
+from stomprelay.service.brokers.brokers import ConfiguredBroker
+
+AWAY: Final = (1 << 64) - 1
+"""In place of the sessions of a worker that does not accept."""
+ROWS: Final = 4096
+"""The number of brokers with a row; for further ones each worker uses only what it knows itself."""
+_CELL: Final = 8
+_SLACK: Final = 8
+"""A worker may have one session more for each so many, so that of many clients at once few have to wait."""
+
+
+class Loads:
+    """A worker, from 1, writes its own numbers, the parent those of one that is away. Layout: the number of workers,
+    whether the parent `close`d it, sessions of each, bytes of each, and a row for each broker: its key, which the
+    parent writes, and for each worker twice its sessions there, plus one if it finds the broker gone.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        with open(path, "r+b") as file:
+            cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
+        count = cells[0]
+        self._closed, cells = cells[1:2], cells[2:]
+        self._sessions, self._bytes, self._rows = cells[:count], cells[count : 2 * count], cells[2 * count :]
+        self._width = 1 + count
+
+    @classmethod
+    def create(cls, path: Path | str, workers: int) -> "Loads":
+        """Make the file, with all workers away, and without a broker."""
+        with open(path, "xb") as file:
+            file.write(
+                workers.to_bytes(_CELL, byteorder) + bytes(_CELL) + AWAY.to_bytes(_CELL, byteorder) * workers
+            )
+            file.truncate(_CELL * (2 + 2 * workers + ROWS * (workers + 1)))
+        return cls(path)
+
+    def write(self, number: int, sessions: int) -> None:
+        """Write how many sessions a worker has, or that it is `AWAY`."""
+        self._sessions[number - 1] = sessions
+
+    def kept(self, number: int, size: int) -> tuple[int, int]:
+        """Write how many bytes a worker keeps of its sessions, and return how many bytes and sessions all have."""
+        self._bytes[number - 1] = size
+        return sum(self._bytes), sum(each for each in self._sessions if each != AWAY)
+
+    def ended(self, number: int) -> None:
+        """Record that a worker has ended: it is away, and has no sessions."""
+        self.write(number, AWAY)
+        self._bytes[number - 1] = 0
+        for row in range(0, len(self._rows), self._width):
+            if not self._rows[row]:
+                break
+            self._rows[row + number] = 0
+
+    def close(self) -> None:
+        """Have no worker accept anybody any more, from now on: they stop."""
+        self._closed[0] = 1
+
+    def room(self, number: int, sessions: int) -> int:
+        """Write a worker's sessions, and return how many more it should accept before another worker does; -1: none any
+        more.
+        """
+        self.write(number, sessions)
+        if self._closed[0]:
+            return -1
+        fewest = min(self._sessions)
+        return max(fewest + fewest // _SLACK + 1 - sessions, 0)
+
+    def add(self, brokers: Iterable[ConfiguredBroker]) -> None:
+        """Add a row for each of these brokers."""
+        for each in brokers:
+            row = self._row(each)
+            if row is not None:
+                self._rows[row] = _key(each)
+
+    def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
+        """Let worker `number` share the places of its sessions with the others, and read theirs."""
+        for each in brokers:
+            row = self._row(each)
+            if row is not None and self._rows[row]:
+                each.broker.health.others = Row(self._rows[row + 1 : row + self._width], number - 1)
+
+    def _row(self, broker: ConfiguredBroker) -> int | None:
+        """Return the position of a broker's row, or of a free one; None if there is none."""
+        key = _key(broker)
+        return next(
+            (row for row in range(0, len(self._rows), self._width) if self._rows[row] in (key, 0)), None
+        )
+
+
+class Row(NamedTuple):
+    """The data of all workers about one broker, as `Others` of its health; `own`, from 0, is this worker."""
+
+    cells: memoryview
+    own: int
+
+    def tell(self, sessions: int, gone: bool) -> None:
+        """Write how many sessions this worker has there, and whether it finds the broker gone."""
+        self.cells[self.own] = 2 * sessions + gone
+
+    def sessions(self) -> int:
+        """Return how many sessions the other workers have there."""
+        return sum(cell // 2 for at, cell in enumerate(self.cells) if at != self.own)
+
+    def gone(self) -> bool:
+        """Return whether another worker finds the broker gone."""
+        return any(cell % 2 for at, cell in enumerate(self.cells) if at != self.own)
+
+
+def _key(broker: ConfiguredBroker) -> int:
+    name = "\n".join((broker.upstream.name, broker.group.name, broker.broker.uri))
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogateescape"), digest_size=_CELL).digest()) | 1
