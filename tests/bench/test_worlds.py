@@ -79,7 +79,7 @@ def test_the_pipeline_says_the_same(tmp_path: Path, changes: dict[str, Any]) -> 
     """What became of messages, by destination, what came again, and what brokers that were lost cost."""
     truth = make(tmp_path, World(9000, unanswered=0.02, **changes))
     Folder(tmp_path).recover(0)
-    tables = Tables(TimeLimits())
+    tables = Tables(tmp_path / "tables", TimeLimits())
     tables.advance([entry.path for entry in Folder(tmp_path).segments()])
     assert_same(tables.rows, truth)
     assert outages(tables, deaths=any(truth.died.values())) == lost(truth)
