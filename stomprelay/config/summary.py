@@ -90,6 +90,7 @@ def _block(title: str, facts: list[Fact]) -> str:
 
 
 def _listener(listener: Listener, auth: AuthSettings | None) -> str:
+    own = f"; {len(auth.logins)} users have logins of their own" if auth is not None and auth.logins else ""
     return _block(
         f"listener {listener.name}",
         [
@@ -105,7 +106,7 @@ def _listener(listener: Listener, auth: AuthSettings | None) -> str:
                 for each in listener.routes
             ),
             ("who may come in", "whom the brokers let in" if auth is None else _auth(auth)),
-            *([] if auth is None else [("brokers are told", _told(auth))]),
+            *([] if auth is None else [("brokers are told", _TOLD[auth.broker] + own)]),
             ("rules", _rules(listener.rules)),
             ("versions", _versions(listener.versions)),
             ("heart-beats", _beats(listener.heart_beat)),
@@ -150,11 +151,6 @@ _TOLD: Final = {
     Told.USER: "the user's name, without a passcode",
     Told.CLIENT: "what the client says, where their upstream has no login",
 }
-
-
-def _told(auth: AuthSettings) -> str:
-    own = len(auth.logins)
-    return f"{_TOLD[auth.broker]}{f'; {own} users have logins of their own' if own else ''}"
 
 
 def _clients(listener: Listener) -> str:

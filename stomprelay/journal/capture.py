@@ -214,12 +214,9 @@ class LegRecorder:
             head = frame.memo or frame.data[frame.start : body]
         else:
             most = self._capture.most(frame, self.leg.dialect)
-            head = self._head(frame)
+            head = self._capture.head(frame, opening=not self.number)
+            trace = getattr(frame, "trace", None) if self._traced else None
+            head = head if trace is None else traced(head, trace)
         kept = min(end, body + most)
         pieces += head, frame.data[body:kept]
         sizes.append(pack_sizes(len(head), kept - body, end - body))
-
-    def _head(self, frame: Frame) -> bytes:
-        head = self._capture.head(frame, opening=not self.number)
-        trace = getattr(frame, "trace", None) if self._traced else None
-        return head if trace is None else traced(head, trace)

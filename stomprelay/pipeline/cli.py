@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = _told(error)
         if told is None or getattr(options, "spark_log", "off") != "off":
             raise
-        return _fail(told)
+        print(f"stomprelay-pipeline: {told}", file=sys.stderr)
+        return 1
 
 
 def _told(error: Exception) -> str | None:
@@ -82,11 +83,6 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, FailedSpark):
         return f"{error} (--spark-log error says more)"
     return None
-
-
-def _fail(text: str) -> int:
-    print(f"stomprelay-pipeline: {text}", file=sys.stderr)
-    return 1
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ import pytest
 
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.change import Change, change
+from stomprelay.config.settings import field_keys
 
 FILE = """
 [listener.public]
@@ -142,3 +143,20 @@ def test_what_sessions_cannot_go_on_with(before: str, after: str) -> None:
     assert kept[0].brokers == there
     stays = [each for each in found.config.upstreams[0].brokers if str(each) == "tcp://a:1"]
     assert all(each is there[0] for each in stays)
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "key"),
+    [
+        ("", "admin_token", "admin_token_file"),
+        ("", "memory", "limits.memory"),
+        ("listener.NAME", "limits", "limits"),
+        ("listener.NAME", "kept", "limits.kept"),
+        ("upstream.NAME", "heart_beat", "heart_beat"),
+        ("upstream.NAME", "checks", "health"),
+        ("auth.NAME", "renew", "token.renew"),
+    ],
+)
+def test_the_key_of_a_field(table: str, field: str, key: str) -> None:
+    """What a reload names is the key of the file; a part of a record has the name of its table."""
+    assert field_keys(table)[field] == key

@@ -159,11 +159,8 @@ def visible(name: str, limit: int = NAME) -> str:
     if len(name) > limit:
         kept = (limit - 1) // 2
         name = f"{name[:kept]}…{name[-kept:]}"
-    return "".join(_sign(sign) for sign in name) or "(empty)"
-
-
-def _sign(sign: str) -> str:
-    return f"⟨U+{ord(sign):04X}⟩" if unicodedata.category(sign) in _HIDDEN else sign
+    signs = (f"⟨U+{ord(each):04X}⟩" if unicodedata.category(each) in _HIDDEN else each for each in name)
+    return "".join(signs) or "(empty)"
 
 
 def moment(at: Micros) -> datetime:

@@ -285,7 +285,9 @@ class RelayThread:
                 case GiveWay(leg=leg):
                     self._behind.append(leg)
                 case Wake(at=at):
-                    self._wake(at)
+                    if self._timer is not None:
+                        self._timer.cancel()
+                    self._timer = None if at == inf else self._loop.call_at(at, self._handle, inputs.Woke())
                 case Note():
                     self._note(effect)
                 case Report(error=error):
@@ -305,11 +307,6 @@ class RelayThread:
             self._carry_out(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
         elif leg in self._connections and self._connections[leg].release(reason):
             self._perform(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
-
-    def _wake(self, at: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if at == inf else self._loop.call_at(at, self._handle, inputs.Woke())
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
