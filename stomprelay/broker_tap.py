@@ -1,4 +1,4 @@
-"""What `twistd stompbroker` runs, and its options."""
+"""The application of `twistd stompbroker`, and its options."""
 
 import sys
 from typing import Any
@@ -28,7 +28,7 @@ class Options(usage.Options):
         self["listen"] = []
 
     def opt_listen(self, endpoint: str) -> None:
-        """Where clients come in, e.g. tcp:61613. May be given several times."""
+        """Where clients connect, e.g. tcp:61613. May be given several times."""
         self["listen"].append(endpoint)
 
     opt_l = opt_listen

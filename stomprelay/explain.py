@@ -49,7 +49,7 @@ _PARAGRAPH: Final = "   "
 
 class Explanation:
     """Explains the frames between one client and one broker. `client`, `broker`: versions; None: those of CONNECT and
-    CONNECTED, 1.2 before. `refused` counts frames that could not be translated.
+    CONNECTED, before these 1.2. `refused`: the number of frames that could not be translated.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and the reasons for what differs from `said`."""
+        """Yield a paragraph's lines: the frame that is sent on, and the reasons for each difference from `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -197,7 +197,7 @@ class Explanation:
 def _respelled(
     frame: Frame, said: bytes, out: bytes, bridge: Bridge, edits: list[Edit]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the header lines that were received and changed, each with its new line, None where that is missing."""
+    """Yield the header lines that were received and changed, each with its new line; None if it is removed."""
     dropped = {name for edit in edits for name in edit.drop}
     sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
     for line in _lines(said)[1:]:
@@ -226,7 +226,7 @@ def _head(wire: bytes) -> int:
 
 
 def _frame(wire: bytes) -> str:
-    """Return a frame as readable text, its body cut where it is long."""
+    """Return a frame as readable text; a long body is shortened."""
     end = _head(wire)
     head, body = wire[:end], wire[end:].removesuffix(b"\n").removesuffix(b"\0")
     if wire.startswith(tuple(OPENING)):

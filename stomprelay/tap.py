@@ -1,4 +1,4 @@
-"""What `twistd stomprelay` runs, and its options."""
+"""The application of `twistd stomprelay`, and its options."""
 
 import sys
 from typing import Any
@@ -45,7 +45,7 @@ class Options(usage.Options):
         self["listen"] = []
 
     def opt_listen(self, endpoint: str) -> None:
-        """Take one more endpoint."""
+        """Add an endpoint."""
         self["listen"].append(endpoint)
 
     opt_listen.__doc__ = config.OPTIONS["listen"].meaning
@@ -57,7 +57,7 @@ class Options(usage.Options):
         sys.exit(0)
 
     def postOptions(self) -> None:
-        """Read the configuration, so that a mistake in it is shown as one of the command line."""
+        """Read the configuration, so that its errors are shown like errors of the command line."""
         given = {name: self[name.replace("_", "-")] for name in config.OPTIONS}
         try:
             self.source = Source.of(self["config"], given)

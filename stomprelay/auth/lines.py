@@ -36,8 +36,8 @@ def private(mode: int) -> None:
 
 
 def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[str, T]:
-    """Return by user (the first field) what `read` returns for the second and third field; the last may have colons.
-    Raises `ValueError`, which names the line.
+    """Return a dict: user (the first field) to the result of `read` for the second and the third field. The third field
+    may contain colons. Raises `ValueError`, which names the line.
     """
     private(mode)
     found: dict[str, T] = {}

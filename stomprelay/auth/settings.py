@@ -39,7 +39,9 @@ class Method(Enum):
 
 @dataclass(frozen=True)
 class AuthService:
-    """An HTTP service: its URL, and of its answers the timeout, the seconds that they are kept and their number."""
+    """An HTTP service: its `url`, the `timeout` of a request, for how many seconds an answer is kept, and how many
+    answers are kept.
+    """
 
     url: str
     timeout: float = 3.0
@@ -63,7 +65,9 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return the method for a client: the first that it sent something for, or None. `certificate`: its name."""
+        """Return the first method for which the client sent something, or None. `certificate`: the name in the client's
+        certificate.
+        """
         if self.certificates and certificate:
             return Method.CERTIFICATE
         if self.tokens is not None and is_token(claim.passcode):
@@ -91,7 +95,7 @@ def is_token(passcode: bytes | None) -> bool:
 
 
 def login(claim: Claim) -> str | None:
-    """Return the login that a client claims, as text; None if there is none or it is not UTF-8."""
+    """Return the login in the client's CONNECT as text; None without a login, or if it is not UTF-8."""
     try:
         return None if claim.login is None else claim.login.decode()
     except UnicodeDecodeError:

@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def read_keys(content: bytes) -> tuple[Key, ...]:
-    """Return the keys in the content of a file. Raises `ValueError`, whose text shows none of them."""
+    """Return the keys in the content of a file. Raises `ValueError`; its text shows no part of a key."""
     found = _pem(content) if b"-----BEGIN " in content else _jwks(content)
     if not found:
         raise ValueError("has no key that could verify a token")
@@ -138,7 +138,7 @@ class Bearer(NamedTuple):
 
 
 class BadToken(Exception):
-    """The token is not valid; the text says why, without any part of the token."""
+    """The token is not valid. The text gives the reason, without any part of the token."""
 
 
 @dataclass(frozen=True)

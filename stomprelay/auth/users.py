@@ -70,7 +70,7 @@ class Users:
         return name in self.entries
 
     def groups(self, name: str) -> frozenset[str]:
-        """Return the groups of a user, none for one that is not in the file."""
+        """Return the groups of a user; an unknown user has none."""
         user = self.entries.get(name)
         return frozenset() if user is None else user.groups
 

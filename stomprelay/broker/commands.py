@@ -44,7 +44,7 @@ _Found = tuple[Consumer | None, bytes]
 
 
 class ClientCommands:
-    """Executes one client's frames, and none once it has `left`. Call `closed` at the connection's end."""
+    """Executes the frames of one client, until the client `left`. Call `closed` at the end of the connection."""
 
     def __init__(
         self, dialect: Dialect, buffer: SendBuffer, destinations: Destinations, bounds: Bounds

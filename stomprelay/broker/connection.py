@@ -89,7 +89,7 @@ class Connection:
         return self._drain(now)
 
     def gave_way(self, now: float) -> list[Effect]:
-        """Continue with the client's frames after a `GiveWay`: others had their turn."""
+        """Continue with the client's frames: the other connections had their turn after a `GiveWay`."""
         if self.leg.closed:
             return []
         self._deferred = False
@@ -102,7 +102,7 @@ class Connection:
         return self._drain(now)
 
     def _execute(self, most: int | None) -> None:
-        """Execute at most so many of the frames that came; the others wait for the next turn."""
+        """Execute at most `most` of the waiting frames; the rest waits for the next turn."""
         commands, decoder = self._commands, self.leg.decoder
         if commands is None:
             return
@@ -153,7 +153,7 @@ class Connection:
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come: send beats and messages that are due, or end the connection."""
+        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the connection."""
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat

@@ -195,14 +195,14 @@ class PendingTransaction:
         self._end(queues)
 
     def aborted(self) -> None:
-        """Drop the messages that were sent in it; its acknowledged messages await their ACK again."""
+        """Drop the messages that were sent in the transaction. Messages that it acknowledged await their ACK again."""
         queues = self._queues()
         for consumer, messages in (*self._accepted, *self._refused):
             consumer.queue.restore(consumer, messages)
         self._end(queues)
 
     def _queues(self) -> dict[Queue, None]:
-        """Return the queues whose messages were acknowledged in it, each once."""
+        """Return the queues of the messages that the transaction acknowledged, each queue once."""
         return {consumer.queue: None for consumer, _ in (*self._accepted, *self._refused)}
 
     def _end(self, queues: dict[Queue, None]) -> None:

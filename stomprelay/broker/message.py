@@ -62,7 +62,7 @@ DEFAULTS: Final = Bounds()
 
 
 def require_destination(name: bytes | None, command: str) -> bytes:
-    """Return the name if it is one of a destination; raise `ProtocolError` otherwise."""
+    """Return the name if it is a valid destination; otherwise raise `ProtocolError`."""
     if name is None:
         raise ProtocolError(f"{command} needs a destination header")
     if name in (b"", QUEUE, TOPIC):
@@ -72,8 +72,8 @@ def require_destination(name: bytes | None, command: str) -> bytes:
 
 
 class MessageHead:
-    """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: those as bytes if they
-    are the same in every dialect, otherwise None; see `written`. `size` is in bytes.
+    """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: the headers as bytes,
+    if these are the same in every dialect; otherwise None, see `written`. `size` is in bytes.
     """
 
     __slots__ = ("_headers", "destination", "lines", "receipt", "size", "transaction")
@@ -152,16 +152,16 @@ class Message:
 
     @property
     def held(self) -> bool:
-        """Whether at least one place keeps it."""
+        """Whether any place keeps the message."""
         return self._holders > 0
 
     def hold(self) -> bool:
-        """Count one more place that keeps it. Return whether it is the first."""
+        """Count one more place that keeps the message. Return whether it is the first place."""
         self._holders += 1
         return self._holders == 1
 
     def release(self) -> bool:
-        """Count one place fewer that keeps it. Return whether it was the last."""
+        """Count one place fewer that keeps the message. Return whether it was the last place."""
         self._holders -= 1
         return self._holders == 0
 
@@ -190,6 +190,6 @@ class Memory:
             self.used += message.size
 
     def release(self, message: Message) -> None:
-        """Count one place fewer that keeps the message; with the last one its bytes are free again."""
+        """Count that one place fewer keeps the message. The last one frees the message's bytes."""
         if message.release():
             self.used -= message.size

@@ -41,7 +41,7 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled:
-    """Deliveries by number, each with its message-id. `len()` and `in` are about those that await an ACK, by
+    """Deliveries by number, each with its message-id. `len()` and `in` look only at deliveries that await an ACK, by
     message-id. A transaction may hold deliveries, in runs of neighbours.
     """
 
@@ -136,11 +136,11 @@ class Holders:
         self._by_message: dict[bytes, OrderedDict[Consumer, None]] = {}
 
     def add(self, message_id: bytes, holder: "Consumer") -> None:
-        """Record that this message was sent to this receiver."""
+        """Record that this receiver was sent this message."""
         self._by_message.setdefault(message_id, OrderedDict())[holder] = None
 
     def remove(self, message_id: bytes, holder: "Consumer") -> None:
-        """Record that this receiver has acknowledged this message, or never had it."""
+        """Record that this receiver has acknowledged this message, or was not sent it."""
         holders = self._by_message.get(message_id)
         if holders is not None:
             holders.pop(holder, None)
@@ -192,7 +192,7 @@ class Consumer:
 
     @property
     def able(self) -> bool:
-        """Whether it can get one more message now."""
+        """Whether the consumer can get one more message now."""
         return self.buffer.ready and len(self.unsettled) < self.window
 
     def write(self, message: Message, redelivered: bool) -> None:
@@ -277,7 +277,7 @@ class Consumer:
         return messages
 
     def resume(self) -> None:
-        """Continue to send: the buffer is ready again, which it was not when there was a message for the consumer."""
+        """Send again: the buffer has room, after a message had found it full."""
         self.queue.consumer_ready(self)
 
 
@@ -318,7 +318,7 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Whether it has neither messages nor consumers."""
+        """Whether the queue has neither messages nor consumers."""
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
@@ -383,7 +383,7 @@ class Queue:
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
-        """Move a consumer behind the others, because it refused messages: the others get the next ones first."""
+        """Move a consumer behind the others, because it refused messages."""
         if consumer in self._able:
             self._able.move_to_end(consumer)
 
@@ -434,7 +434,7 @@ class Queue:
     # Messages
 
     def _take_oldest(self) -> QueuedMessage:
-        """Remove and return the oldest waiting message; those that were delivered before are older than new ones."""
+        """Remove and return the oldest waiting message; returned messages are older than new ones."""
         queued = heappop(self._returned) if self._returned else self._new.popleft()
         self.waiting_bytes -= queued.message.size
         return queued
@@ -469,8 +469,8 @@ class Queue:
 
 
 class Topic:
-    """A topic: each message goes to all present subscribers, each by a private queue. A subscriber that exceeds the
-    bounds is disconnected; nobody waits for it.
+    """A topic. Each message goes to every present subscriber, through a private queue for each. A subscriber that
+    exceeds the bounds is disconnected, so nobody waits for it.
     """
 
     def __init__(self, destination: bytes, memory: Memory, max_messages: int, max_bytes: int) -> None:
@@ -482,7 +482,7 @@ class Topic:
 
     @property
     def idle(self) -> bool:
-        """Whether it has no subscribers."""
+        """Whether the topic has no subscribers."""
         return not self._queues
 
     @property
@@ -505,7 +505,7 @@ class Topic:
                 queue.add(message)
 
     def require_room(self, count: int, size: int) -> None:
-        """Raise nothing: a topic always has room, because a subscriber that is too slow is disconnected."""
+        """Do nothing: a topic always has room, because a slow subscriber is disconnected."""
 
     def queue(self) -> Queue:
         """Return a new private queue for one subscriber. Call its `joined` at once."""
@@ -514,6 +514,6 @@ class Topic:
         return queue
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer, with all messages that it had not received or not acknowledged."""
+        """Remove a consumer, with all messages that it did not receive or acknowledge."""
         del self._queues[consumer.queue]
         consumer.queue.left(consumer)

@@ -1,5 +1,5 @@
-"""Blocks signals during the start of a relay, which they would end. Call `hold` before anything else;
-`service.process.Signals` unblocks them, and those that came are delivered then.
+"""Blocks signals during the start of a relay, because they would end it. Call `hold` before anything else.
+`service.process.Signals` unblocks them; signals that came in the meantime are delivered then.
 """
 
 import signal

@@ -104,7 +104,7 @@ class Authority(NamedTuple):
 
 
 def authority(text: str) -> Authority:
-    """Return the parts of `host`, `host:port`, `[::1]` or `[::1]:port`. Raises `ValueError` for anything else."""
+    """Return the parts of `host`, `host:port`, `[::1]` or `[::1]:port`. Raises `ValueError` for any other text."""
     host, number = _host_and_port(text)
     host = host.lower().removesuffix(".")
     try:

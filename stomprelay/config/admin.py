@@ -1,5 +1,5 @@
-"""`admin` and `metrics`: the endpoints and who may use them. `admin` takes orders, so it needs more where others can
-reach it.
+"""`admin` and `metrics`: the endpoints and who may use them. `admin` takes commands, so it needs more protection where
+others can reach it.
 """
 
 import re
@@ -59,7 +59,7 @@ def read_token(path: str) -> bytes:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content, whose mode is given. Raises `ValueError`, which does not show the token."""
+    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the token."""
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):

@@ -1,4 +1,4 @@
-"""`[auth.NAME]`: who may come in at the listeners that name it. The files that it names are read now."""
+"""`[auth.NAME]`: who may connect at the listeners that name it. The files that it names are read now."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ INSTALL: Final = "pip install argon2-cffi pyjwt"
 
 
 def read(table: Table) -> AuthSettings:
-    """Return who may come in, by a table. Raises `ConfigError`."""
+    """Return the settings in the table: who may connect. Raises `ConfigError`."""
     values = table.read(SETTINGS["auth.NAME"])
     tokens, renew = _tokens(table.table("token")) if "token" in table else (None, None)
     service = table.table("service").read(SETTINGS["auth.NAME.service"]) if "service" in table else None
@@ -64,7 +64,7 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
 
 @contextmanager
 def _package(table: Table, key: str | None) -> Iterator[None]:
-    """Import meanwhile what needs a package that not everybody has. Raises `ConfigError` where it is not there."""
+    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is missing."""
     try:
         yield
     except ImportError as error:

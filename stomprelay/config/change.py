@@ -1,5 +1,5 @@
-"""From the configuration that runs to another one: where it is from, so that it can be read again; what differs, what
-of it can have its effect while sessions run, and what stays of groups and brokers that both have.
+"""From the running configuration to another one: its source, so that it can be read again; which keys differ, which of
+them can take effect while sessions run, and which groups and brokers stay.
 """
 
 import os
@@ -54,7 +54,7 @@ class Source(NamedTuple):
                 os.chdir(before)
 
     def read(self, running: Config = NOTHING) -> Config:
-        """Return the configuration; what did not change is taken from `running`. Raises `ConfigError`."""
+        """Return the configuration; unchanged parts are taken from `running`. Raises `ConfigError`."""
         if self.path is None:
             return overridden(default(), **self.options)
         if self.options.get("listen") or self.options.get("upstream"):
@@ -76,7 +76,7 @@ _FIXED, _FIXED_IN_JOURNAL = (
 
 
 class Continued(NamedTuple):
-    """A group that goes on, or a new one in place of one that cannot: what it shall be like, with these brokers."""
+    """A group that continues, or the new group in place of one that cannot continue: its new settings and brokers."""
 
     group: Group
     like: Group
@@ -84,7 +84,7 @@ class Continued(NamedTuple):
 
 
 class LeftBroker(NamedTuple):
-    """A broker that its group has no more. Its sessions may take as long as `upstream` has it to leave it."""
+    """A broker that was removed from its group. Its sessions have the `drain_timeout` of `upstream` to leave it."""
 
     upstream: Upstream
     broker: Broker
@@ -92,9 +92,9 @@ class LeftBroker(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """The way from the running configuration to `config`, which has the groups and brokers that stay, and the old
-    values of what needs a restart. Call `apply` when all of it can be used. `left` are the brokers in no group any
-    more, `changed` the keys that differ, `restart` those that need a restart.
+    """The change from the running configuration to `config`, which has the groups and brokers that stay, and the old
+    values of keys that need a restart. Call `apply` when everything in it can be used. `left`: brokers that are in no
+    group any more; `changed`: the keys that differ; `restart`: those that need a restart.
     """
 
     config: Config
@@ -161,7 +161,7 @@ def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
-    """Yield the groups of a changed upstream, and append to `continued` what becomes of each. A group goes on only if
+    """Yield the groups of a changed upstream, and append what happens to each to `continued`. A group continues only if
     neither the number of groups nor `movable` changes, because sessions rely on both.
     """
     alike = len(before.groups) == len(after.groups) and before.movable == after.movable
@@ -187,7 +187,7 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that differ, in words where a table or a broker came or went; and those that need a restart."""
+    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a restart."""
     skipped = {"listeners", "broker", "journal", "auths", "tables"}
     changed = _plain(before, after, field_keys(""), skipped)
     if before.broker != after.broker:

@@ -119,14 +119,14 @@ NOTHING: Final = Config(())
 
 
 def load(path: str, text: str | None = None, running: Config = NOTHING) -> Config:
-    """Return the configuration in a TOML file, whose text may be given. Listeners and upstreams that did not change are
-    those of `running`. Raises `ConfigError`, whose text is one line.
+    """Return the configuration in a TOML file; `text`: its content, if it was already read. Unchanged listeners and
+    upstreams are those of `running`. Raises `ConfigError` with a text of one line.
     """
     return _read(_table(path, read_text(path) if text is None else text), running)
 
 
 def load_admin(path: str) -> AdminAccess:
-    """Return how the admin endpoint of a TOML file is asked; nothing else is checked. Raises `ConfigError`."""
+    """Return how to reach the admin endpoint, by a TOML file; nothing else is checked. Raises `ConfigError`."""
     return read_admin(_table(path, read_text(path)))
 
 
@@ -210,8 +210,8 @@ def overridden(
 
 
 def share(config: Config, number: int) -> Config:
-    """Return the configuration of worker `number`, from 1: its part of what limits all clients; only the first worker
-    removes old segments.
+    """Return the configuration of worker `number`, from 1: with its part of limits for all clients. Only the first
+    worker removes old segments.
     """
 
     def part(clients: int | None) -> int | None:
@@ -231,7 +231,7 @@ def share(config: Config, number: int) -> Config:
 
 
 def sharable(source: str, config: Config) -> None:
-    """Raise `ConfigError` where the workers of a configuration cannot share what it has."""
+    """Raise `ConfigError` if workers cannot share something in the configuration."""
     for upstream in config.upstreams:
         if any(broker.endpoint == MEMORY for broker in upstream.brokers):
             raise ConfigError(
@@ -250,7 +250,7 @@ def sharable(source: str, config: Config) -> None:
 
 
 def _without_tokens(kept: JournalSettings, auths: Iterable[AuthSettings]) -> JournalSettings:
-    """Return the journal's settings so that it has no token, where clients show new ones in their frames."""
+    """Return journal settings that keep no token, for clients that send new tokens in frames."""
     if "passcode" in kept.redact or not any(each.renew for each in auths):
         return kept
     return replace(kept, redact=(*kept.redact, "passcode"))
@@ -324,7 +324,9 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 
 
 def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
-    """Return the listeners with all that they lead to, and who may come in. Each file that a table names is read."""
+    """Return the listeners with everything that they refer to, and who may connect. Each file that a table names is
+    read.
+    """
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
     except (RecursionError, ValueError):  # nested deeply by dots, or a huge number: wrong, and will be named
@@ -361,7 +363,7 @@ def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...],
 
 
 def _read_upstreams(table: Table, running: Config) -> dict[str, Upstream]:
-    """Return the upstreams, by name: those that run where their tables hold the same."""
+    """Return the upstreams by name. If a table is unchanged, the upstream is the running one."""
     known = {each.name: each for each in running.upstreams}
     said: Any = running.tables.get("upstream", {})
     found: dict[str, Upstream] = {}
@@ -384,7 +386,7 @@ _OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
 def _kept_listeners(
     tables: Iterable[Table], upstreams: Mapping[str, Upstream], fallback: Upstream | None, running: Config
 ) -> dict[str, Listener]:
-    """Return the listeners that run and whose tables hold the same, by name, each with its upstream of now."""
+    """Return the running listeners with unchanged tables, by name, each with its present upstream."""
     said: Any = running.tables.get("listener", {})
     if not _OF_LISTENERS.isdisjoint(running.tables):
         return {}
@@ -406,7 +408,7 @@ def read_journal(table: Table) -> JournalSettings:
 
 
 def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]) -> None:
-    """Raise `ConfigError` where a frame of a client could not come in while the memory for all clients is short."""
+    """Raise `ConfigError` if a frame of a client would not fit while the memory for all clients is short."""
     if memory is None:
         return
     body = max(each.limits.body for each in listeners)

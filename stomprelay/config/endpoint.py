@@ -1,4 +1,4 @@
-"""Twisted's endpoint strings, parsed without Twisted, to find invalid ones while the configuration is read."""
+"""Parses Twisted's endpoint strings without Twisted, to find invalid ones while the configuration is read."""
 
 import re
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ _OWN_TLS: Final = frozenset({"ssl", "tls"})
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The parts of an endpoint string. `arguments` have their names where the kind is one that we know."""
+    """The parts of an endpoint string. `arguments` have names if the kind is a known one."""
 
     kind: str
     arguments: Mapping[str, str]

@@ -27,7 +27,7 @@ def read(
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings] = _NO_AUTHS,
 ) -> Listener:
-    """Return the listener in a table. `fallback` is the upstream of one that names none. Raises `ConfigError`."""
+    """Return the listener in a table. `fallback`: the upstream if the table names none. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
@@ -68,7 +68,7 @@ def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
 
 
 def _check_rates(table: Table, found: Iterable[str]) -> None:
-    """Raise `ConfigError` for a key in a table that needs a rate; `found` are the fields that the table says."""
+    """Raise `ConfigError` for a key that needs a rate in the same table; `found`: the fields in the table."""
     given = {field.rpartition(".")[2] for field in found}
     if "burst" in table and given.isdisjoint(("connects", "frames", "bytes")):
         raise table.error("burst", "has no effect without a rate: connects, frames or bytes")
@@ -104,7 +104,7 @@ PATTERNS: Final = tuple(match.value for match in Match)
 
 @dataclass(frozen=True)
 class RouteRule:
-    """A route and the names of the listeners that it applies to. `table` is where it is written."""
+    """A route and the names of the listeners that it applies to. `table`: its table in the file."""
 
     route: Route
     listeners: frozenset[str]
@@ -114,7 +114,7 @@ class RouteRule:
 def read_route(
     table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
-    """Return the route in a table. Both mappings are what the file has, by name. Raises `ConfigError`."""
+    """Return the route in a table. Both mappings have the tables of the file by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["route[N]"])
     patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
@@ -159,7 +159,7 @@ class RuleFor:
 
 
 def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
-    """Return the rule in a table; `listeners` are what the file has, by name. Raises `ConfigError`."""
+    """Return the rule in a table; `listeners`: those of the file, by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
         raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
@@ -180,7 +180,7 @@ def _check_conditions(table: Table, *, allow: bool) -> None:
 
 
 def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
-    """Raise `ConfigError` where the relay does not know what the rule asks of a listener's clients."""
+    """Raise `ConfigError` if the rule depends on a fact about clients that the relay does not know at this listener."""
     identified = listener.auth is not None
     for key in WHO:
         if key in table and not identified:

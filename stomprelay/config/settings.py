@@ -251,7 +251,7 @@ def takes(key: str) -> Takes:
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields for a record; those of a part, `part.field`, are put into the part that `owner` has."""
+    """Return these fields for a record; a field `part.field` is put into the part that `owner` has."""
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():

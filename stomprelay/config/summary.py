@@ -39,7 +39,7 @@ Fact = tuple[str, str]
 
 
 def summary(config: Config) -> str:
-    """Return what would run as text, one line for each fact; no line end follows the last."""
+    """Return the configuration as text, one line for each fact, without a line end after the last."""
     auths = {each.name: each for each in config.auths}
     blocks = [_listener(each, auths.get(each.auth or "")) for each in config.listeners]
     blocks += map(_upstream, config.upstreams)

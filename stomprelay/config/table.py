@@ -60,7 +60,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return what `read` makes of a file's bytes and mode. Raises `ValueError` with the path, also if `read` does."""
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if `read` does."""
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -76,7 +76,7 @@ def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FI
 
 
 class Takes(Enum):
-    """When a setting that was changed has its effect, after the configuration was read anew."""
+    """When a changed setting takes effect after a reload."""
 
     NEW_SESSIONS = "new sessions"
     """Sessions that begin have it; those that run keep what they began with."""
@@ -130,7 +130,7 @@ class Table:
         return key in self.values
 
     def only(self, known: Iterable[str]) -> None:
-        """Raise `ConfigError` for a key that is not among the known ones."""
+        """Raise `ConfigError` for a key that is not a known one."""
         known = list(known)
         for key in self.values:
             if key not in known:
@@ -165,7 +165,7 @@ class Table:
         return found
 
     def read_inner(self, key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return what `read` returns of the table under a key; nothing where it is absent. Raises `ConfigError`."""
+        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises `ConfigError`."""
         return self.table(key).read(settings) if key in self.values else {}
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
@@ -186,7 +186,7 @@ class Table:
         read: Callable[[bytes, int], T],
         most: int = LONGEST_FILE,
     ) -> T | None:
-        """Return what `read` makes of the file that a key names, as `read_file` does; None where the key is absent."""
+        """Return the result of `read` for the file that a key names, as `read_file`; None if the key is absent."""
         path = self.path(key, name)
         try:
             return None if path is None else read_file(path, read, most)
@@ -194,7 +194,7 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def table(self, key: str) -> "Table":
-        """Return the table under a key, an empty one where it is absent."""
+        """Return the table under a key, or an empty one."""
         values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")

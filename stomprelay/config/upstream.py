@@ -22,7 +22,7 @@ _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PR
 
 
 def location(value: object) -> Location:
-    """Return what the value of `uri` means: an address, or lists of them. Raises `ValueError`."""
+    """Return the meaning of a `uri`: an address, or lists of them. Raises `ValueError`."""
     return locate(text(value))
 
 
@@ -41,7 +41,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 
 def places(values: Mapping[str, object]) -> str:
-    """Return what the values of a table say about the groups of its upstream, in a form that can be compared."""
+    """Return a text that is equal for tables with equal groups."""
     return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 

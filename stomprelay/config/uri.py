@@ -45,7 +45,7 @@ _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Address:
-    """One broker. Alone, it is the text as it came, and has no options."""
+    """One broker. Alone, it is the text as given, and has no options."""
 
     text: str
     options: Options = ()
@@ -64,7 +64,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """Return the parts of a URI. Raises `ValueError`, whose text has no address."""
+    """Return the parts of a URI. Raises `ValueError`; its text shows no address."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -227,8 +227,8 @@ class Place:
     chosen: frozenset[str] = frozenset()
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy where none is set: ActiveMQ's for its own options or where it makes no difference, else
-        `TOGETHER`.
+        """Return the policy if none is set: ActiveMQ's, if its own options are used or it makes no difference;
+        otherwise `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)
@@ -273,7 +273,7 @@ def _fits(policy: Policy, place: Place) -> None:
 
 
 def locate(text: str) -> Location:
-    """Return what a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
+    """Return the meaning of a URI: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
     found = parse(text)
     if isinstance(found, Address):
         return Location((Place((address.broker(found.text),)),))
@@ -310,7 +310,7 @@ def _fanout(found: Several) -> Location:
 
 
 def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Return the groups in a `fanout:` or `static:` list; the settings are for those that are plain addresses."""
+    """Return the groups in a `fanout:` or `static:` list. `settings` apply to plain addresses in it."""
     places: list[Place] = []
     for number, part in enumerate(found.parts, 1):
         with _naming(f"group {number}"):
@@ -336,7 +336,7 @@ def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]
 
 
 def _once(brokers: Iterable[Broker]) -> None:
-    """Raise `ValueError` for a broker that is named twice, however its address is written."""
+    """Raise `ValueError` for a broker that is named twice, in any spelling."""
     seen: dict[object, Broker] = {}
     for broker in brokers:
         parts = endpoint.client(broker.endpoint)

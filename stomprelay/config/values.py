@@ -48,7 +48,7 @@ class OptionText(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """Return a value as an error shows it: in one line, cut where it is long."""
+    """Return a value as errors show it: in one line, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):  # deeper than the stack, or a number of thousands of digits
@@ -166,7 +166,7 @@ def destination(value: object) -> str:
 
 
 def _connectable(value: bytes) -> bytes:
-    """Return the bytes if CONNECT, which has no escapes, can have them."""
+    """Return the bytes if CONNECT can contain them: CONNECT has no escapes."""
     if any(byte in value for byte in b"\n\r\0"):
         raise ValueError("must not contain LF, CR or NUL: CONNECT cannot say them")
     return value
@@ -260,7 +260,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
-    """Return a reader that takes one such name or a list of them, and returns their values."""
+    """Return a reader for one such name or a list of them; it returns their values."""
     return several(reference(kind, known), f"the name of {_article(kind)}, or a list of names")
 
 
@@ -379,7 +379,7 @@ header_patterns: Final = several(_header_pattern, "a header, or a list of such")
 
 
 def service_url(value: object) -> str:
-    """Return the URL of a service that is told passcodes."""
+    """Return the URL of a service that gets passcodes."""
     url = text(value)
     try:
         found = urlsplit(url)

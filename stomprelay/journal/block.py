@@ -63,7 +63,7 @@ _ZEROS: Final = "nothing but zeros from here on"
 
 
 class BlockKind(IntEnum):
-    """What a block holds. One of kind `ALIKE` is read as one of kind `FRAMES`."""
+    """The kinds of blocks. A block of kind `ALIKE` is read as one of kind `FRAMES`."""
 
     HEADER = 0
     FRAMES = 1
@@ -108,7 +108,7 @@ class Block(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The number of bytes that it takes in its segment."""
+        """The block's number of bytes in its segment."""
         return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload) - self.spared
 
     @property
@@ -145,13 +145,13 @@ def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """Yield the same for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
+    """As `parse`, for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
     return _Reader(b"", 0, size, more).blocks()
 
 
 class _Reader:
-    """Reads a source block by block. `_data` is what is in memory, from the source's offset `_base` on; `_at` is a
-    place in it.
+    """Reads a source block by block. `_data`: the part in memory, which begins at offset `_base` of the source; `_at`:
+    a place in it.
     """
 
     __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
@@ -271,7 +271,7 @@ class _Reader:
     def _expanded(
         self, time: int, number: int, context: bytes, bodies: Sequence[int], payload: bytes
     ) -> Block | str:
-        """Return a block of frames that are alike as it would stand there with all of their heads."""
+        """Return a block of frames with alike heads, with all their heads written out."""
         try:
             heads = expand(payload, len(bodies))
         except ValueError:

@@ -63,7 +63,7 @@ class Secrets:
 
 
 def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
-    """Return what masks the values of headers of these names, in C where that can; None where there are none."""
+    """Return the object that masks the values of headers of these names, in C if possible; None without names."""
     known = {name.lower() for name in names}
     if not known:
         return None
@@ -75,7 +75,7 @@ def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
 
 
 def _simple(names: set[bytes]) -> bool:
-    """Whether these names are few, and each stands in a head as it is, in whatever case, in every version."""
+    """Whether the names are few, and each is spelled alike, in any case, in every version."""
     return len(names) <= _MANY and not any(map(_ODD.search, names))
 
 
@@ -139,7 +139,7 @@ class Capture:
 
 
 def destination_of(frame: Frame, dialect: Dialect) -> bytes:
-    """Return the frame's destination, decoded; as it was sent where it cannot be decoded; empty where there is none."""
+    """Return the frame's destination, decoded; undecoded if that fails; empty without one."""
     try:
         return frame.header(DESTINATION, dialect) or b""
     except StompError:
@@ -159,9 +159,9 @@ BlockContent = tuple[int, bytes, bytes]
 
 
 class LegRecorder:
-    """Collects the frames that a leg's decoder reads, in `frames`; `take` them before the next chunk is decoded.
-    `number` counts the frames before them. `keep`: what runs must have kept; None: there are no runs. `traced`: the
-    relay may have added traces. The caller sets `place`, where the leg leads, and `context`, encoded.
+    """Collects the frames that a leg's decoder reads, in `frames`; call `take` before the next chunk is decoded.
+    `number` counts earlier frames. `keep`: what runs have to keep; None: there are no runs. `traced`: the relay may
+    have added traces. The caller sets `place` (where the leg leads) and `context`, encoded.
     """
 
     __slots__ = (
@@ -191,7 +191,7 @@ class LegRecorder:
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
-        """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""
+        """Return the content of one block: the frames since the last call. Then forget them."""
         frames, number = self.frames, self.number
         pieces: list[bytes] = []
         sizes: list[bytes] = []

@@ -62,7 +62,7 @@ class SegmentCheck:
 
     @property
     def relay(self) -> str:
-        """Return the name of the relay that wrote it, empty where that is not known."""
+        """Return the name of the relay that wrote it; empty if unknown."""
         return "" if self.header is None else self.header.relay
 
 
@@ -79,7 +79,7 @@ _BARE: Final = re.compile(r'[^\s"]+')
 
 
 def record_lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
-    """Return a record as one line and, with `bodies`, more lines with what was recorded of the body."""
+    """Return a record as one line and, with `bodies`, more lines with the recorded body."""
     context = record.context
     words = [spell_time(record.time), _word(context.session), _word(context.client)]
     if record.event is not None:

@@ -53,7 +53,7 @@ def sync(file: int) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
+    """Replace a file as a whole or not at all; it is synced to disk on return. Raises `OSError`."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -32,8 +32,8 @@ class SegmentFile(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What was done with a segment of a killed relay: its new `path` (None: removed, it had no record), the bytes `cut`
-    off, or the `failure`.
+    """What happened to a segment of a killed relay: its new `path` (None: removed, because it had no record), the
+    number of bytes `cut` off, or the `failure`.
     """
 
     was: Path
@@ -70,7 +70,7 @@ class Folder:
         raise OSError(reason, os.strerror(reason), str(self.directory))
 
     def segments(self) -> list[SegmentFile]:
-        """Return all segments, the oldest first; those of one run in the order of their numbers."""
+        """Return all segments, the oldest first; those of one run by their numbers."""
         found: dict[str, SegmentFile] = {}
         with os.scandir(self.directory) as files:
             for file in files:
@@ -90,7 +90,7 @@ class Folder:
         ]
 
     def heads(self) -> list[Gap]:
-        """Return which segments are missing in front of the first of each run: `expire` removed them, or somebody."""
+        """Return the segments that are missing before the first one of each run: `expire` or a user removed them."""
         firsts = {run: min(numbers) for run, numbers in self._runs().items()}
         return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
 
@@ -116,8 +116,8 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: those not written to for `age` seconds, and others until all take
-        `size` bytes at most. Return those removed. Raises `OSError` only if none could be.
+        """Remove closed segments, the oldest first: those not written to for `age` seconds, then others until all take
+        at most `size` bytes. Return the removed ones. Raises `OSError` only if none could be removed.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)
@@ -202,7 +202,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
 
 
 def _say_over(file: int, end: int, block: bytes) -> None:
-    """Write the block at the end of a segment; not where there is no room for it: what the relay wrote matters more."""
+    """Write the block at the end of a segment, but only if there is room: what the relay wrote matters more."""
     try:
         if os.pwrite(file, block, end) == len(block):
             return
@@ -212,8 +212,8 @@ def _say_over(file: int, end: int, block: bytes) -> None:
 
 
 class _Extent:
-    """What recovery reads from a segment: whether it has a record, the offset of a torn end, its greatest age in
-    seconds, its newest time (0: none), and whether it says that its run is over.
+    """What recovery finds in a segment: whether it has a record, the offset of a torn end, its greatest age in seconds,
+    its newest time (0: none), and whether it says that its run has ended.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A segment's records one by one, for people and for JSON: their times, what is in each, and which were asked for."""
+"""A segment's records one by one, for people and for JSON: their times, contents, and filters."""
 
 import json
 from base64 import b64encode
@@ -55,7 +55,7 @@ class Record(NamedTuple):
     event: EventRecord | None
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header; None where there is none."""
+        """Return the first value of a header, or None."""
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class Record(NamedTuple):
 
 
 def records(path: Path | str) -> Iterator[Record | Damage]:
-    """Yield all records of a segment in order, and what is damaged. Never raises `OSError`."""
+    """Yield all records and damages of a segment, in order. Never raises `OSError`."""
     return records_of(segment.read(path), Path(path).name.partition(".journal")[0])
 
 
 def records_of(items: Iterable[Header | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
-    """Yield all records among what was read of the segment of this name, and what is damaged."""
+    """Yield all records and damages among these items of the segment of this name."""
     contexts = Contexts()
     relay = ""
     for found in items:
@@ -128,7 +128,7 @@ class Contexts(dict[bytes, Context]):
         return context
 
     def of(self, block: Block) -> tuple[Context, EventRecord | None]:
-        """Return a block's context, and its event if it is one. Raises `ValueError` where it is not understood."""
+        """Return a block's context, and its event if it is one. Raises `ValueError` if it cannot be understood."""
         try:
             context = self[block.context]
             if block.kind is not BlockKind.EVENT:

@@ -20,7 +20,7 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 class JournalSide(Enum):
-    """Whether the leg was a client's, whose frames go to brokers, or a broker's, whose frames go to clients."""
+    """Whose leg it was: a client's, whose frames go to brokers, or a broker's, whose frames go to clients."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -32,7 +32,7 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return what all contexts of a session begin with, encoded: with a `context_end` it is one; see `Context`."""
+    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see `Context`."""
     return b"[" + _texts(listener, session, peer, client)
 
 
@@ -78,7 +78,7 @@ class EventRecord(NamedTuple):
 
 
 class JournalEvent(Enum):
-    """Events that only the journal has, not a session."""
+    """Events of the journal itself, not of a session."""
 
     BEGUN = "journal begun"
     """The relay started to write. Facts: `software`, `pid`; `within` as below."""

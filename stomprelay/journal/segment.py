@@ -73,7 +73,7 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
 
 
 def name_of(file: str, header: Header | None) -> SegmentName | None:
-    """Return the name of a segment by its file's name, else by its header; None if neither has it."""
+    """Return the name of a segment, from its file's name or its header; None if neither has it."""
     named = parse_name(file)
     if named is not None:
         return named[0]
@@ -130,7 +130,7 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
 
 
 def parse(data: bytes) -> Iterator[Header | Block | Damage]:
-    """Yield what is in these bytes of segments, as `read` does, without looking for missing frames."""
+    """Yield what is in these bytes of segments, as `read`, without looking for missing frames."""
     return _under_headers(decode(data), "", len(data))
 
 
@@ -209,8 +209,8 @@ class _Jump:
 
 
 class _Drop:
-    """What an event says that was dropped. `left` of the frames were not found missing yet; `sessions` are those of the
-    others.
+    """The dropped frames that an event reports. `left`: how many of them were not matched with missing frames yet;
+    `sessions`: those of the matched ones.
     """
 
     __slots__ = ("block", "frames", "left", "said", "sessions")
@@ -267,7 +267,7 @@ class _Gaps:
         self._pending.append((leg, frames, offset))
 
     def dropped(self, block: Block) -> None:
-        """The relay tells of what it dropped."""
+        """The relay reported drops."""
         self._drops.append(_Drop(block))
         self._settle()
 
@@ -286,7 +286,7 @@ class _Gaps:
         self._pending.clear()
 
     def damages(self) -> Iterator[Damage]:
-        """Yield what the relay dropped, and of each leg what is missing beside that. Call it at the end."""
+        """Yield the reported drops, and the other missing frames of each leg. Call it at the end."""
         self._settle()
         yield from (drop.damage() for drop in self._drops)
         yield from (jump.damage(leg) for leg, jump in self._jumps.items())

@@ -1,4 +1,4 @@
-"""What is recorded of one session: the frames of its legs and its events, each with its context, in their order."""
+"""What is recorded of one session: the frames of its legs and its events, each with its context, in order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -22,7 +22,7 @@ _LONGEST: Final = 1000
 
 
 class _Client(Protocol):
-    """What is known of a session's client: its address, the host in it, and the agreed version of STOMP, or ""."""
+    """A session's client: its address, the host in the address, and the agreed STOMP version, or ""."""
 
     @property
     def peer(self) -> str: ...
@@ -34,11 +34,11 @@ class _Client(Protocol):
 
 
 class Records(Protocol):
-    """Takes what is recorded, in blocks: the journal or a `Tapped` one. See `JournalQueue`."""
+    """Takes records in blocks: the journal or a `Tapped` one. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:
-        """Whether it has no room, so that a session must hold its client."""
+        """Whether it has no room; then a session must stop reading from its client."""
 
     @property
     def capture(self) -> Capture:
@@ -50,11 +50,11 @@ class Records(Protocol):
 
     @property
     def record_leg(self) -> Callable[[LegRecorder], None]:
-        """Take what the recorder of a leg has."""
+        """Take the content of a leg's recorder."""
 
 
 def _name(connect: Frame) -> str:
-    """The name that a client gives itself in its CONNECT: its client-id, else its login; empty where it has neither."""
+    """The name of a client by its CONNECT: its client-id, else its login, else empty."""
     try:
         headers = dict(reversed(connect.headers(V1_0)))
     except StompError:
@@ -101,12 +101,12 @@ class SessionRecorder:
                 self._identify(recorder, client)
 
     def end(self) -> None:
-        """Record no more of what comes on these legs."""
+        """Record nothing more on these legs."""
         for recorder in self.recorders:
             recorder.leg.decoder.record(None)
 
     def opening(self, leg: Leg, upstream: str, broker: str) -> None:
-        """Record what comes on this leg from now on; it leads to a broker of an upstream."""
+        """Record this leg from now on; it leads to a broker of an upstream."""
         self._add(leg, (_BROKER, upstream, broker))
 
     def _add(self, leg: Leg, place: tuple[str, str, str]) -> None:
@@ -114,7 +114,7 @@ class SessionRecorder:
         self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:
-        """Return what records a leg that is not closed."""
+        """Return the recorder of a leg that is not closed."""
         for recorder in self.recorders:
             if recorder.leg is leg:
                 return recorder
@@ -152,7 +152,9 @@ class SessionRecorder:
             self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
     def _identify(self, recorder: LegRecorder, client: _Client) -> None:
-        """Set the context of a leg's frames, with the client's name and the version of STOMP: its first has come."""
+        """The first frame of a leg has come: set the context of its frames, with the client's name and the STOMP
+        version.
+        """
         leg = recorder.leg
         if leg is self._leg:
             if not recorder.number:
@@ -167,7 +169,7 @@ class SessionRecorder:
         recorder.context = self._begun(client) + context_end(side, upstream, broker, version)
 
     def _begun(self, client: _Client, name: str = "") -> bytes:
-        """Return what the contexts of this session begin with; the client's name counts where there is none yet."""
+        """Return the beginning of this session's contexts; the client's name is set if it was not."""
         if not self._start:
             listener, session = self._name
             self._start = context_start(listener, session, client.peer, name)

@@ -22,7 +22,7 @@ class BodyRule:
 
 
 class WhenFull(Enum):
-    """What is done with records when the queue is full."""
+    """What happens to records when the queue is full."""
 
     DROP = "drop"
     """They are left out and counted; the relay goes on."""

@@ -26,8 +26,8 @@ _EVENT: Final = int(BlockKind.EVENT)
 
 
 class TailRequest(NamedTuple):
-    """What somebody watches, under a name that he made up. Empty `sessions`, `listeners` or `destinations`: all;
-    destinations are globs, and leave out events and ACKs. `bodies`: bytes of each body. `over`: the last request.
+    """The request to watch, under a name that the user chose. Empty `sessions`, `listeners` or `destinations`: all;
+    destinations are globs, and exclude events and ACKs. `bodies`: bytes of each body. `over`: the last request.
     """
 
     watch: str
@@ -39,7 +39,7 @@ class TailRequest(NamedTuple):
 
     @classmethod
     def parse(cls, body: bytes) -> "TailRequest":
-        """Return the request in a JSON body. Raises `ValueError`, whose text is the reason, for anything else."""
+        """Return the request in a JSON body. Raises `ValueError`, whose text is the reason."""
         try:
             values = json.loads(body)
         except (ValueError, RecursionError):
@@ -74,8 +74,9 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 class TailAnswer(NamedTuple):
-    """What passed since the last answer, as bytes of segments. `left_out`: how many more did not fit. `began`: the
-    relay watches only from now on. `missing`: workers that did not answer. `sessions`: those named that are not over.
+    """What passed since the last answer, as bytes of segments. `left_out`: how many records did not fit. `began`: the
+    relay watches only from now on. `missing`: workers that did not answer. `sessions`: the named ones that have not
+    ended.
     """
 
     segment: bytes = b""
@@ -100,7 +101,7 @@ class TailAnswer(NamedTuple):
         return json.dumps(values) + "\n"
 
     def plus(self, other: "TailAnswer") -> "TailAnswer":
-        """Return what this one and another say, of two workers."""
+        """Return the sum of this answer and another worker's."""
         return TailAnswer(
             self.segment + other.segment,
             self.left_out + other.left_out,
@@ -111,8 +112,8 @@ class TailAnswer(NamedTuple):
 
 
 class Watch:
-    """Keeps what was asked for of all that is recorded, up to `ROOM` bytes, until it is taken. `header` is the block in
-    front of it.
+    """Keeps the requested part of everything that is recorded, up to `ROOM` bytes, until `take`. `header`: the block
+    before it.
     """
 
     __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")
@@ -138,7 +139,7 @@ class Watch:
             self._put(_EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
-        """Frames came on a leg, which its recorder still has; its `context` is known."""
+        """Frames came on a leg; they are still in its recorder, whose `context` is set."""
         sizes = bytearray()
         pieces: list[bytes] = []
         room = self._room
@@ -184,7 +185,7 @@ class Watch:
 
 
 def single(frames: Frame | Run) -> Iterator[Frame]:
-    """Yield the frames of a run that has `kept`, one by one; a frame is its own."""
+    """Yield the frames of a run that has `kept`, one by one; a frame is yielded as it is."""
     if type(frames) is not Run:
         assert isinstance(frames, Frame)
         yield frames

@@ -1,4 +1,4 @@
-"""Writing segments: one file after the other; what was written can be read whenever the relay is killed."""
+"""Writing segments, one file after the other. What was written can be read even if the relay is killed at any time."""
 
 import os
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Writer:
 
     @property
     def path(self) -> Path | None:
-        """The path of the segment that is being written, None between two."""
+        """The path of the segment that is being written; None between two segments."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
@@ -61,7 +61,7 @@ class Writer:
         self._append([piece for piece in (header, data, event) if piece])
 
     def sync(self) -> None:
-        """Sync to the disk what was written, and the file's name where it is new."""
+        """Sync to the disk what was written, and the name of a new file."""
         if self._unsynced and self._file >= 0:
             disk.sync(self._file)
             self._unsynced = False
@@ -70,8 +70,8 @@ class Writer:
             self._new = False
 
     def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
-        """End the segment if it is old enough, or by `force`, and return whether it was. `alive`, an event, ends it and
-        begins the next one at once, so that a relay that lives has an open segment.
+        """End the segment if it is old enough, or by `force`. Return whether it was ended. With the event `alive` the
+        next segment begins at once, so that a running relay has an open segment.
         """
         ended = False
         if self._file >= 0 and (force or self._is_old(now)):
@@ -85,7 +85,7 @@ class Writer:
         return ended
 
     def close(self, now: int) -> None:
-        """End the segment, if there is one. Where that fails with `OSError`, `Folder.recover` does it later."""
+        """End the segment, if there is one. If that fails with `OSError`, `Folder.recover` does it later."""
         try:
             self.roll(now, force=True)
         finally:

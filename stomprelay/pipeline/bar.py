@@ -1,5 +1,5 @@
-"""A bar on a terminal: how far something is, how fast, how long still. Nothing where there is no terminal, and nothing
-for what takes less than `AFTER`.
+"""A progress bar on a terminal: how much is done, how fast, how long it will take. Shows nothing without a terminal, or
+for work shorter than `AFTER`.
 """
 
 import shutil
@@ -51,13 +51,15 @@ class Bar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Say how far it is; None: as before. `share`: how much of the time is over, if not that of `done`."""
+        """Set the progress; None: as before. `share`: the part of the time that is over, if it differs from that of
+        `done`.
+        """
         self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
 
     def draw(self) -> None:
-        """Show it as it is now, if there is a terminal and it has gone on for long enough."""
+        """Draw the bar, if there is a terminal and the work has lasted long enough."""
         with self._lock:
             began = self._began
             if not self.live or began is None or self._clock() - began < AFTER:
@@ -77,14 +79,14 @@ class Bar:
                 self._width = 0
 
     def say(self, text: str) -> None:
-        """Write a line that stays, above it."""
+        """Write a line that stays above the bar."""
         with self._lock:
             self.wipe()
             self._out.write(f"{text}\n")
             self._out.flush()
 
     def beside(self, say: Callable[[str], None]) -> Callable[[str], None]:
-        """Return what writes a line as `say` does, above it."""
+        """Return a function that writes a line above the bar, as `say`."""
 
         def told(text: str) -> None:
             with self._lock:
@@ -94,7 +96,7 @@ class Bar:
         return told
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         with self._lock:
             self._began = None
             self.wipe()
@@ -164,7 +166,7 @@ class Bar:
 
 
 class Tasks:
-    """Counts the tasks of Spark's jobs from now on, done and planned so far; Spark plans more as it goes."""
+    """Counts the tasks of Spark's jobs from now on, done and planned; Spark plans more while it runs."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -238,17 +240,17 @@ class Shares:
         self._now, self._step = {}, ""
 
     def step(self, name: str) -> None:
-        """Say that a step begins, and so that the one before it is through."""
+        """A step begins, and the one before it has ended."""
         self._close()
         self._step, self._since = name, self._clock()
 
     def end(self) -> None:
-        """Say that all are through: from now on these are the last times."""
+        """All steps have ended: their times become the last times."""
         self._close()
         self._took = self._now or self._took
 
     def share(self, part: float = 0.0) -> float:
-        """Return how far it is; `part`: of the step that goes on, from 0 to 1."""
+        """Return the share of the work that is done; `part`: of the present step, from 0 to 1."""
         whole = sum(self._took.values())
         if not whole:
             return 0.0
@@ -262,7 +264,7 @@ class Shares:
 
 
 class Steps:
-    """Shows which of several steps something is at. `usual`: their names in order, and their relative lengths."""
+    """Shows the present step of several. `usual`: their names in order, and their relative lengths."""
 
     def __init__(self, bar: Bar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar
@@ -272,7 +274,7 @@ class Steps:
         bar.begin(name, len(usual))
 
     def step(self, name: str) -> None:
-        """Say that a step begins, and so that the one before it is through."""
+        """A step begins, and the one before it has ended."""
         self._shares.step(name)
         self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
         self._begun += 1

@@ -14,7 +14,7 @@ from stomprelay.pipeline.store.store import StoreError
 
 
 class Command(NamedTuple):
-    """One command: the module that does it, with `add_options` and `main`, and what it is for."""
+    """A command: its module, with `add_options` and `main`, and its description."""
 
     module: str
     about: str
@@ -68,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _told(error: Exception) -> str | None:
-    """Return the sentence that the user gets for an error; None for a defect of the program, whose traceback
-    is needed.
-    """
+    """Return the sentence for the user about an error; None for a bug, which needs a traceback."""
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:
@@ -86,7 +84,9 @@ def _told(error: Exception) -> str | None:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """For these arguments: only the module of their command is imported, as others may need what is not there."""
+    """Return the parser for these arguments: only the module of their command is imported, because others may need
+    missing packages.
+    """
     parser = argparse.ArgumentParser(
         prog="stomprelay-pipeline",
         description="Tables from a relay's journal, by Spark, and what can be done with them.",

@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `kind` is its type as Spark SQL spells it; `about` says what it is and where it comes from."""
+    """One column. `kind` is its type in Spark SQL; `about` says what it holds and where it comes from."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""What passes, by destination. Beyond `LOOKS` frames a second, one frame stands for all since the last look."""
+"""Counts by destination. Above `LOOKS` frames a second, one frame stands for all since the last look."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -109,7 +109,7 @@ _SMALL: Final = 2048
 
 
 def _of_queues(run: Run) -> int:
-    """Return the number of a run's frames to queues; of large ones the first and the last may stand for all."""
+    """Return the number of a run's frames to queues; in a large run the first and the last frame may stand for all."""
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:
@@ -118,7 +118,7 @@ def _of_queues(run: Run) -> int:
 
 
 def queue_runs(passing: Passing, count: Callable[[int], None]) -> Passing:
-    """Return the same rules; `count` is told how many frames that pass by them have a queue as their destination."""
+    """Return the same rules; `count` gets the number of frames that pass by them and have a queue as destination."""
 
     def takes(run: Run) -> bool:
         if not passing.takes(run):
@@ -131,7 +131,7 @@ def queue_runs(passing: Passing, count: Callable[[int], None]) -> Passing:
 
 
 def queue_frames(frames: Iterator[Frame | Run], count: Callable[[int], None]) -> Iterator[Frame | Run]:
-    """Return the same frames; `count` is told of each that has a queue as its destination, but of no run."""
+    """Return the same frames; `count` is called for each frame (not for runs) whose destination is a queue."""
     for found in frames:
         if type(found) is not Run and found.command in (SEND, MESSAGE):
             count(int((found.raw(DESTINATION) or b"").startswith(QUEUE)))
@@ -153,6 +153,6 @@ class Tallies:
             self.counter = DestinationCounter()
 
     def tick(self) -> None:
-        """A second is over."""
+        """Call it once a second."""
         if self.counter is not None:
             self.counter.tick()

@@ -1,4 +1,4 @@
-"""What a relay asks of the service beside the effects of any conversation, and where all of it is put."""
+"""Effects that only a relay asks of the service, and the outbox that collects all effects."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Identify:
 @dataclass(slots=True)
 class Pass:
     """Until the relay's next input, chunks of `leg` may go straight on to `to`: whole frames that `passing` lets pass
-    (with their last LF where the peer `trails`), a run as it came or as `instead`. The rest goes to `received`. None:
-    no chunk may. Report with `Relay.passed` what passed. It is optional.
+    (with their last LF if the peer `trails`), a run as it came or as `instead`. The rest goes to `received`. None: no
+    chunk may. Report with `Relay.passed` what passed. The service need not do it.
     """
 
     leg: Leg
@@ -52,7 +52,7 @@ class Took:
 
 @dataclass(slots=True)
 class Report:
-    """Log this error with its traceback: the relay itself failed. Its text may quote what a peer sent."""
+    """Log this error with its traceback: the relay has a bug. The error's text may quote a peer."""
 
     error: Exception
 
@@ -85,7 +85,7 @@ class Outbox(list[Effect]):
         return effects
 
     def opened(self, leg: Leg) -> None:
-        """Record a leg whose connection is there, or asked for: the client's, without an `Open`."""
+        """Record a leg whose connection exists or was asked for (the client's needs no `Open`)."""
         self.legs = (*self.legs, leg)
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
@@ -99,7 +99,9 @@ class Outbox(list[Effect]):
         return [each.data for each in self if type(each) is Send and each.leg is leg]
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
-        """Write the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""
+        """Write the heart-beats that are due on connected legs. Returns the first leg whose peer is silent for too
+        long.
+        """
         for leg in legs:
             if leg is None or not leg.beating:
                 continue

@@ -16,7 +16,7 @@ LOST: Final = "what has no receipt may be lost"
 
 
 class DisconnectState(Enum):
-    """How far a client's DISCONNECT has come."""
+    """The progress of a client's DISCONNECT."""
 
     NONE = "none"
     """The client has not sent it."""
@@ -29,7 +29,7 @@ class DisconnectState(Enum):
 
 
 def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
-    """Return the error that a client is sent whose session ends with its broker."""
+    """Return the ERROR for a client whose session ends with its broker."""
     detail = f"upstream {upstream.name}; connect again; {LOST}"
     return StompError("connection to the broker was lost", detail, receipt=receipt)
 

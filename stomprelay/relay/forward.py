@@ -24,7 +24,7 @@ TURN: Final = 512
 
 
 class Joiner:
-    """What is written to one leg together, in few slices. Call `carry`, `add` and `write`, then `take`."""
+    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add` and `write`, then `take`."""
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 
@@ -36,7 +36,7 @@ class Joiner:
         """How many frames the last `carry` looked at."""
 
     def carry(self, frames: Iterator[Frame | Run], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT. Raises as `frames` and `new_head`; what came before is in then."""
+        """Add frames, up to a DISCONNECT. Raises as `frames` and `new_head`; the frames before the error are added."""
         count = 0
         data, stop = self._data, self._stop
         try:
@@ -96,8 +96,8 @@ class Joiner:
         self._done.append(wire)
 
     def take(self, *, trails: bool = False) -> bytes:
-        """Return and forget all of it. Where the peer `trails`, an LF behind the last frame is added if it has not
-        come: clients may wait for it.
+        """Return and forget everything that was collected. If the peer `trails` and the LF behind its last frame has
+        not come, add it: clients may wait for it.
         """
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:
@@ -112,20 +112,20 @@ class Joiner:
         return b"".join(done)
 
     def _end(self) -> None:
-        """Put the slice that passes as it came behind the rest, where there is one."""
+        """Append the slice that passes unchanged, if there is one."""
         if self._stop > self._start:
             self._done.append(self._data[self._start : self._stop])
         self._start = self._stop
 
     def clear(self) -> None:
-        """Forget what was put in: it is not to be written."""
+        """Forget what was collected: it must not be written."""
         self._done = []
         self._data = b""
         self._start = self._stop = 0
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
-    """Write a client that is there a RECEIPT frame for each of these ids, all in one `Send`."""
+    """Write a RECEIPT frame for each of these ids, if the client is connected."""
     if receipts and not client.gone:
         frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
         outbox.send(client, b"".join(frames), now)

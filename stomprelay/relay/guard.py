@@ -106,7 +106,7 @@ def _read(headers: Headers, wanted: bytes) -> list[str]:
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return what else a SEND or SUBSCRIBE with these headers says, in all ways that brokers may read it."""
+    """Return what a SEND or SUBSCRIBE with these headers asks for, in every way that brokers may read it."""
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:
@@ -129,7 +129,7 @@ def _judge_lengths(headers: Headers) -> None:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules for frames of which it is certain what brokers read, with the destinations of SENDs."""
+    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of SENDs."""
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -144,7 +144,7 @@ def _sure(rules: Rules) -> Rules:
 
 
 class Shown(NamedTuple):
-    """A token that a client showed, and the receipt that it asked for with it, if any."""
+    """A new token that a client sent, and the receipt that it asked for, if any."""
 
     claim: Claim
     receipt: bytes | None
@@ -170,7 +170,7 @@ class Renewal:
         return self._asked is not None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
-        """Return whether a frame shows a token: then it is asked whose it is."""
+        """Return whether a frame has a new token: then call `Guard.asked`."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
         self._next = Shown(
@@ -219,7 +219,7 @@ class Guard:
 
     @property
     def asked(self) -> bool:
-        """Whether the client has shown a token, and it is not known yet whose it is."""
+        """Whether a new token of the client is being checked."""
         return self._renewal is not None and self._renewal.asked
 
     def renewed(self, identity: Identity) -> bool:
@@ -235,11 +235,11 @@ class Guard:
         return True
 
     def answered(self) -> bytes | None:
-        """It is known whose token the client has shown; see `Renewal.answered`."""
+        """The client's new token was checked; see `Renewal.answered`."""
         return None if self._renewal is None else self._renewal.answered()
 
     def judged(self, frames: Iterator[Found], dialect: Dialect) -> Iterator[Found]:
-        """Yield the frames without those that show a token. Raises `Refused` at a frame that is not allowed."""
+        """Yield the frames except those with a new token. Raises `Refused` at a frame that is not allowed."""
         for found in frames:
             if not isinstance(found, Run):
                 if self._renewal is not None and self._renewal.takes(found, dialect):
@@ -264,7 +264,7 @@ class Guard:
         return Passing(_sure(passing.rules), takes)
 
     def _allowed(self, destination: bytes) -> bool:
-        """Return whether SENDs with this destination are known to be allowed, whatever else they say."""
+        """Return whether all SENDs to this destination are known to be allowed, whatever else they contain."""
         if self._renewal is not None and destination == self._renewal.destination:
             return False
         matching = None if self._known is None else self._known.get(destination)
@@ -281,7 +281,7 @@ class Guard:
         return self._doubted is not None
 
     def objection(self, most: int) -> Refused | None:
-        """Return why one of the next doubted subscriptions is not allowed, or None; repeat while it `doubts`."""
+        """Return why one of the next doubted subscriptions is not allowed, or None. Repeat it while it `doubts`."""
         policy, doubted = self._policy, self._doubted
         if policy is None or doubted is None:
             return None

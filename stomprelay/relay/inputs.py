@@ -1,4 +1,4 @@
-"""What happens to a relay's session, as values: `Relay.handle` takes them. Bytes alone come by `Relay.received`."""
+"""The inputs of a session, as values for `Relay.handle`. Only bytes come by `Relay.received`."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,9 @@ class Opened:
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """The connection of an `Open` is there. `address`: the client's IP address for brokers; None: it has none."""
+    """The connection of an `Open` is established. `address`: the client's IP address as brokers shall see it; None
+    without one.
+    """
 
     leg: Leg
     address: str | None = None
@@ -53,7 +55,7 @@ class HalfClosed:
 
 @dataclass(slots=True)
 class GaveWay(OnLeg):
-    """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
+    """Other sessions had their turn after a `GiveWay`: continue with the leg's waiting work."""
 
 
 @dataclass(slots=True)
@@ -83,21 +85,21 @@ class Woke:
 
 @dataclass(slots=True)
 class Identified:
-    """The answer to `Identify`: this is the client, and it may come in, or stay."""
+    """The answer to `Identify`: the client is identified and its session may start or continue."""
 
     identity: Identity
 
 
 @dataclass(slots=True)
 class Unwanted:
-    """The answer to `Identify`: the client is known, but may not come in now. It is sent this error."""
+    """The answer to `Identify`: the client is identified, but may not connect now. It is sent this error."""
 
     error: StompError
 
 
 @dataclass(slots=True)
 class Unknown:
-    """The answer to `Identify`: the client is not known, or may not come in; or its new token is not good."""
+    """The answer to `Identify`: the client is not identified or not allowed; or its new token is not valid."""
 
     refusal: Refusal
 
@@ -109,7 +111,7 @@ class StopBegan:
 
 @dataclass(slots=True)
 class Stopped:
-    """The service stops: the session ends at once. What may be lost by that is counted."""
+    """The service stops: the session ends at once. SENDs that may be lost are counted."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Looked:
-    """Time has passed: the session is watched no longer where that is not worth it."""
+    """Time has passed: stop watching the session for samples if no more are needed."""
 
 
 Input = (

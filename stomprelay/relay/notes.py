@@ -93,7 +93,7 @@ def found(
 
 
 def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A broker could not be had."""
+    """A broker did not accept the session."""
     return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
 
 
@@ -115,7 +115,7 @@ def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A broker that went wrong is left for another one."""
+    """The session leaves a broker, because of a fault, for another one."""
     text = f"broker {broker} is left: {reason}"
     return Note(Event.LOST, text, _facts(broker, upstream, reason), detail=True)
 
@@ -126,7 +126,7 @@ def moved(broker: Broker | None, upstream: Upstream) -> Note:
 
 
 def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A group is out for the rest of the session, and with it the broker that it has, or had last, if any."""
+    """A group is out for the rest of the session, with its present or last broker, if any."""
     facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
     return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
 
@@ -174,7 +174,7 @@ def answered(receipts: Iterable[bytes]) -> list[Note]:
 
 
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
-    """The session ends in an ERROR. `side`: whose bytes are to blame. `detail`: no bytes are."""
+    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at fault."""
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 
@@ -186,7 +186,7 @@ def turned_away(refusal: Refusal) -> Note:
 
 
 def not_renewed(refusal: Refusal) -> Note:
-    """A client that is in has shown a new token that is not good; it has until the one before expires."""
+    """A connected client sent a new token that is not valid; its session continues until the old token expires."""
     facts = {"side": End.CLIENT.value, "message": "new token refused", "reason": refusal.ground.value}
     text = (
         f"new token refused ({refusal.ground.value}): {refusal.text}; the one before counts until it expires"
@@ -206,7 +206,7 @@ def fell_silent() -> Note:
 
 
 def limited(bucket: TokenBucket) -> Note:
-    """The client is read from no faster than this bucket fills; told once for a session's pace."""
+    """The relay reads from the client only as fast as this bucket fills; reported once for a session's pace."""
     facts: dict[str, Fact] = {"scope": bucket.scope.value, "limit": bucket.limit.value}
     text = f"client is read from no faster: {bucket.limit.value}, {bucket.spell()}"
     return Note(Event.LIMITED, text, facts)
@@ -216,7 +216,7 @@ def limited(bucket: TokenBucket) -> Note:
 
 
 def vanished(text: str, *, delivering: bool = False) -> Note:
-    """The client left without DISCONNECT. `delivering`: what it sent is still delivered."""
+    """The client left without DISCONNECT. `delivering`: its frames are still being delivered."""
     facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
     return Note(Event.VANISHED, text, facts, detail=delivering)
 
@@ -227,13 +227,13 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
 
 
 def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
-    """The session is over, for the reason in the text; so many SENDs may be lost with it. `end`: who ended it."""
+    """The session has ended for the reason in the text; `lost` SENDs may be lost. `end`: which side ended it."""
     loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
     return ended(end, f"{text}{loss}")
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
-    """The session is over because its broker went, which the client wanted where it had sent DISCONNECT (`settled`)."""
+    """The session ended with its broker. `settled`: the client had sent DISCONNECT."""
     end = End.CLIENT if settled else End.BROKER
     text = "the client sent DISCONNECT" if settled else f"broker {reason}"
     return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})

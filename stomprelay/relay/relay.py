@@ -137,12 +137,12 @@ class Relay:
 
     @property
     def session(self) -> Session | None:
-        """What the client believes it has, once its CONNECT was understood."""
+        """What the client has open, after its CONNECT was read."""
         return None if self._connection is None else self._connection.session
 
     @property
     def login(self) -> bytes | None:
-        """The client's user, else the login in its CONNECT as it is written there; None where it has none."""
+        """The user name of the client, else the login in its CONNECT as written there; None without one."""
         if self.identity.user:
             return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
@@ -154,7 +154,7 @@ class Relay:
 
     @property
     def allowed(self) -> tuple[Pass, ...]:
-        """What may pass without the relay now, as the last `Pass` of each leg said."""
+        """What may pass without the relay now: the last `Pass` of each leg."""
         return () if self._connection is None else self._connection.turns.allowed
 
     @property
@@ -164,12 +164,12 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether no side is read from faster than the other takes it; else report `Blocked` and `Unblocked`."""
+        """Whether no side is read faster than the other accepts; otherwise report `Blocked` and `Unblocked`."""
         return self._connection is not None and self._connection.flow.coupled
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit for which the client is not read from, because it sends too fast; None where it need not wait."""
+        """The limit for which the relay does not read from the client; None if there is none."""
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
@@ -184,7 +184,7 @@ class Relay:
 
     @property
     def kept(self) -> int:
-        """How many bytes are kept of the session now, those of frames that are not complete among them."""
+        """The bytes that are kept of the session now, incomplete frames included."""
         size = self.client.decoder.buffered
         if self._connection is not None:
             size += self._connection.session.kept.size
@@ -196,7 +196,7 @@ class Relay:
 
     @property
     def flows(self) -> bool:
-        """Whether what the client sends next goes on to its brokers, rather than wait for them."""
+        """Whether the next frames of the client go to its brokers without waiting."""
         return self._connection is not None and self._connection.flows
 
     @property
@@ -313,7 +313,7 @@ class Relay:
 
     @property
     def watched(self) -> bool:
-        """Whether it is watched."""
+        """Whether it is watched for samples."""
         return self._sample is not None
 
     def _watched(self, event: inputs.Watched, now: float) -> None:
@@ -329,7 +329,7 @@ class Relay:
             self._sample = None
 
     def _watch(self, sample: Sample, leg: Leg, data: bytes, now: float) -> None:
-        """Show the sample what came, and what the client is sent for that."""
+        """Show the sample what came, and what the client was sent in answer."""
         try:
             if leg is self.client and data:
                 self._outbox.put(*sample.from_client(data, now))
@@ -341,8 +341,8 @@ class Relay:
             self._sample = None
 
     def failed(self, error: Exception) -> list[Effect]:
-        """End the session after a bug: the client is sent an ERROR, all legs are closed, and nothing is kept. Returns
-        the effects, earlier ones included; what brokers have not confirmed is counted.
+        """End the session after a bug: the client is sent an ERROR, all legs are closed, nothing is kept. Returns the
+        effects, earlier ones included. SENDs that brokers did not confirm are counted.
         """
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
@@ -378,7 +378,7 @@ class Relay:
     # Until the client is in
 
     def _let_in(self, let: Let, now: float) -> None:
-        """Join the client to its brokers, and see to what it did meanwhile."""
+        """Start the client's session, and handle what it did in the meantime."""
         client, listener, opening = self.client, self.listener, self._opening
         self.identity = let.identity
         self._opening = None
@@ -474,12 +474,12 @@ class ClientConnection:
 
     @property
     def flows(self) -> bool:
-        """Whether what the client sends next goes on to its brokers."""
+        """Whether the next frames of the client go to its brokers without waiting."""
         return not (self._client.gone or self._buffer.cost) and self.turns.readable
 
     @property
     def safe(self) -> bool:
-        """Whether all that the client sent is where it shall be."""
+        """Whether everything that the client sent has arrived."""
         return not self._buffer.unread and self.flow.safe
 
     def limit(self, pace: Pace | None, now: float) -> None:
@@ -547,7 +547,7 @@ class ClientConnection:
         leg.heartbeat.received_at = to.heartbeat.sent_at = at
 
     def gave_way(self, event: inputs.GaveWay, now: float) -> None:
-        """Go on with what waits on the leg."""
+        """Continue with the leg's waiting work."""
         self.turns.had(event.leg)
         if event.leg is self._client:
             self._review(now)
@@ -583,7 +583,7 @@ class ClientConnection:
             self._sought([link], now)
 
     def lost(self, event: inputs.Lost, now: float) -> None:
-        """A client that is lost leaves its brokers; for a broker that is lost another one is sought."""
+        """A lost client leaves its brokers; a lost broker is replaced by another one."""
         leg, reason = event.leg, event.reason
         link, arriving = self._link(leg), self._arriving(leg)
         if arriving is not None:
@@ -607,7 +607,7 @@ class ClientConnection:
                 self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """A client that is owed nothing is gone: it sent nothing, or has its last RECEIPT. Others may read."""
+        """A client that is owed nothing is gone. Others may still read."""
         if self.shutdown.owing:
             self.shutdown.half_closed(now)
             self._finish(now)
@@ -697,7 +697,7 @@ class ClientConnection:
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """A broker that is only asked yet is sent nothing more anyway."""
+        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more anyway."""
         if self._arriving(event.leg) is None:
             self.flow.blocked(event.leg)
 
@@ -713,7 +713,7 @@ class ClientConnection:
             guard.answered()
 
     def settle(self, *, passes: bool) -> None:
-        """Ask to be woken when something is due; with `passes`, that what may pass straight on does so, and no more."""
+        """Set the next `Wake`. With `passes`, ask that exactly the allowed chunks pass straight on."""
         if self.due:
             self.due = False
             if not self.over:
@@ -725,7 +725,9 @@ class ClientConnection:
     # Brokers accept
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
-        """A broker's first frame: the session is accepted, the search goes on, or its ERROR is the client's."""
+        """A broker's first frame: it accepts the session, or another broker is asked, or the client gets the broker's
+        ERROR.
+        """
         arriving = self._arriving(leg)
         if arriving is not None:
             arriving.next_answered(data, now)
@@ -820,7 +822,7 @@ class ClientConnection:
             self._release(now)
 
     def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
-        """Carry `most` of the client's frames: those of its leg, with `data` behind. Return how many they were."""
+        """Carry at most `most` frames of the client: those in its leg and in `data`. Return how many were carried."""
         client, flow = self._client, self.flow
         before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
@@ -872,7 +874,7 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Go on in the next turn with what brokers have to know, where it was too much for this one, or at its time."""
+        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for this turn."""
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)
@@ -902,13 +904,13 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse to the client what brokers close connections for."""
+        """Refuse frames for which brokers close connections."""
         for error in self.flow.take_refused():
             self.shutdown.fail(self._client, error, now, rest=True)
             self._hurry()
 
     def _release(self, now: float) -> None:
-        """Carry what the client sent while it had no broker to the brokers that it has now."""
+        """Carry what the client sent while it had no broker."""
         try:
             self.turns.release(self._to_broker, now)
         except StompError as error:
@@ -924,14 +926,14 @@ class ClientConnection:
     # Brokers come and go
 
     def _link(self, leg: Leg) -> Link | None:
-        """Return the link that has this leg; None where there is none."""
+        """Return the link of this leg, or None."""
         for link in self.flow.links:
             if link.state.leg is leg:
                 return link
         return None
 
     def _arriving(self, leg: Leg) -> Link | None:
-        """Return the link that has this leg to the broker that it is to move to; None where there is none."""
+        """Return the link that moves to another broker on this leg, or None."""
         for link in self.flow.links:
             if link.following is not None and link.following.leg is leg:
                 return link
@@ -961,7 +963,9 @@ class ClientConnection:
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
-        """Leave brokers at a quiet moment, perhaps now. Returns whether one is left, which has its time to answer."""
+        """Leave brokers at a quiet moment, perhaps now. Returns whether a broker is being left; its answer has a time
+        limit.
+        """
         moves = False
         for link in self.flow.links:
             if link.moving is not None and link.departing and link.leaves(now):
@@ -970,14 +974,14 @@ class ClientConnection:
         return moves
 
     def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
-        """The session cannot go on, because of what became of the brokers of these links."""
+        """End the session, because of what happened to the brokers of these links."""
         self.shutdown.lose(links)
         for link in links:
             link.end()
         self._fail(self._client, error, now, End.BROKER)
 
     def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
-        """A broker was lost while a client was connected, or was left. `clean`: it closed in good order."""
+        """A broker was lost or left while a client was connected. `clean`: the connection closed in good order."""
         flow = self.flow
         if flow.over(link):
             self.shutdown.ended_with(link, reason, clean=clean)
@@ -1002,12 +1006,12 @@ class ClientConnection:
             self._carried(self._client, before, None, now)
 
     def _stopped_short(self, link: Link, reason: str, now: float) -> None:
-        """The broker that a link was to move to cannot be had, or was lost: it asks the next one, or stays."""
+        """A link cannot move to its next broker: it asks another one, or stays."""
         link.next_refused(reason, now)
         self._left_at_once(now)
 
     def _left_at_once(self, now: float) -> None:
-        """Links that can leave now do so; a client that was held for one that stays goes on."""
+        """Let links leave that can leave now. A client that was held for a link that stays continues."""
         self._move(now)
         self.due = True
         if self._client.state is State.CONNECTED:
@@ -1032,7 +1036,7 @@ class ClientConnection:
     # Its rules change, or it shows a new token
 
     def renewed(self, identity: Identity, now: float) -> None:
-        """The client has shown a new token: it may stay until that expires, with the groups of that."""
+        """The client sent a valid new token: its session may last until that expires, with the token's groups."""
         client, guard = self._client, self.flow.guard
         if client.gone or client.closed:
             return

@@ -49,7 +49,7 @@ Name = tuple[bytes | None, ...]
 
 
 class Looks:
-    """How many frames may still be looked at for samples, of all sessions together. Who has them watched adds some."""
+    """The budget of frames that all sessions may examine for samples. Each watched session adds to it."""
 
     __slots__ = ("left",)
 
@@ -61,13 +61,13 @@ class Looks:
         self.left = min(self.left + frames, most)
 
     def take(self) -> None:
-        """One was looked at."""
+        """Count one examined frame."""
         self.left -= 1
 
 
 class Sample:
-    """Watches a session from a time between two frames on. `over`: it need not be watched any more, or no `looks` are
-    left. Give it what the client sends and is sent.
+    """Watches a session, beginning between two frames. `over`: stop watching, or no `looks` are left. Give it what the
+    client sends and is sent.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Sample:
         self._subscription: bytes | None = None
 
     def over(self, now: float) -> bool:
-        """Whether it is not worth more: there is a sample of both, or of one and nothing to be one of the other."""
+        """Whether to stop watching: both samples are there, or one is and the other cannot come."""
         unfit = self._looks.left <= 0 or self._from_client.buffered > MOST_BYTES
         if unfit or now > self._began + LONGEST:
             return True
@@ -121,7 +121,7 @@ class Sample:
         return receipt and (self._ack_over or (late and not self._acks))
 
     def given_up(self, now: float) -> list[Took]:
-        """Return what is known of those that are still awaited, if it is that they take long."""
+        """Return the samples that are still incomplete, if they already take long."""
         found: list[Took] = []
         if now <= self._began + LONGEST:
             return found
@@ -132,7 +132,7 @@ class Sample:
         return found
 
     def from_client(self, data: bytes, now: float) -> list[Took]:
-        """The client sent this. Returns what took how long. Raises `StompError` for what is no STOMP."""
+        """The client sent this. Returns the finished measurements. Raises `StompError` for invalid bytes."""
         found: list[Took] = []
         self._from_client.feed(data)
         for frame in self._from_client.frames():
@@ -169,7 +169,7 @@ class Sample:
         self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
 
     def _delivered(self, frame: Frame, now: float) -> None:
-        """A MESSAGE that needs an ACK begins the sample; for cumulative ones the subscription's are noted, too."""
+        """A MESSAGE that needs an ACK begins the sample; with cumulative ACKs its subscription is noted, too."""
         if self._ack_over or (self._acks and self._mode != CUMULATIVE):
             return
         id = frame.header(SUBSCRIPTION, self._to_client.dialect)

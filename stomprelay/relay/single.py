@@ -1,4 +1,4 @@
-"""Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
+"""Frames between a client and its one present broker, in both directions, until one of them disconnects."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -108,7 +108,7 @@ class Single:
 
     @property
     def flowing(self) -> bool:
-        """Whether there is a broker that knows all it has to know, and that the session does not leave."""
+        """Whether there is a broker that knows everything, and that the session is not leaving."""
         state, resender = self._link.state, self._resender
         if type(state) is not Connected or (resender is not None and resender.line is not None):
             return False
@@ -144,7 +144,7 @@ class Single:
         return self.disconnect is DisconnectState.CONFIRMED
 
     def opened(self) -> list[Link]:
-        """Return no link: there is never a second one."""
+        """Return none: there is never a second link."""
         return []
 
     def guarded(self, guard: Guard) -> None:
@@ -155,7 +155,7 @@ class Single:
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
-        """Return what may pass straight on: all that needs no look, while nothing but frames has to be done."""
+        """Return what may pass straight on: everything that needs no look, while only frames have to be carried."""
         link = self._link
         if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
@@ -168,7 +168,7 @@ class Single:
         return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
-        """Return what of the client's may pass to this broker straight on; None until frames were carried."""
+        """Return what of the client's bytes may pass straight to this broker; None until frames were carried."""
         if self._passing is None and self.disconnect is DisconnectState.NONE:
             carried = self._session.client_frames or self._session.broker_frames
             self._passing = self._meet(connection) if carried else None
@@ -193,7 +193,9 @@ class Single:
         return passing, Pass(self._client, connection.leg, straight)
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
-        """Return what of the broker's may pass now on its way through the relay, and past it."""
+        """Return what of the broker's frames may pass through the relay without a look, and what may pass without the
+        relay.
+        """
         session = self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
@@ -313,7 +315,7 @@ class Single:
         return counter.counting(frames, self._session, leg.dialect)
 
     def _disconnecting(self, frame: Frame) -> None:
-        """Keep the client's DISCONNECT until all that was sent before is safe."""
+        """Keep the client's DISCONNECT until all earlier frames are safe."""
         self.disconnect_receipt = frame.header(RECEIPT_HEADER, self._client.dialect)
         self._client.enter(State.LEAVING)
         self.disconnect = DisconnectState.WAITING
@@ -328,7 +330,9 @@ class Single:
             self.send_disconnect(now)
 
     def stop_messages(self) -> None:
-        """Pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT; read from brokers whatever it owes."""
+        """Send the client no more MESSAGEs and no RECEIPT for its DISCONNECT; read from brokers regardless of
+        unacknowledged messages.
+        """
         self._ends = True
         self._paused = False
 
@@ -347,7 +351,7 @@ class Single:
     # Frames of the broker
 
     def to_client(self, link: Link, now: float) -> None:
-        """Carry the frames that the broker's leg has."""
+        """Carry the frames of the broker's leg to the client."""
         connection, session, joiner = link.state, self._session, Joiner()
         assert isinstance(connection, Connected)
         broker, self._bridges = connection.leg, connection.bridges
@@ -430,7 +434,7 @@ class Single:
     # Brokers come and go
 
     def connected(self, link: Link, now: float) -> None:
-        """Send a new broker all that it has to know; the first one has nothing to know yet."""
+        """Send a new broker everything that it has to know; for the first one there is nothing."""
         resender = self._resender
         self._known = _NONE_KNOWN
         self._passing = None
@@ -456,7 +460,9 @@ class Single:
         return self.erred or self.settled
 
     def lost(self, link: Link, now: float) -> None:
-        """Keep what the next broker must be sent. Raises `StompError` without a resender, or for a doubtful COMMIT."""
+        """Keep what the next broker must be sent. Raises `StompError` without a resender, or if the outcome of a COMMIT
+        is unknown.
+        """
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
         doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)
@@ -473,7 +479,7 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link, if it has a broker that another one can replace, or leaves one."""
+        """Return the link, if another broker can replace its broker, or if it is leaving one."""
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 

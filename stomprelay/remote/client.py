@@ -64,7 +64,7 @@ class Credentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file; those after it are authorities, which vouch for others as well."""
+    """Return the first certificate of a file; later ones are authorities, which sign others as well."""
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
@@ -75,7 +75,7 @@ def why(error: Exception) -> str:
 
 
 def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
-    """Return what connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
+    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
     try:
         return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
     except ValueError as error:
@@ -205,7 +205,7 @@ class AdminClient:
         return self._request("GET", f"/sessions?{said}", _session_page)
 
     def reload(self) -> Reloaded:
-        """Make the relay read its configuration again, and return what changed."""
+        """Make the relay read its configuration again, and return the changes."""
         return self._request("POST", "/reload", partial(_read, Reloaded), {})
 
     def kill(self, name: str) -> None:

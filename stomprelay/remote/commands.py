@@ -322,7 +322,7 @@ def tail(
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
-    """Return which of these sessions have ended. Raises `AdminError` for one that was never there."""
+    """Return which of these sessions have ended. Raises `AdminError` for a session that never existed."""
     if answer.missing:
         return []  # whoever did not answer may have them
     over = sorted(sessions.difference(answer.sessions))

@@ -63,7 +63,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.received(data, self.runtime.seconds()))
 
     def gave_way(self, leg: Leg) -> None:
-        """Others had their turn: the core goes on with what the client sent."""
+        """Other connections had their turn: the core continues with the client's frames."""
         self.perform(self.connection.gave_way(self.runtime.seconds()))
 
     def half_closed(self, protocol: LegProtocol) -> None:
@@ -75,7 +75,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.lost(self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """Call the core: the time of its last `Wake` has come."""
+        """The time of the core's last `Wake` has come."""
         self.perform(self.connection.woke(now))
 
     def pauseProducing(self) -> None:
@@ -83,7 +83,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.paused())
 
     def resumeProducing(self) -> None:
-        """Report to the core that there is room again."""
+        """Tell the core that there is room again."""
         self.perform(self.connection.resumed(self.runtime.seconds()))
 
     def stopProducing(self) -> None:

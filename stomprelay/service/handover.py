@@ -56,8 +56,8 @@ _log: Final = logger()
 
 
 def stranger(own: socket.socket) -> int | None:
-    """Return the user at the other end of a UNIX socket, if it is neither root nor ours; None also where the system
-    does not say.
+    """Return the user at the other end of a UNIX socket, if it is neither root nor the relay's own; None also if the
+    system does not tell.
     """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
@@ -67,7 +67,7 @@ def stranger(own: socket.socket) -> int | None:
 
 
 def listening(services: IServiceCollection) -> Iterator[ListeningService]:
-    """Yield what listens on an endpoint of this process, but for sockets of systemd's, which it keeps itself."""
+    """Yield the services that listen on an endpoint of this process, except systemd's sockets, which systemd keeps."""
     for each in services:
         if isinstance(each, ListeningService):
             if server(each.description).kind != _KEPT_BY_SYSTEMD:
@@ -77,7 +77,7 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
 
 
 def _place(endpoint: str) -> tuple[str, ...]:
-    """Return where an endpoint string listens: what is around the socket, TLS or the PROXY protocol, is left out."""
+    """Return where an endpoint string listens, without TLS or the PROXY protocol around the socket."""
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]
@@ -88,7 +88,7 @@ def _place(endpoint: str) -> tuple[str, ...]:
 
 
 class _Offer(LineOnlyReceiver):
-    """One connection of a process that wants the sockets."""
+    """The connection of one process that asks for the sockets."""
 
     delimiter = b"\n"
     transport: Any
@@ -100,7 +100,7 @@ class _Offer(LineOnlyReceiver):
         self._given: dict[str, ListeningService] = {}
 
     def connectionMade(self) -> None:
-        """Refuse who must not have them, and others while one is about to."""
+        """Refuse a process that may not have the sockets, and any other while one is taking over."""
         user = stranger(self.transport.socket)
         reason = f"user {user} must not" if user is not None else self._handover.begin(self)
         if reason:
@@ -139,7 +139,7 @@ class _Offer(LineOnlyReceiver):
         _log.info("handover: another process was given {count} sockets", count=len(places))
 
     def leave(self, kept: Iterable[str]) -> None:
-        """Leave these sockets to the other process, and say so."""
+        """Give these sockets to the other process, and tell it."""
         for key in kept:
             if (port := self._given[key].port) is not None:
                 give_up(port)
@@ -148,14 +148,14 @@ class _Offer(LineOnlyReceiver):
         self.transport.loseConnection()
 
     def stop(self) -> None:
-        """Leave what was given, or give nothing: this process stops."""
+        """This process stops: give the sockets that were offered, or none."""
         if self._given:
             self.leave(self._given)
         else:
             self.refuse("it stops")
 
     def refuse(self, reason: str) -> None:
-        """Say why the other process does not get them, and go on."""
+        """Tell the other process why it does not get the sockets; this process continues."""
         _log.warn("handover: a process that asked is refused: {reason}", reason=reason)
         self._settle()
         self.transport.write(spell({"refused": reason}))
@@ -168,7 +168,7 @@ class _Offer(LineOnlyReceiver):
         self._handover.end(self)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """The other process is gone, or has what it wants."""
+        """The other process has ended, or has the sockets."""
         if self._late is not None:
             _log.warn("handover: the process that asked is gone; this one goes on")
             self._settle()
@@ -196,7 +196,7 @@ class Handover(MultiService):
         super().privilegedStartService()
 
     def _clear(self) -> None:
-        """Remove a socket that nobody listens on any more. Raises `CannotStart` for anything else that is there."""
+        """Remove a socket file that no process listens on. Raises `CannotStart` if anything else is there."""
         try:
             is_socket = stat.S_ISSOCK(os.lstat(self._path).st_mode)
         except OSError:
@@ -223,7 +223,7 @@ class Handover(MultiService):
         self._reactor.addSystemEventTrigger("before", "shutdown", self._stopping)
 
     def listening(self) -> list[ListeningService]:
-        """Return what may be handed over."""
+        """Return the services whose sockets may be handed over."""
         return [each for each in listening(self._relay) if each.port is not None]
 
     def busy(self, reason: str) -> None:
@@ -231,14 +231,14 @@ class Handover(MultiService):
         self._busy = reason
 
     def begin(self, offer: _Offer) -> str:
-        """Take note of a process that asks, and return why it is refused; "" where it is not."""
+        """Record a process that asks for the sockets, and return why it is refused; "" if it is not."""
         if self._busy or self._offer is not None:
             return self._busy or "another process takes over"
         self._offer = offer
         return ""
 
     def end(self, offer: _Offer) -> None:
-        """Take note that it asks for nothing more."""
+        """Record that a process no longer asks."""
         if self._offer is offer:
             self._offer = None
 
@@ -252,15 +252,15 @@ class Handover(MultiService):
             pass
 
     def _stopping(self) -> None:
-        """Leave what was given to who has it, before anything is closed: this process will not need it."""
+        """Before anything is closed, give the sockets to the process that was offered them."""
         self.busy("it stops")
         if self._offer is not None:
             self._offer.stop()
 
 
 class Taken(Service):
-    """What a relay got from the one before: the `passage` to it, and services by the keys of their sockets. When it
-    starts, the one before is told to leave.
+    """What a relay got from the earlier one: the `passage` to it, and services by the keys of their sockets. When this
+    service starts, the earlier relay is told to leave.
     """
 
     def __init__(

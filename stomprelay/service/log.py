@@ -38,7 +38,7 @@ Factory.noisy = False
 
 
 def logger() -> Logger:
-    """Return a logger whose lines reach the log where they are of the level that is set, or above it."""
+    """Return a logger whose lines are logged at the configured level or above."""
     return Logger(_NAMESPACE, observer=_filtered)
 
 
@@ -87,7 +87,7 @@ OWN: Final = ("time", "level", "message", "source", "traceback")
 
 
 def fields(event: LogEvent) -> dict[str, Any]:
-    """Return what an event has by names of its own, as numbers, truth values and text."""
+    """Return the fields of an event, as numbers, truth values and text."""
     if "isError" in event:
         return {}  # of Twisted's older log, where every event has the same names
     return {name: _plain(value) for name, value in event.items() if not name.startswith("log_")}

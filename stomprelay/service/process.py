@@ -116,7 +116,7 @@ class Reloaded(NamedTuple):
     restart: tuple[str, ...]
 
     def spell(self) -> str:
-        """Return what changed, in a line."""
+        """Return one line that says what changed."""
         return f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed"
 
 
@@ -225,7 +225,7 @@ class Notify(Service):
         loop.clock = reactor
 
     def startService(self) -> None:
-        """Send that the relay is ready: everything listens."""
+        """Tell systemd that the relay is ready: everything listens."""
         super().startService()
         if self._address is not None or self._tell is not None:
             self._sent = self._status()
@@ -233,7 +233,7 @@ class Notify(Service):
             _ = self._loop.start(self._every, now=False)
 
     def reloading(self, begun: bool) -> None:
-        """Send that the relay begins to read its configuration anew; or, when it is done, that it is ready."""
+        """Tell systemd that the relay begins to read its configuration, or, when that is done, that it is ready."""
         if self.running and begun:
             self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         elif self.running:
@@ -339,7 +339,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep freed memory; else the system allocates new pages for each large chunk. Return False
+    """Let the C library keep freed memory; otherwise the system allocates new pages for each large chunk. Return False
     without `mallopt`.
     """
     try:
@@ -356,7 +356,7 @@ def return_freed_memory() -> None:
 
 
 def memory_limit(configured: int | None) -> int:
-    """Return how many bytes may be kept of all clients: as configured, else half of what this process may have."""
+    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this process."""
     return available() // 2 if configured is None else configured
 
 
@@ -398,9 +398,7 @@ YOUNG: Final = 5000
 
 
 def collect_rarely() -> None:
-    """Let Python look for garbage rarely, and never among what is there now. Sessions leave none, so looks are for
-    nothing.
-    """
+    """Let Python collect garbage rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG)

@@ -117,18 +117,18 @@ def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _doors(config: Config) -> list[tuple[object, ...]]:
-    """Return what of the listeners of a configuration decides how their endpoints are listened on."""
+    """Return the settings of listeners that decide how their endpoints listen."""
     return [(each.name, each.endpoint, each.tls, each.web is None) for each in config.listeners]
 
 
 def _admin_doors(config: Config) -> tuple[object, ...]:
-    """Return what of a configuration decides how admin and metrics are listened on, and what they show."""
+    """Return the settings that decide how admin and metrics listen and what they show."""
     admin = (config.admin, config.admin_token, config.admin_tls, config.admin_console)
     return (*admin, config.admin_hosts, config.metrics)
 
 
 def _ways(config: Config) -> list[tuple[object, ...]]:
-    """Return what of the upstreams of a configuration decides how their brokers are connected to."""
+    """Return the settings of upstreams that decide how brokers are connected to."""
     return [
         (each.name, each.groups, each.tls, each.proxy_protocol, each.versions) for each in config.upstreams
     ]
@@ -139,7 +139,7 @@ _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 
 
 def _reads_files(config: Config) -> bool:
-    """Return whether files beside the configuration say how a connection is made, so that a reload reads them again."""
+    """Return whether other files decide how a connection is made, so that a reload has to read these files."""
     brokers = [broker for upstream in config.upstreams for broker in upstream.brokers]
     places = [each.endpoint for each in config.listeners] + [each.endpoint for each in brokers]
     places += [each for each in (config.admin, config.metrics) if each is not None]
@@ -251,14 +251,14 @@ class RelayService(MultiService):
     def _embedded_broker(
         self, config: Config, brokers: Iterable[tuple[Upstream, Broker]]
     ) -> BrokerService | None:
-        """Return the embedded broker, if these brokers need one: that which runs, else a new one."""
+        """Return the embedded broker if these brokers need one: the running one, else a new one."""
         needed = any(each.endpoint == MEMORY for _, each in brokers)
         if not needed or self.embedded is not None:
             return self.embedded
         return BrokerService(self._reactor, config.broker, seconds=self._runtime.seconds)
 
     def _expiries(self) -> dict[str, float]:
-        """Return when each certificate that is shown ends, in seconds since 1970, by the table that names it."""
+        """Return the expiry of each certificate in use, in seconds since 1970, by the table that names it."""
         ends = {table: [one.expires for one in each] for table, each in self._connections().items()}
         known = {table: [end for end in each if end is not None] for table, each in ends.items()}
         return {table: min(each) for table, each in known.items() if each}
@@ -301,7 +301,7 @@ class RelayService(MultiService):
         return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return what makes the TLS connections of listeners, admin and brokers, by the table that names the files."""
+        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names their files."""
         found: dict[str, list[TLSConnections]] = {}
         for each in self._listening.services:
             if each.secured is not None:
@@ -385,7 +385,7 @@ class RelayService(MultiService):
         self._warn()
 
     def _look_at(self, config: Config) -> None:
-        """Find out what is to be said of a configuration, and whether a reload reads files beside it."""
+        """Log remarks about a configuration, and find out whether a reload has to read other files."""
         self._reads_files = _reads_files(config)
         self._warnings = list(_warnings(config)) if self._inherited is None else []
 
@@ -394,7 +394,7 @@ class RelayService(MultiService):
             _log.warn(text, **facts)
 
     def _change_brokers(self, found: Change, endpoints: Mapping[Broker, BrokerEndpoint]) -> None:
-        """Connect to the brokers of another configuration, and to those that sessions began with."""
+        """Use the brokers of another configuration, and those of existing sessions."""
         listeners = {id(each.relay.listener): each.relay.listener for each in self.state.sessions}
         used = {
             broker
@@ -458,7 +458,7 @@ class RelayService(MultiService):
             )
 
     def _needed(self) -> int:
-        """Return how many descriptors are open now, or may be by what is no session."""
+        """Return how many descriptors are open, or may be opened, apart from sessions."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
         journal = 0 if self.state.journal is None else JOURNAL
         return (open_descriptors() or OPEN) + probes + journal + self._admin_connections()

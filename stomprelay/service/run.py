@@ -31,7 +31,7 @@ _log: Final = logger()
 
 
 def chosen_reactor() -> Any:
-    """Return the reactor of this process: the installed one, else ours where the system has epoll."""
+    """Return the reactor of this process: the installed one; otherwise ours, if the system has epoll."""
     if "twisted.internet.reactor" not in sys.modules:
         with suppress(ImportError):
             from stomprelay.service.connection.reactor import install
@@ -67,7 +67,7 @@ def make(config: Config, source: Source, reactor: Any, *, taking_over: bool = Fa
 def _hand_over(
     config: Config, relay: MultiService, when_ready: MultiService, reactor: Any, *, taking_over: bool
 ) -> None:
-    """Have a relay hand its sockets over, where that is configured, and have those of the one that runs."""
+    """Offer a relay's sockets for hand-over, if that is configured, and take over the sockets of the running relay."""
     if config.handover is None:
         return
     from stomprelay.service.handover import Handover, take_over

@@ -1,4 +1,4 @@
-"""What a relay that runs consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
+"""What a running relay consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6
@@ -44,9 +44,9 @@ def network(address: object) -> str | None:
 
 
 class ListenerSessions:
-    """The sessions of one listener that are not over, and its counters. `listener` is that of sessions that begin.
-    `on_end` is called when one is over. `cost` is how many descriptors a session may have: its client's and one a
-    group. `limiter` limits how often clients come and how much they send.
+    """The running sessions of one listener, and its counters. `listener` is for new sessions. `on_end` is called when a
+    session has ended. `cost`: how many descriptors a session may need: one for its client and one for each group.
+    `limiter` limits connections and traffic of clients.
     """
 
     def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
@@ -60,7 +60,7 @@ class ListenerSessions:
         """A driver calls this when it is over. One bound method is enough for all of them."""
 
     def change(self, listener: Listener) -> None:
-        """Let new sessions be those of this listener, of the same name. Its rates are for all sessions."""
+        """Use this listener, of the same name, for new sessions. Its rates are for all sessions."""
         self.listener = listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
             for driver in tuple(self._drivers):
@@ -79,7 +79,7 @@ class ListenerSessions:
             self._count(driver, (Scope.ADDRESS, place))
 
     def identified(self, driver: RelayDriver, user: str) -> None:
-        """Count a session as one of this user's from now on: it is known who its client is."""
+        """Count a session for this user: its client is identified."""
         self._count(driver, (Scope.USER, user))
 
     def _count(self, driver: RelayDriver, among: tuple[Scope, str]) -> None:
@@ -87,7 +87,7 @@ class ListenerSessions:
         self._counts[among] = self._counts.get(among, 0) + 1
 
     def limited_by(self, address: object) -> str | None:
-        """Return by what the limiter counts a client of this address together with others; None where it does not."""
+        """Return the text by which the limiter groups clients of this address; None if it does not count addresses."""
         return network(address) if self.limiter.asks_address else None
 
     def _remove(self, driver: RelayDriver) -> None:
@@ -128,7 +128,7 @@ class Sessions:
         self._over: Deferred[None] | None = None
 
     def change(self, listeners: Iterable[Listener]) -> None:
-        """Have these listeners from now on. What was counted for one of the same name is counted on."""
+        """Use these listeners from now on. A listener of the same name keeps its counts."""
         known, self.listeners = {**self.removed, **self.listeners}, {}
         for each in listeners:
             found = known.pop(each.name, None)
@@ -145,7 +145,7 @@ class Sessions:
 
     @property
     def counted(self) -> tuple[ListenerSessions, ...]:
-        """Return the sessions of each listener, also of those that are removed and have some."""
+        """Return the sessions of each listener, including removed listeners that still have sessions."""
         return (*self.listeners.values(), *self.removed.values())
 
     def __iter__(self) -> Iterator[RelayDriver]:
@@ -230,7 +230,7 @@ class Sessions:
         self._each(Stopped())
 
     def _each(self, event: Input) -> None:
-        """Give all sessions this input. One that fails is logged, and the others are not kept from their end by it."""
+        """Give all sessions this input. If one fails, that is logged, and the others still get it."""
         for session in tuple(self):
             try:
                 session.handle(event)

@@ -1,4 +1,4 @@
-"""Deliveries: MESSAGEs that their consumer has to acknowledge, and those of one subscription together."""
+"""Deliveries: MESSAGEs that await an ACK, one by one and for each subscription."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -27,14 +27,14 @@ class Orders:
         self._next = 1
 
     def give(self, many: int = 1) -> int:
-        """Return the first of so many numbers in a row that nobody else has."""
+        """Return the first of `many` consecutive unused numbers."""
         first = self._next
         self._next += many
         return first
 
 
 class Taken(Sized, Iterable[int], Protocol):
-    """Positions that an ACK took out of those that are pending."""
+    """Pending positions that an ACK settled."""
 
 
 class Connection:
@@ -89,7 +89,7 @@ class Delivery:
 
     @property
     def subscription(self) -> Subscription:
-        """The subscription that it is for."""
+        """Its subscription."""
         return self.unsettled.subscription
 
     @property
@@ -99,7 +99,9 @@ class Delivery:
 
     @property
     def pending(self) -> bool:
-        """Whether it awaits its ACK. One that is neither pending nor `gone` was acknowledged in an open transaction."""
+        """Whether it awaits its ACK. A delivery that is neither pending nor `gone` was acknowledged in an open
+        transaction.
+        """
         return not self.gone and self.unsettled.awaits(self.position)
 
     @property
@@ -113,15 +115,15 @@ class Delivery:
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "Unsettled") -> None:
-        """Take it out of its account, where it is pending, and put it into another one."""
+        """Move a pending delivery from its account to another one."""
         self.unsettled.remove(self.position)
         self.unsettled = unsettled
         self.position = unsettled.add(self, self._connection)
 
 
 class Unsettled(ABC):
-    """The deliveries of one subscription that are pending, or acknowledged in open transactions, by position. What an
-    ACK takes is either forgotten (`release`) or held for its transaction, and perhaps given back (`give_back`).
+    """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position. What
+    an ACK takes is either forgotten (`release`), or held for its transaction and perhaps given back (`give_back`).
     """
 
     __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")
@@ -147,7 +149,7 @@ class Unsettled(ABC):
 
     @property
     def live_from(self) -> int:
-        """The position before which all of them are lost, and from which on none is."""
+        """The first position whose broker is not lost: all pending ones before it are lost, none after it is."""
         return self._next if self._connection.lost else self._live_from
 
     def __getitem__(self, position: int) -> Delivery:
@@ -174,19 +176,19 @@ class Unsettled(ABC):
         return self.take_below(self._next)
 
     def release(self, taken: Taken) -> Iterator[Delivery]:
-        """Forget what was taken, and yield it: go through all of it."""
+        """Forget what was taken, and yield it. Exhaust the iterator."""
         for position in taken:
             yield self._deliveries.pop(position)
 
     def call_again(self, delivery: Delivery, again: Callable[[Delivery], None]) -> None:
-        """Call `again` with a delivery that is held when something held is given back, unless it is gone by then."""
+        """Call `again` with a held delivery when held deliveries are given back, unless it is gone by then."""
         self._again.append((delivery, again))
         if len(self._again) > self._room:
             self._again = [each for each in self._again if not each[0].gone]
             self._room = 2 * len(self._again) + 16
 
     def give_back(self, taken: Taken) -> None:
-        """Make what was taken pending again, in its old order."""
+        """Make these pending again, in their old order."""
         self._put_back(taken)
         waiting, self._again = self._again, []
         for delivery, again in waiting:
@@ -196,7 +198,7 @@ class Unsettled(ABC):
     @property
     @abstractmethod
     def pending(self) -> int:
-        """The number of those that await their ACK."""
+        """The number of deliveries that await their ACK."""
 
     @property
     @abstractmethod
@@ -205,11 +207,11 @@ class Unsettled(ABC):
 
     @abstractmethod
     def awaits(self, position: int) -> bool:
-        """Whether the one at this position is pending."""
+        """Whether the delivery at this position is pending."""
 
     @abstractmethod
     def take(self, position: int) -> Taken:
-        """Take what an ACK of the one at this position covers: itself, and what the subscription's mode says."""
+        """Take what an ACK of this position covers: this delivery, and others as the subscription's mode says."""
 
     @abstractmethod
     def take_below(self, position: int) -> Taken:
@@ -217,7 +219,7 @@ class Unsettled(ABC):
 
     @abstractmethod
     def lost_among(self, taken: Taken) -> int:
-        """Return how many of those that were taken are lost."""
+        """Return how many of these are lost."""
 
     @abstractmethod
     def _append(self, position: int) -> None: ...
@@ -230,7 +232,7 @@ class Unsettled(ABC):
 
 
 class Individual(Unsettled):
-    """Of a subscription whose ACKs are for one delivery each."""
+    """The deliveries of a subscription in which an ACK is for one delivery."""
 
     __slots__ = ("_live", "_pending")
 
@@ -241,7 +243,7 @@ class Individual(Unsettled):
 
     @property
     def pending(self) -> int:
-        """The number of those that await their ACK."""
+        """The number of deliveries that await their ACK."""
         return len(self._pending)
 
     @property
@@ -250,7 +252,7 @@ class Individual(Unsettled):
         return len(self._pending) - (0 if self._connection.lost else self._live)
 
     def awaits(self, position: int) -> bool:
-        """Whether the one at this position is pending."""
+        """Whether the delivery at this position is pending."""
         return position in self._pending
 
     def take(self, position: int) -> Taken:
@@ -259,14 +261,14 @@ class Individual(Unsettled):
         return (position,)
 
     def take_below(self, position: int) -> Taken:
-        """Take all pending ones below a position. It looks at all that are pending."""
+        """Take all pending ones below a position. Looks at every pending one."""
         taken = [each for each in self._pending if each < position]
         self._pending.difference_update(taken)
         self._live -= sum(each >= self._live_from for each in taken)
         return taken
 
     def lost_among(self, taken: Taken) -> int:
-        """Return how many of those that were taken are lost."""
+        """Return how many of these are lost."""
         return sum(each < self.live_from for each in taken)
 
     def _append(self, position: int) -> None:
@@ -285,7 +287,7 @@ class Individual(Unsettled):
 
 
 class Cumulative(Unsettled):
-    """Of a subscription whose ACKs cover all earlier deliveries too: each of them takes one piece."""
+    """The deliveries of a subscription in which an ACK covers all earlier ones, too: it takes one piece."""
 
     __slots__ = ("_pending",)
 
@@ -295,7 +297,7 @@ class Cumulative(Unsettled):
 
     @property
     def pending(self) -> int:
-        """The number of those that await their ACK."""
+        """The number of deliveries that await their ACK."""
         return len(self._pending)
 
     @property
@@ -304,7 +306,7 @@ class Cumulative(Unsettled):
         return self._pending.below(self.live_from)
 
     def awaits(self, position: int) -> bool:
-        """Whether the one at this position is pending."""
+        """Whether the delivery at this position is pending."""
         return position in self._pending
 
     def take(self, position: int) -> Taken:
@@ -316,12 +318,12 @@ class Cumulative(Unsettled):
         return self._pending.take_below(position)
 
     def lost_among(self, taken: Taken) -> int:
-        """Return how many of those that were taken are lost."""
+        """Return how many of these are lost."""
         assert isinstance(taken, Positions)
         return taken.below(self.live_from)
 
     def latest(self, order: int) -> Delivery | None:
-        """Return the last pending one that is numbered below `order`; None where there is none."""
+        """Return the last pending delivery with a number below `order`; None without one."""
         last = self._pending.last(lambda position: self._deliveries[position].order < order)
         return None if last is None else self._deliveries[last]
 

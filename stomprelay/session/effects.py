@@ -1,4 +1,4 @@
-"""What a relay, or the embedded broker, asks of the service, in order. Imperative; `leg` says on which connection."""
+"""What a relay or the embedded broker asks of the service, in order. Names are imperative; `leg` is the connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,7 +70,9 @@ class Resume:
 
 @dataclass(slots=True)
 class GiveWay:
-    """More came on the leg than one turn does. Read no further, let others go first, then call `gave_way`."""
+    """The leg has more work than one turn allows. Stop reading, let other connections go first, then report that it
+    gave way.
+    """
 
     leg: Leg
 

@@ -98,7 +98,7 @@ class Credentials:
 
 
 class Header(NamedTuple):
-    """A header of the relay's own; None: it is not to be there, whoever wrote it."""
+    """A header of the relay's own; None: remove this header, whoever wrote it."""
 
     name: bytes
     value: bytes | None
@@ -132,7 +132,7 @@ class Offer:
         return _first(self.headers, name)
 
     def told(self, credentials: Credentials | None) -> "Offer":
-        """Return the offer of which brokers are told these credentials; None: as the upstream has it."""
+        """Return the offer with these credentials for brokers; None: those of the upstream."""
         return self if credentials is None else replace(self, credentials=credentials)
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
@@ -200,9 +200,9 @@ class Offer:
 
 
 def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | None:
-    """Return the CONNECT in a client's first bytes, or the foreign protocol; None while more has to come. What follows
-    stays in the decoder. Raises `StompError` for other bytes, and for more than `most` without a whole CONNECT (EOLs in
-    front not counted).
+    """Return the CONNECT in a client's first bytes, or the foreign protocol; None if it is incomplete. Later bytes stay
+    in the decoder. Raises `StompError` for other bytes, and for more than `most` bytes without a complete CONNECT
+    (leading EOLs do not count).
     """
     begun = decoder.begun
     if begun or not decoder.buffered:
@@ -235,7 +235,7 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """Return what CONNECTED settles; a malformed `heart-beat` is none. Raises `ProtocolError` for an unknown
+        """Return what CONNECTED settles; a malformed `heart-beat` counts as none. Raises `ProtocolError` for an unknown
         version.
         """
         headers = _without_body(frame)

@@ -84,11 +84,11 @@ class HeartBeat:
         self.sent_at = now
 
     def paused(self) -> None:
-        """Record that the peer is not read from: until `resumed` it is not `dead`."""
+        """Record that the relay does not read from the peer: until `resumed` it is not `dead`."""
         self.reading = False
 
     def resumed(self, now: float) -> None:
-        """Record that the peer is read from again: its silence is counted from `now`."""
+        """Record that the relay reads from the peer again: its silence counts from `now`."""
         self.reading = True
         self.received_at = now
 

@@ -42,8 +42,8 @@ def _left(account: Unsettled) -> int:
 
 
 class _Line:
-    """Deliveries of one name, by `rank` and then age. Those that are not pending, or have another rank now, are sorted
-    out when they come first.
+    """Deliveries of one name, by `rank` and then age. Deliveries that are no longer pending, or have another rank now,
+    are removed when they come first.
     """
 
     __slots__ = ("_size", "_waiting", "count")
@@ -74,7 +74,7 @@ class _Line:
             self._size = sum(map(len, self._waiting))
 
     def first(self) -> Delivery | None:
-        """Return the one that an ACK is for; None where none is pending."""
+        """Return the delivery that an ACK is for; None if none is pending."""
         for rank, waiting in enumerate(self._waiting):
             while waiting:
                 delivery = waiting[0][1]
@@ -90,7 +90,7 @@ class _Line:
 
 
 class _Twins:
-    """Deliveries of one message-id: all of them, and those of each subscription id. `len` is of how many ids."""
+    """The deliveries of one message-id: all of them, and those of each subscription id. `len`: the number of ids."""
 
     __slots__ = ("_every", "_lines")
 
@@ -107,7 +107,7 @@ class _Twins:
         self._lines.setdefault(delivery.subscription.id, _Line()).add(delivery)
 
     def remove(self, delivery: Delivery) -> bool:
-        """Record that one is gone. Returns whether that was the last."""
+        """Record that one is gone. Returns whether it was the last."""
         self._every.remove()
         line = self._lines[delivery.subscription.id]
         line.remove()
@@ -153,7 +153,7 @@ class Namesakes:
         self.twins += len(before) - listed
 
     def remove(self, delivery: Delivery) -> None:
-        """Forget a delivery, which is gone."""
+        """Forget a delivery that is gone."""
         named = self._named[delivery.message_id]
         if isinstance(named, _Twins):
             listed = len(named)
@@ -245,7 +245,7 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """The number of deliveries whose ACK a broker still awaits."""
+        """The number of deliveries for which a broker awaits an ACK."""
         return self._pending - self._lost + self._in_doubt + len(self.recent)
 
     @property
@@ -283,7 +283,7 @@ class Ledger:
         )
 
     def _knows(self, rows: list[Row]) -> bool:
-        """Whether one of these names, decoded, is that of a delivery which is not a recent one."""
+        """Whether one of these decoded names belongs to a delivery that is not a recent one."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
@@ -313,7 +313,7 @@ class Ledger:
         return found
 
     def _list_recent(self) -> None:
-        """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
+        """Make a `Delivery` of each recent delivery, with the subscription that it had then."""
         for order, subscription, message_id, ack in self.recent.take():
             self._add(order, subscription, message_id, ack, open=True)
 
@@ -387,7 +387,7 @@ class Ledger:
             self._leave(account)
 
     def _leave(self, account: Unsettled) -> None:
-        """Forget what is pending of an ended subscription, or keep it in mind."""
+        """Forget the pending deliveries of an ended subscription, or remember the subscription for later."""
         self._ended[account] = None
         if self.crowded or account.empty:
             self._forget(account)
@@ -402,7 +402,7 @@ class Ledger:
                 self._forget(account)
 
     def _forget(self, account: Unsettled) -> None:
-        """Forget what is pending of an ended subscription; of an open one, what is of lost brokers."""
+        """Forget the pending deliveries of an ended subscription; of an open one, those of lost brokers."""
         lost = account.lost
         self.forgot = self.forgot or lost > 0
         taken = account.take_all() if account in self._ended else account.take_below(account.live_from)
@@ -433,7 +433,7 @@ class Ledger:
             self._size -= _left(account)
 
     def lost(self) -> None:
-        """Record that the broker is lost: its deliveries are lost, and ACKs of them concern no broker."""
+        """Record that the broker is lost: its deliveries are lost, and no broker gets their ACKs."""
         self._list_recent()
         self._connection.lost = True
         self._connection = Connection()
@@ -444,7 +444,7 @@ class Ledger:
         self._stale = True
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
+        """Whether an unsettled delivery has this `ack` value, or a forgotten one may have had it."""
         return self.forgot or ack in self._by_ack or self.recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
@@ -457,14 +457,14 @@ class Ledger:
         return name is not None and (name in self._tokened or name in self._hidden)
 
     def by_token(self, token: bytes) -> Delivery | None:
-        """Return the delivery with this token, else with this `ack` value; None where there is none."""
+        """Return the delivery with this token, otherwise the one with this `ack` value, otherwise None."""
         if self.recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
         return delivery if delivery is not None and delivery.pending else None
 
     def given(self, token: bytes) -> Delivery | None:
-        """Return the delivery to which we gave this token; None where there is none."""
+        """Return the delivery that was given this token, or None."""
         digits = token.removeprefix(TOKEN)
         if not ours(token) or not digits.isdigit() or len(digits) >= 20:
             return None
@@ -472,8 +472,8 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the delivery with this token, else the oldest of this message (and subscription): by rank, see
-        `Delivery.rank`. None where there is none.
+        """Return the delivery with this token; otherwise the oldest one of this message (and subscription), see
+        `Delivery.rank`; otherwise None.
         """
         if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
@@ -485,14 +485,14 @@ class Ledger:
         return account.latest(order) if isinstance(account, Cumulative) else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """Settle a delivery and what its ACK covers, until its transaction is aborted if there is one. Return whether
-        none of them is of a lost broker.
+        """Settle a delivery and all others that its ACK covers; in a `transaction`, until that is aborted. Return
+        whether no lost broker's delivery is among them.
         """
         account = delivery.unsettled
         return self._take(account, account.take(delivery.position), transaction)
 
     def _take(self, account: Unsettled, taken: Taken, transaction: bytes | None = None) -> bool:
-        """Settle what was taken, and return whether none of it is of a lost broker."""
+        """Settle these. Return whether no lost broker's delivery is among them."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
@@ -503,20 +503,20 @@ class Ledger:
         return not lost
 
     def _count(self, account: Unsettled, taken: Taken, lost: int, sign: int) -> None:
-        """Count what was taken among those that are pending (`sign` 1), or no more (-1)."""
+        """Count these as pending (`sign` 1) or no longer pending (-1)."""
         self._pending += sign * len(taken)
         self._lost += sign * lost
         if account.subscription.open:
             self._expected += sign * (len(taken) - lost)
 
     def committed(self, transaction: bytes) -> None:
-        """Forget the deliveries that were settled in this transaction: it was committed."""
+        """The transaction was committed: forget the deliveries that it settled."""
         for account, taken in self._held.pop(transaction, ()):
             self._in_doubt -= len(taken)
             self._release(account, taken)
 
     def aborted(self, transaction: bytes) -> None:
-        """Make what this transaction settled unsettled again, in its old order."""
+        """The transaction was aborted: make its deliveries unsettled again, in their old order."""
         back = self._held.pop(transaction, ())
         for account, taken in back:
             self._in_doubt -= len(taken)

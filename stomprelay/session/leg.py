@@ -23,7 +23,7 @@ from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, E
 
 
 class Side(Enum):
-    """Whose connection it is: a client's (downstream) or a broker's (upstream)."""
+    """The peer of a connection: a client (downstream) or a broker (upstream)."""
 
     DOWNSTREAM = "client"
     UPSTREAM = "broker"
@@ -98,6 +98,6 @@ class Leg:
 
     @property
     def beating(self) -> bool:
-        """Whether its heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""
+        """Whether its heart-beats count. A client that sent DISCONNECT still gets beats until it is answered."""
         leaving = self.state is State.LEAVING and self.side is Side.DOWNSTREAM
         return leaving or self.state is State.CONNECTED

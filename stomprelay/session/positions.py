@@ -7,7 +7,7 @@ from typing import Self
 
 
 class _Node:
-    """A run from `start` up to `stop`, between those before it and those behind it. `count`: positions in all."""
+    """A run from `start` up to `stop`, between two subtrees. `count`: all positions in the tree."""
 
     __slots__ = ("count", "height", "left", "right", "start", "stop")
 
@@ -32,7 +32,7 @@ def _count(tree: _Tree) -> int:
 
 
 def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both and the run between them, whose heights differ by 2 at most."""
+    """Return a tree of both and the run between them; their heights may differ by 2 at most."""
     if left is not None and left.height > _height(right) + 1:
         inner = left.right
         if inner is None or _height(left.left) >= inner.height:
@@ -49,7 +49,7 @@ def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
 
 
 def _join(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both and the run between them, whatever their heights."""
+    """Return a tree of both and the run between them, of any heights."""
     if left is not None and left.height > _height(right) + 1:
         return _balanced(left.left, left.start, left.stop, _join(left.right, start, stop, right))
     if right is not None and right.height > _height(left) + 1:
@@ -92,7 +92,7 @@ def _extended(tree: _Node, start: int) -> _Node:
 
 
 def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
-    """Return what is below `at`, and the rest."""
+    """Return the positions below `at`, and the others."""
     if tree is None:
         return None, None
     if at <= tree.start:
@@ -142,12 +142,12 @@ class Positions:
         self._tree = _concatenated(self._tree, _Node(None, position, position + 1, None))
 
     def take_below(self, at: int) -> Self:
-        """Remove what is below `at`, and return it."""
+        """Remove the positions below `at`, and return them."""
         below, self._tree = _split(self._tree, at)
         return type(self)(below)
 
     def remove(self, position: int) -> None:
-        """Remove one position, which is among them."""
+        """Remove one position of the set."""
         below = self.take_below(position)
         self.take_below(position + 1)
         self.give(below)
@@ -176,7 +176,9 @@ class Positions:
         return count
 
     def last(self, fits: Callable[[int], bool]) -> int | None:
-        """Return the last position that fits, where all before one that fits do too; None where none does."""
+        """Return the last position for which `fits` is true, or None. If it is true for a position, it must be true for
+        all before it.
+        """
         found, tree = None, self._tree
         while tree is not None:
             if fits(tree.start):

@@ -19,7 +19,7 @@ UNKNOWN_HOST: Final = "host name not found"
 
 
 def spell_fault(error: Exception) -> str:
-    """Return the traceback of an error that nobody expected, without its text, which may quote what a peer sent."""
+    """Return the traceback of an unexpected error without the error's text, which may quote a peer."""
     return f"failed: {type(error).__name__}\n{''.join(format_tb(error.__traceback__))}"
 
 

@@ -55,8 +55,8 @@ ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None els
 
 class Recent:
     """The newest deliveries of a client of this dialect: of the present broker and of open subscriptions, with names
-    that nothing else in the ledger has. They are numbered by `orders` without gaps; those that are left have the last
-    numbers.
+    that no other delivery in the ledger has. Their numbers, from `orders`, have no gaps; the remaining ones hold the
+    highest numbers.
     """
 
     __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
@@ -79,11 +79,11 @@ class Recent:
         return 0 if self._rows is None else THING * len(self._rows) + self._rows.size
 
     def concerns(self, subscription: Subscription) -> bool:
-        """Whether this subscription was introduced: one of them may be its own. Then `take` all when it ends."""
+        """Whether this subscription was introduced: it may have some of them. Then `take` all when it ends."""
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
-        """Whether one of them has this `ack` value, decoded, where ACKs name that."""
+        """Whether one of them has this decoded `ack` value, if ACKs name that."""
         return self._dialect.delivery is DeliveryNaming.ACK and self._has(ack)
 
     def _has(self, *name: bytes) -> bool:
@@ -94,7 +94,7 @@ class Recent:
         return text.count(b"\n") == len(name) and self.values(text) is not None
 
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
-        """Whether one of them may be meant by this decoded message-id, and subscription where one is given."""
+        """Whether this decoded message-id (and subscription, if given) may mean one of them."""
         match self._dialect.delivery:
             case DeliveryNaming.MESSAGE_ID:
                 return self._has(message_id)
@@ -111,11 +111,11 @@ class Recent:
         return split(self._dialect.decode_once(rows), width)
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
-        """Return those of these ids of subscriptions that were not `introduced`."""
+        """Return the subscription ids that were not `introduced`."""
         return ids.difference(self._subscriptions)
 
     def introduced(self, id: bytes, subscription: Subscription) -> None:
-        """Record which subscription, an open one, is meant by an id."""
+        """Record the open subscription of an id."""
         self._subscriptions[id] = subscription
         if subscription.ack == CUMULATIVE:
             self._cumulative.add(id)
@@ -138,8 +138,8 @@ class Recent:
         return True
 
     def settle(self, names: bytes) -> tuple[bool, list[Subscription]]:
-        """Forget what ACKs of these names cover. Return whether each name was found, and those cumulative subscriptions
-        of which other deliveries are covered, too.
+        """Forget what ACKs of these names cover. Return whether each name was found, and the cumulative subscriptions
+        in which the ACKs cover further deliveries.
         """
         if self._rows is None:
             return False, []

@@ -1,6 +1,4 @@
-"""What a peer is sent that is refused: an ERROR of our own; where it does not use STOMP, an answer in its
-protocol.
-"""
+"""What a refused peer is sent: an ERROR of our own, or an answer in its own protocol."""
 
 from typing import Final, NamedTuple
 
@@ -44,7 +42,7 @@ _HTTP_ANSWER: Final = (
 
 
 class Foreign(NamedTuple):
-    """A peer that does not use STOMP: what it sent, for the log, and the answer in its own protocol."""
+    """A peer that does not use STOMP: its first bytes, for the log, and the answer in its own protocol."""
 
     what: str
     answer: bytes
@@ -55,7 +53,7 @@ HTTP: Final = Foreign("HTTP request on a STOMP listener", _HTTP_ANSWER)
 
 
 def recognise(data: bytes) -> Foreign | None:
-    """Return what the first bytes of a connection are, when they are known not to be STOMP; None otherwise."""
+    """Return the protocol of a connection's first bytes, if it is a known one other than STOMP; otherwise None."""
     if data[:1] == bytes([_TLS_HANDSHAKE]):
         return TLS
     if data.startswith(METHODS):

@@ -34,15 +34,15 @@ def cost(headers: Headers) -> int:
 
 
 class Costing(Protocol):
-    """What keeps something. `cost`: the bytes of it."""
+    """An object that keeps bytes; `cost` is their number."""
 
     @property
     def cost(self) -> int:
-        """The bytes of what is kept now."""
+        """The number of kept bytes."""
 
 
 class Budget:
-    """The bytes that are kept of one client; `most` may be. Its sessions with several brokers share one."""
+    """The bytes that are kept of one client, at most `most`. Sessions of the client with several brokers share it."""
 
     __slots__ = ("_size", "_watched", "most")
 
@@ -69,7 +69,7 @@ class Budget:
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
-        """Add what this one keeps to `size`, whenever that is asked for."""
+        """Include this object's bytes in `size`; they are asked for each time."""
         self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
@@ -134,7 +134,7 @@ class Transaction:
         self.doomed = reason
 
     def lost(self) -> None:
-        """Record that its broker is lost, which dooms it where it cannot be sent again."""
+        """Record that its broker is lost. If it cannot be sent again, it is doomed."""
         if self.acknowledged:
             self.doom("it acknowledged messages of a broker that was lost")
         elif self.cut:
@@ -268,7 +268,7 @@ class Session:
 
     @property
     def unacknowledged(self) -> int:
-        """How many deliveries the client owes an ACK for. Those of a subscription that asks for none do not count."""
+        """How many deliveries await an ACK of the client."""
         return 0 if self._ledger is None else self._ledger.awaited
 
     WATCHED: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
@@ -339,8 +339,8 @@ class Session:
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
-        """Settle ACKs or NACKs of these names (see `recent`), in no transaction. Return whether all may pass as they
-        came; otherwise look at each: those that were settled pass.
+        """Settle ACKs or NACKs of these names (see `recent`), outside transactions. Return whether all may pass
+        unchanged; otherwise look at each: settled ones pass.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
@@ -368,7 +368,9 @@ class Session:
         self.memo = None
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
-        """Keep a frame of an open transaction: see `Transaction.keep`. All open ones together may have `most` bytes."""
+        """Keep a frame of an open transaction, see `Transaction.keep`. All open transactions together may have `most`
+        bytes.
+        """
         before, size = transaction.size + transaction.cost, len(wire) + _FRAME
         self.kept.take(size)
         self._transactions_size += transaction.keep(wire, most - self._transactions_size)
@@ -403,7 +405,7 @@ class Session:
             self.received(receipt)
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
-        """Record a WATCHED frame to the broker. Return the subscription that it opens or closes, else None. Raises
+        """Record a WATCHED frame to the broker. Return the subscription that it opens or closes, or None. Raises
         `ProtocolError` for too many subscriptions or transactions.
         """
         if command is SUBSCRIBE or command is UNSUBSCRIBE:
@@ -456,7 +458,7 @@ class Session:
         self.counters[counter] += count
 
     def owed(self, receipt: bytes) -> None:
-        """Record that a SEND was sent that asks for this receipt, which the broker owes from now on."""
+        """Record that a SEND with this receipt was sent: the broker owes it from now on."""
         self.traces += 1
         if len(self.receipts) < self._most and receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))

@@ -1,4 +1,4 @@
-"""A client's subscriptions, and the names that each side has for them."""
+"""A client's subscriptions, and their names on each side."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
@@ -52,7 +52,9 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 
 
 class Subscriptions:
-    """One client's open subscriptions, oldest first. `acknowledging`: those with ACKs, lately ended ones included."""
+    """The open subscriptions of one client, oldest first. `acknowledging`: those with ACKs, including recently ended
+    ones.
+    """
 
     __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
 
@@ -111,8 +113,8 @@ class Subscriptions:
         return self._by_id.get(id)
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
-        """Return the subscription that a MESSAGE is for: by id, open or lately ended; else by destination, if it has no
-        id of the client's; without an id in the MESSAGE also the only one. None where none fits.
+        """Return the subscription of a MESSAGE: by id, open or recently ended; else by destination, if that
+        subscription has no id of the client's; without an id in the MESSAGE also the only subscription. Otherwise None.
         """
         named = None if id is None else self._by_id.get(id) or self._ended.get(id)
         if named is not None:
@@ -127,7 +129,7 @@ class Subscriptions:
         return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:
-        """Return the oldest open subscription to a destination, which a 1.0 UNSUBSCRIBE ends; None where none is."""
+        """Return the oldest open subscription to a destination, which a 1.0 UNSUBSCRIBE ends, or None."""
         same = self._by_destination.get(destination)
         return None if same is None else next(iter(same.values()))
 
@@ -149,7 +151,9 @@ class Subscriptions:
         self.acknowledging -= ended is not None and ended.ack != AUTO
 
     def take_closed(self) -> tuple[Subscription, ...]:
-        """Return those that were closed since the last call, by `closed` or by another one with their id."""
+        """Return the subscriptions that were closed since the last call, by `closed` or because another one took their
+        id.
+        """
         closed, self._closed = self._closed, ()
         return closed
 

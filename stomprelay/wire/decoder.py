@@ -75,7 +75,7 @@ SCANNER = _compiled()
 
 
 def compiled(module: str) -> Any:
-    """Return a compiled module; None where it was not built, or nothing compiled is wanted."""
+    """Return a compiled module; None if it was not built or compiled modules are switched off."""
     try:
         return None if SCANNER is None else import_module(module)
     except ImportError:
@@ -105,7 +105,7 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Bytes that come piece by piece, to be taken together. Small pieces cost little more than their bytes."""
+    """Collects bytes piece by piece, to take them together. Small pieces cost little more than their bytes."""
 
     __slots__ = ("_pieces", "size")
 
@@ -114,7 +114,7 @@ class Pieces:
         self.size = len(first)
 
     def add(self, data: bytes) -> None:
-        """Keep one more."""
+        """Add one piece."""
         size = len(data)
         self.size += size
         pieces = self._pieces
@@ -126,7 +126,7 @@ class Pieces:
             pieces.append(bytearray(data))
 
     def joined(self) -> bytes:
-        """All of them."""
+        """All pieces, joined."""
         return b"".join(self._pieces)
 
 
@@ -175,7 +175,7 @@ class Decoder:
         self.expect(dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
-        """From the next frame on: its dialect, and the commands that may come."""
+        """Set the dialect and the allowed commands from the next frame on."""
         self.dialect = dialect
         self._allowed = commands
         self._commands = _spellings(commands)
@@ -187,20 +187,20 @@ class Decoder:
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 
     def drop(self) -> None:
-        """Keep nothing of what was fed: nothing more is wanted of it."""
+        """Forget everything that was fed: nothing more is read."""
         self._data, self._at = b"", 0
         self.buffered = 0
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Put frames, and runs with what they `keep`, into this list before they are yielded; None: no more."""
+        """Append frames, and runs with what they `keep`, to this list before they are yielded; None: stop."""
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
 
     @property
     def missing(self) -> int:
-        """How many bytes of the unfinished frame may still come; 0 where there is none."""
+        """How many bytes of the unfinished frame may still come; 0 without one."""
         if self._pieces is None:
             return 0
         awaited, size = self._awaited, self._pieces.size
@@ -210,14 +210,14 @@ class Decoder:
 
     @property
     def begun(self) -> bytes:
-        """What there is of a command line that is not complete yet; empty where none has begun."""
+        """The beginning of an incomplete command line; empty if none has begun."""
         if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
 
     @property
     def behind(self) -> bool:
-        """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
+        """Whether `frames()` was left before the end of the fed bytes: there may be more frames."""
         if self._pieces is not None:
             return False
         return self.buffered > 0
@@ -274,7 +274,7 @@ class Decoder:
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """As `frames()`, at most `most` of them; neighbours that `passing` lets pass may come as a `Run`."""
+        """As `frames()`, at most `most` of them; neighbours that `passing` lets pass may come as one `Run`."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
@@ -395,7 +395,9 @@ class Decoder:
             raise self._asking(error, data, at) from None
 
     def _spelled_out(self, lines: bytes) -> bytes | None:
-        """Return a head's lines as all who read them must see them, by `Dialect.spell_out`; None where they are so."""
+        """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if they
+        are in it already.
+        """
         spelled = self.dialect.spell_out(lines)
         if len(spelled) == len(lines):
             return None
@@ -423,7 +425,7 @@ class Decoder:
         return type(self._awaited) is Awaited and self._awaited.mark is _LINE_END
 
     def _await_head(self, data: bytes, at: int) -> None:
-        """Keep an unfinished head, unless it can already be seen that it will not be one."""
+        """Keep an unfinished head; raise now if it is already known to be wrong."""
         line = data.find(b"\n", at)
         if line < 0:
             if len(data) - at > _COMMAND_LINE or data.find(b"\0", at) >= 0:
@@ -441,7 +443,7 @@ class Decoder:
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
-        """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
+        """Whether a head is still unfinished with this piece. Raises what is wrong with it."""
         so_far = cast("HeadSoFar", self._awaited)
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(so_far.end + data[:2]):
             return False
@@ -451,7 +453,7 @@ class Decoder:
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
-        """Count more of a head's lines, without the blank one. Return what can be seen to be wrong with them."""
+        """Count more lines of a head, without the blank line. Return the error if there is one already."""
         count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")
@@ -465,19 +467,19 @@ class Decoder:
         return None
 
     def _worse(self, wrong: StompError, data: bytes, at: int) -> StompError:
-        """Return what is wrong with the frame that begins there: first that it may not come, then what else is."""
+        """Return the error for the frame that begins there: first, that its command may not come; then any other."""
         command = data[at : data.find(b"\n", at)]
         return self._asking(wrong if command in self._commands else self._unexpected(command), data, at)
 
     def _keep(self, unfinished: bytes) -> None:
-        """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
+        """Keep the unfinished frame at the end of the chunk, and continue with the bytes that were fed since."""
         self._data, self._at = b"", 0
         self._pieces = Pieces(unfinished)
         if self._rest is not None or self._later is not None:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Take the rest of the chunk, and what was fed while there were frames to take."""
+        """Continue with the rest of the chunk, and with bytes that were fed in the meantime."""
         rest, later = self._rest, self._later
         self._rest = None
         if rest is not None and self._pieces is None:
@@ -540,7 +542,7 @@ class Decoder:
         return error
 
     def _receipt(self, command: bytes, value: bytes) -> bytes | None:
-        """The receipt in a header's value; None for one that cannot be read."""
+        """Return the receipt in a header's value; None if it cannot be read."""
         dialect = self.dialect
         if command.removesuffix(b"\r") in UNESCAPED:
             return value.removesuffix(b"\r")

@@ -57,7 +57,7 @@ PROTOCOL_HEADERS: Final = frozenset(
 
 
 class DeliveryNaming(Enum):
-    """How an ACK names the MESSAGE that it is about."""
+    """How an ACK names its MESSAGE."""
 
     MESSAGE_ID = "message-id"
     SUBSCRIPTION_AND_MESSAGE_ID = "subscription and message-id"
@@ -66,7 +66,7 @@ class DeliveryNaming(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The facts of one version, or of one broker's way with it. `reads`, `writes`: the bytes that are escaped in what
+    """The facts of one version, or of one broker's variant of it. `reads`, `writes`: the bytes that are escaped in what
     such a peer sends, and in what it is sent.
     """
 
@@ -100,17 +100,17 @@ class Dialect:
     """A CR at the end of a line is no part of the value, as this broker reads it; it sends no such lines of its own."""
 
     def __hash__(self) -> int:
-        """Return the same for equal ones, without a look at all the facts."""
+        """Return equal hashes for equal dialects, without reading all facts."""
         return hash(self.version)
 
     @cached_property
     def unescape(self) -> re.Pattern[bytes]:
-        """Matches a backslash and what follows it, if anything does."""
+        """A pattern for a backslash and the byte behind it, if there is one."""
         return re.compile(rb"\\(.?)", re.DOTALL)
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """What a text without doubled backslashes can hold: an escape and its byte."""
+        """Each escape and its byte, for a text without doubled backslashes."""
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property
@@ -150,7 +150,9 @@ class Dialect:
         return b"\\" not in lines or lines.count(b"\\") == lines.count(ESCAPES[b":"])
 
     def decode_once(self, lines: bytes) -> bytes:
-        """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""
+        """Return the result of `decode` for raw values with LFs between them, all at once; `spells_once` must be True
+        for each.
+        """
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
     def decode_all(self, lines: bytes) -> list[bytes] | None:
@@ -210,7 +212,7 @@ class Dialect:
         return text
 
     def spelled(self, text: bytes) -> bool:
-        """Whether a text is one that `encode` returns."""
+        """Whether `encode` can return this text."""
         try:
             return self.encode(self._unescape(text)) == text
         except FrameError:
@@ -240,7 +242,7 @@ class Dialect:
         return b":" not in name and b"\n" not in name
 
     def write_line(self, name: bytes, value: bytes) -> bytes:
-        """One header line without its LF. Whatever is not `speakable` must have been settled before."""
+        """Return one header line without its LF. Check `speakable` first."""
         return b"%b:%b" % (self.encode(name) if self.escaped_names else name, self.encode(value))
 
     def write(self, headers: Headers) -> bytes:
@@ -296,7 +298,7 @@ DIALECTS: Final = {dialect.version: dialect for dialect in (V1_0, V1_1, V1_2)}
 
 
 def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | None:
-    """The highest version that both sides name, whatever the order; None when there is none."""
+    """Return the highest version that both sides name, in any order, or None."""
     both = offered & spoken
     return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
 
@@ -311,5 +313,5 @@ def up_to(dialect: Dialect) -> frozenset[bytes]:
 
 @lru_cache
 def demanding_utf8(dialect: Dialect) -> Dialect:
-    """The dialect for a peer whose heads have to be UTF-8."""
+    """Return the dialect for a peer whose heads have to be UTF-8."""
     return replace(dialect, utf8=True)

@@ -59,7 +59,7 @@ class Frame:
 
     @property
     def wire(self) -> bytes:
-        """The frame as it came, with its NUL and the LF right behind it, without other EOLs around it."""
+        """The frame as it came, with its NUL and the LF directly behind that, without other EOLs."""
         return self.data[self.start : self.after]
 
     @property
@@ -88,7 +88,7 @@ class Frame:
         return data[at : data.find(b"\n", at)]
 
     def header(self, name: bytes, dialect: Dialect) -> bytes | None:
-        """The first value of a header, decoded; None when there is none."""
+        """The first value of a header, decoded; None without one."""
         value = self.raw(name)
         if value is None or (
             not dialect.padded and (self.plain or (b"\\" not in value and b"\r" not in value))
@@ -147,7 +147,7 @@ CONTENT_LENGTH_LINE: Final = b"\ncontent-length:"
 
 
 class Head:
-    """The examination of heads under some limits. Offsets are those of `Frame`."""
+    """Checks heads under these limits. Offsets are those of `Frame`."""
 
     __slots__ = ("_limits", "_plain")
 
@@ -156,7 +156,7 @@ class Head:
         self._plain = b":\n" * limits.headers
 
     def examine(self, data: bytes, head: int, body: int, dialect: Dialect) -> bool:
-        """Whether the head is plain, as `Frame` has it. Raises `FrameError` or `LimitError` for one that is wrong."""
+        """Whether the head is plain, see `Frame`. Raises `FrameError` or `LimitError` for an invalid head."""
         lines = data[head : body - 1]
         skeleton = lines.translate(None, _ORDINARY)
         if len(lines) > self._limits.header_line and self.has_long_line(lines):
@@ -173,7 +173,7 @@ class Head:
         return False
 
     def _examine_odd(self, lines: bytes, skeleton: bytes, dialect: Dialect, *, crlf: bool) -> None:
-        """Raise what is wrong with a head that has more in it than ordinary bytes and one colon a line."""
+        """Raise the error of a head that has more than ordinary bytes and one colon in each line."""
         if b"\0" in skeleton:
             raise FrameError("NUL in a frame's head")
         if skeleton.count(b"\n") > self._limits.headers:

@@ -1,5 +1,5 @@
-"""Neighbouring frames that pass without a look at each, and the rules that say which may. Only the compiled scanner
-finds runs; without it every frame comes by itself, and nothing else differs.
+"""Neighbouring frames that pass without a look at each, and the rules that select them. Only the compiled scanner finds
+runs; without it each frame comes by itself, with the same results.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ Rules = tuple[Rule, ...]
 
 
 class Keep(NamedTuple):
-    """What a record keeps of each frame of a run: its head, and `bodies` bytes of its body. `secrets`: a frame that may
-    have such a header, in any spelling, needs a look.
+    """What a record keeps of each frame of a run: its head, and `bodies` bytes of its body. `secrets`: headers (in any
+    spelling) whose frames need a look.
     """
 
     bodies: int
@@ -104,7 +104,7 @@ class Run:
         self.kept = kept
 
     def replace(self, data: bytes, last: int, head: int) -> None:
-        """From now on the same frames go out in these bytes; `last` and `head` are as those of a run."""
+        """Let the same frames go out as these bytes; `last` and `head` are as in a run."""
         self.instead = Run(self.rule, data, 0, len(data), self.count, last, head, b"", self.plain)
 
     @property
@@ -114,7 +114,7 @@ class Run:
 
     @property
     def wire(self) -> bytes:
-        """The frames as they came, each with its NUL and the LF right behind it."""
+        """The frames as they came, each with its NUL and the LF directly behind it."""
         return self.data[self.start : self.after]
 
     @property
@@ -129,7 +129,7 @@ class Run:
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
 
     def frames(self, dialect: Dialect) -> list[Frame]:
-        """Return all of them, one by one; `dialect` is that of the leg that they came on."""
+        """Return the frames one by one; `dialect` is that of their leg."""
         return self._found(dialect, self.start, self.count)
 
     def last_frame(self, dialect: Dialect) -> Frame:
@@ -144,7 +144,7 @@ class Run:
 
     @property
     def payload(self) -> bytes:
-        """Of each frame the head and what is kept of its body, back to back; for a run with `kept`."""
+        """The head of each frame and the kept part of its body, back to back; only for a run with `kept`."""
         from stomprelay.wire._scan import kept_of  # what found this run
 
         return kept_of(self)

@@ -1,5 +1,5 @@
-"""What frames of one dialect are in another, many at once, by tables that the dialects make. Values that are not simple
-are left out of them: their frames are looked at one by one.
+"""How frames of one dialect are spelled in another, many at once, by tables made from the dialects. Values that need
+more are left out: their frames are examined one by one.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ SPELLER: "Final[type[Speller] | None]" = None if _COMPILED is None else _COMPILE
 
 
 class Spelling:
-    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, but for that of CR."""
+    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, except that of CR."""
 
     def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
         self._source = source
@@ -42,7 +42,7 @@ class Spelling:
             self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
 
     def _becomes(self, spelled: bytes) -> bytes | None:
-        """What a byte of a value, or an escape, becomes; None for what needs a look."""
+        """Return what a byte or an escape of a value becomes; None if it needs a look."""
         try:
             value = self._source.decode(b"", b"." + spelled)[1:]
         except FrameError:

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do the run. Return the exit status. Raises `ValueError`, and what `Stream` raises."""
+    """Do the run and return the exit status. Raises `ValueError`, and the errors of `Stream`."""
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)

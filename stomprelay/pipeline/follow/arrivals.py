@@ -60,7 +60,7 @@ class Arrivals:
         return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
 
     def done(self, part: Part) -> None:
-        """Record that all rows of a part are in the tables, so that it does not come again."""
+        """Record that all rows of a part are in the tables."""
         before = self.finished
         self._volume.put(self._mark(part.number), "")
         self._finished = part.number
@@ -142,7 +142,7 @@ def _plain(uri: str) -> str:
 
 
 def begun(path: str) -> int | None:
-    """Return when a segment was begun, by its name, ns since 1970; None for other files."""
+    """Return when a segment was begun, from its name, in ns since 1970; None for other files."""
     read = parse_name(posixpath.basename(path))
     return None if read is None else read[0].created
 

@@ -47,7 +47,7 @@ class ProgressLine:
         self._bar.say(text)
 
     def plan(self, octets: int) -> None:
-        """Set what the next batches have to read together: the bytes of their segments."""
+        """Set how many bytes of segments the next batches have to read."""
         self._planned, self._through = octets, 0
         self._bar.begin("", octets)
 
@@ -87,7 +87,7 @@ class ProgressLine:
             self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
-        """On a terminal, redraw the bar; Spark has finished `done` of the `total` tasks of what it is at."""
+        """On a terminal, redraw the bar; Spark has finished `done` of `total` tasks of its present work."""
         if not self._batch:
             return
         # Only the first step is one pass over the segments, in which tasks are as good as bytes.

@@ -1,4 +1,6 @@
-"""The streaming query: Spark lists the segments that come and remembers which it had; each part is a batch of ours."""
+"""The streaming query: Spark lists new segments and remembers those that it has seen; each part of a list is a batch of
+the pipeline.
+"""
 
 import threading
 import time
@@ -61,7 +63,7 @@ class _Stopped(Exception):
 
 
 class Stream:
-    """One run over a journal: call `once` or `endless`. `steps`: what a batch does after its frames."""
+    """One run over a journal: call `once` or `endless`. `steps`: the steps of a batch after its frames."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class Stream:
         """Whether tasks run on other machines."""
 
     def _joined(self) -> None:
-        """Have Java plan what a thread asks for with this session's settings."""
+        """Let Java plan queries of a thread with this session's settings."""
         jvm: Any = self._spark._jvm
         jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
 
@@ -107,7 +109,7 @@ class Stream:
                     self._progress.say(sentence)
 
     def endless(self) -> None:
-        """Read all segments that are there and those that come, until `stop`. Raises as `once` does."""
+        """Read all present and future segments, until `stop`. Raises as `once`."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(processingTime=f"{self._settings.interval} seconds"))

@@ -139,7 +139,7 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
 
 
 def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
-    """Return what a pass makes of these rows, sorted, as rows of a schema."""
+    """Return the result of a pass over these rows, sorted, as rows of a schema."""
     rows = pa.concat_tables(parts).combine_chunks()
     order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
@@ -156,12 +156,12 @@ class _Files:
         self._final: list[pa.Table] = []
 
     def add(self, name: str | None, rows: pa.Table) -> None:
-        """Add rows of a slice, or final ones (None)."""
+        """Add rows of a slice; None: final rows."""
         if len(rows):
             (self._final if name is None else self._rows.setdefault(name, [])).append(rows)
 
     def slice(self, name: str, *, late: bool) -> Slice:
-        """Return what is known of a slice, of which all rows are there."""
+        """Return the description of a complete slice."""
         rows = self._rows.get(name, [])
         hours = {hour for each in rows for hour in each["hour"].unique().to_pylist()} - {None}
         due = min((pc.min(each["due"]).as_py() for each in rows), default=0)
@@ -201,7 +201,7 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all passes in one task. Return what was done, None where the batch is too large or only Spark can write."""
+    """Do all passes in one task. Return the result; None if the batch is too large or only Spark can write."""
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

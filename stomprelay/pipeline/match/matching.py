@@ -91,7 +91,7 @@ class Message:
         return before
 
     def was_settled(self, delivery: s.Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record the first outcome of a delivery. `settled`: when it was said; `ns`: when it took effect."""
+        """Record the first outcome of a delivery. `settled`: when it was reported; `ns`: when it took effect."""
         self.last = max(self.last, ns)
         if delivery[s.OUTCOME] is not None:
             return
@@ -140,7 +140,7 @@ class Message:
 
     @property
     def redelivered(self) -> int:
-        """Return how many deliveries repeat one to the same subscription, or one that went back."""
+        """Return how many deliveries repeat an earlier one to the same subscription, or one that was returned."""
         seen: set[tuple[Any, ...]] = set()
         returned: set[tuple[Any, ...]] = set()
         count = 0
@@ -288,7 +288,7 @@ class Matching:
     # What follows
 
     def go(self, until: int) -> None:
-        """Apply the rows that were seen, once. What is later than `until` (ns) shows in `open()` alone."""
+        """Apply the rows of `saw`, once. Rows later than `until` (ns) affect only `open()`."""
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=lambda each: each[:5])
@@ -387,7 +387,7 @@ def _place(transfer: s.Transfer) -> tuple[str, int, int]:
 
 
 class MatchRow(IntEnum):
-    """What a row of `Matchings` is: the values of its column `what`."""
+    """The kinds of rows of `Matchings`, in its column `what`."""
 
     FINAL = 0
     OPEN = 1

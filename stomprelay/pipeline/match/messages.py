@@ -144,7 +144,7 @@ def _watched(doing: slices.Plan) -> Sequence[Column]:
 
 
 def _done(doing: slices.Plan, had: Mapping[str, Any]) -> slices.Done:
-    """Return what was done, by what was seen of the rows that were written, see `_watched`."""
+    """Return the result of a batch, from what was observed of the written rows, see `_watched`."""
     hours: dict[str, set[str]] = {}
     for row in had["hours"]:
         if row["hour"] is not None:
@@ -162,7 +162,7 @@ def _done(doing: slices.Plan, had: Mapping[str, Any]) -> slices.Done:
 def _note(
     batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, slices.Slice], done: slices.Done
 ) -> None:
-    """Leave what the next batch and the other tables must know, as texts."""
+    """Save, as texts, what the next batch and the other tables need."""
     store, number = batch.store, batch.number
     there = {name: each for name, each in known.items() if name not in done.gone} | done.made
     outages = _outages(batch, before.get("losses", []))
@@ -309,12 +309,12 @@ class Changes:
 
     @property
     def hours(self) -> set[str]:
-        """Return the hours that have other rows than before."""
+        """Return the hours whose rows differ from before."""
         return {*self.final, *(hour for each in (*self.made.values(), *self.gone.values()) for hour in each)}
 
 
 def changes(batch: Batch) -> Changes:
-    """Return what this batch changed. Call it after `advance`, as all functions below."""
+    """Return the changes by this batch. Call it after `advance`; the same holds for all functions below."""
     noted = _noted(batch, batch.number)
     there = {name: each.hours for name, each in slices.loaded(noted.get("slices", {})).items()}
     return Changes(noted.get("final", []), noted.get("made", {}), noted.get("gone", {}), there)
@@ -344,7 +344,7 @@ def outages(batch: Batch) -> list[Outage]:
 
 
 def waits(batch: Batch) -> list[Wait]:
-    """Return the waits that ended in this batch and those that go on, in no order, on the driver."""
+    """Return the waits that ended in this batch and those that continue, in no order, on the driver."""
     if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
         return []
     told = said(batch, batch.number, SessionRow.WAIT).collect()

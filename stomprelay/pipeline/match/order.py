@@ -124,7 +124,7 @@ class Flight:
 
 
 def recipient(row: Sequence[Any], *, topic: bool) -> Subscriber | None:
-    """Return whom a MESSAGE is for, as `Message.recipient` tells it: None for a queue's."""
+    """Return the recipient of a MESSAGE, as `Message.recipient`; None for a queue's."""
     return (row[s.CLIENT], row[s.SUBSCRIPTION]) if topic else None
 
 
@@ -146,7 +146,7 @@ class Waiting:
         self.runs = deque(runs)
 
     def add(self, number: int, name: int, ns: int) -> None:
-        """Add a message that is available from `ns` on."""
+        """Add a message that is available from `ns`."""
         since, ahead = ns - ns % self._grain, name - number
         if self.runs:
             last = self.runs[-1]
@@ -156,7 +156,7 @@ class Waiting:
         self.runs.append([since, number, 1, ahead])
 
     def take(self, ns: int) -> tuple[int, int] | None:
-        """Remove the first that is not given up at `ns`. Return its number and name; None if there is none."""
+        """Remove the first message that is not given up at `ns`. Return its number and name, or None."""
         self.expire(ns)
         if not self.runs:
             return None
@@ -199,13 +199,13 @@ class Waiting:
         return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
 
     def expire(self, ns: int) -> None:
-        """Remove those that are given up at `ns`."""
+        """Remove messages that are given up at `ns`."""
         while self.runs and ns > self.runs[0][0] + self._give_up:
             self.runs.popleft()
 
     @property
     def ahead(self) -> int:
-        """Return what the last name is ahead of its number."""
+        """Return the difference between the last name and its number."""
         return self.runs[-1][3] if self.runs else 0
 
     @property
@@ -408,7 +408,7 @@ class SendOrder:
         return flight
 
     def _is_back(self, flight: Flight, to: Subscriber | None) -> None:
-        """Note that a broker has the message again for this recipient, if it has."""
+        """Record that a broker has the message of this recipient again, if it has."""
         turn, outcome = flight.ends[to]
         if outcome is not None:
             self._back.setdefault(to, deque()).append((flight, turn))
@@ -424,7 +424,9 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the first message that another session has and has not acked, redelivered by its broker; or None."""
+        """Return the first message that another session got and did not acknowledge, and that its broker redelivered;
+        or None.
+        """
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -434,7 +436,7 @@ class SendOrder:
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the subscription's next message; or, if there is none or the broker says so, one that went back."""
+        """Return the subscription's next message; or, without one or if the broker says so, one that was returned."""
         to = recipient(row, topic=True)
         if row[s.AGAIN]:
             found = self._again(to, ns)
@@ -482,7 +484,7 @@ class SendOrder:
     # From batch to batch
 
     def _forget_old(self, ns: int) -> None:
-        """Forget what was delivered long ago and does not count any more. What counts for longer is left to `dump`."""
+        """Forget old deliveries that have no further effect. `dump` drops the others."""
         recent = self._recent
         while recent and ns > recent[0].last + self._limits.linger:
             old = recent.popleft()

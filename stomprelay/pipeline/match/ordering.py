@@ -24,7 +24,7 @@ _AHEAD: Final = "a"
 
 
 class _Current:
-    """The key that is being read. `texts`: its state for the next batch; `out`: rows that were changed."""
+    """The key that is being read. `texts`: its state for the next batch; `out`: changed rows."""
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
@@ -68,7 +68,7 @@ class _Current:
             self.out.append([key, *row[1:]])
 
     def _split(self, row: s.Transfer) -> None:
-        """Leave what comes after `until` for the next batch, and take what came before."""
+        """Leave rows after `until` to the next batch, and take earlier ones."""
         if row[s.NS] > self._until:
             self._ahead.append(row)
             return
@@ -85,7 +85,7 @@ class _Current:
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
-        """Yield the rows that were left for the end: what is ahead, as a foretaste, and the state."""
+        """Yield the rows at the end: provisional ones, and the state."""
         while self._waiting:
             self._again(self._waiting.pop())
         until = self._until

@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def late(self) -> str:
-        """Return one more slice, for those of them that are late where these are told apart."""
+        """Return one more slice, for late rows, if late rows are kept apart."""
         return self.named(self.first + len(self.bounds) + 1)
 
     @property
@@ -76,7 +76,7 @@ class Plan:
         return sorted({*self.into.values(), *self.fresh})
 
     def is_late(self, name: str) -> bool:
-        """Return whether one of these is for late rows."""
+        """Return whether this is a slice for late rows."""
         return name == self.late or any(
             self.into[each] == name for each, old in self.gone.items() if old.late
         )
@@ -84,7 +84,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Done:
-    """What a batch did: the slices that it made, those that are gone, and the hours of rows that became final."""
+    """The result of a batch: the slices that it made, those that are gone, and the hours of rows that became final."""
 
     made: dict[str, Slice]
     gone: dict[str, Slice]
@@ -150,7 +150,7 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
 
 
 def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of the slices that are gone: those that are touched (None: all), and the others."""
+    """Return the rows of the slices that are gone: the touched ones (None: all), and the others."""
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
         return rows, rows.limit(0)

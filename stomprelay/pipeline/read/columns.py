@@ -43,7 +43,7 @@ NAMED: Final = {
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """Return the dialect of this version; without one, what all have in common up to CONNECT."""
+    """Return the dialect of this version; without a version, the one that all have in common up to CONNECT."""
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
 
@@ -118,7 +118,7 @@ class FrameColumns:
         self._sizes += [head + body + 1 for head, body in zip(sizes[0::SIZES], body_sizes, strict=True)]
 
     def blank(self) -> None:
-        """Add a row that is no frame: all columns are null in it."""
+        """Add a row that is not a frame: all its columns are null."""
         self._rows.append((None,) * (1 + len(COLUMNS)))
         self._ends.append(self._ends[-1])
         self._sizes.append(None)

@@ -108,7 +108,7 @@ def _several(first: int, last: int) -> str:
 
 
 def _lacking(gap: Gap) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of numbers of a gap that did not come."""
+    """Yield the ranges of numbers in a gap that did not come."""
     for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
         if after > before + 1:
             yield before + 1, after - 1

@@ -41,7 +41,9 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return what comes before the first record after `until` (ns), about, and the rest; None for nothing."""
+        """Return the part before the first record after `until` (ns), approximately, and the rest; None for an empty
+        part.
+        """
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -85,7 +87,7 @@ class Gap(NamedTuple):
 
 @dataclass
 class Told:
-    """What all segments of a run say together: see `schema.RUNS`. `outcome`: how it ended, empty if it did not."""
+    """The facts about a run from all its segments: see `schema.RUNS`. `outcome`: how it ended, empty if it did not."""
 
     relay: str = ""
     began_ns: int | None = None
@@ -130,9 +132,9 @@ class Told:
 
 @dataclass
 class _Run:
-    """One run. `due`: the number of the next segment; `waiting`: segments behind a gap; `skipped`: gaps that nobody
-    waits for. `since`: the batch that found it; `heard_ns`: the newest record of all runs at its last news. `gone`:
-    forgotten.
+    """One run. `due`: the number of the next segment; `waiting`: segments behind a gap; `skipped`: gaps that are not
+    waited for. `since`: the batch that found it; `heard_ns`: the newest record of all runs when it last had news.
+    `gone`: forgotten.
     """
 
     since: int
@@ -185,7 +187,9 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Have a segment, and the caller all after it, count as not read. What was read ends with `newest_ns`."""
+        """Count a segment as not read; the caller does the same for all later ones. The read part ends with
+        `newest_ns`.
+        """
         self.waiting[number] = rest
         self.due = min(self.due, number)
         self.newest_ns = newest_ns
@@ -193,7 +197,7 @@ class _Run:
 
     @property
     def gaps(self) -> list[Gap]:
-        """Return all that is missing, in order."""
+        """Return all gaps, in order."""
         found, due = [*self.skipped], self.due
         for number in sorted(self.waiting):
             if number > due:
@@ -242,7 +246,9 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield what of these segments is up to `until`; late ones whole. `read`: what was due of each run before."""
+        """Yield the parts of these segments up to `until`; late segments as a whole. `read`: what was due of each run
+        before.
+        """
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
             found = [(number_of(each.name), each) for each in segments]
@@ -314,7 +320,7 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each run that was not forgotten, or of each one that was, see `Told.row`."""
+        """Return the row of each run that was not forgotten, or, with `gone`, of each forgotten one; see `Told.row`."""
         horizon = self.horizon
         return {
             name: run.told.row(
@@ -328,7 +334,7 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended and were read, also those that were forgotten, with their newest time in ns."""
+        """Return the runs that ended and were read, including forgotten ones, with their newest time in ns."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
@@ -344,7 +350,7 @@ class Runs:
         )
 
     def before(self, run: str) -> list[Gap]:
-        """Return what was missing of a run before the last call."""
+        """Return the gaps of a run before the last call."""
         return self._before.get(run, [])
 
     @property

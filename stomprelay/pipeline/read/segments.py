@@ -87,7 +87,7 @@ class _Reading:
         self._clear()
 
     def begin(self, header: Header) -> None:
-        """Take the header that the following blocks belong to; what is known of contexts is dropped."""
+        """Take the header of the following blocks; known contexts are forgotten."""
         self.header = header
         self.contexts.clear()
 
@@ -104,7 +104,7 @@ class _Reading:
         return self.count >= ROWS or self._octets >= OCTETS
 
     def block(self, block: Block) -> None:
-        """Add the rows of a block; one whose contents make no sense goes to `damages`."""
+        """Add the rows of a block; a block with invalid contents goes to `damages`."""
         try:
             known = self.contexts[block.context]
         except KeyError:

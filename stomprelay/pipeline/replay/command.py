@@ -221,7 +221,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
 
 
 def _judge(given: argparse.Namespace, found: Preview) -> None:
-    """Print what is left out. Raises `ValueError` where that must not be, or nothing is left."""
+    """Print what is left out. Raises `ValueError` if that is not allowed, or nothing is left."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
@@ -336,8 +336,8 @@ class Watch:
         self._bar.begin("replay", total, before)
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do `work` in another thread and show the progress; return or raise what it does. An interrupt comes to this
-        thread: within a call to Java it would look like a failure of that call.
+        """Do `work` in another thread and show the progress; return its result or raise its error. An interrupt comes
+        to this thread: within a call to Java it would look like a failure of that call.
         """
         outcome: Future[T] = Future()
 

@@ -67,7 +67,7 @@ class Selection:
     renames: tuple[tuple[str, str], ...] = ()
 
     def hours(self, there: Iterable[str]) -> list[str]:
-        """Return those of the hours in `there` that can have such messages."""
+        """Return the hours in `there` that can have such messages."""
         first = "" if self.since is None else hour(self.since * 1000)
         last = "~" if self.until is None else hour(self.until * 1000)
         return [each for each in there if first <= each <= last]

@@ -92,7 +92,7 @@ class State(AbstractContextManager["State"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection, or None. Raises `StateError` if it is unreadable, or of other options."""
+        """Return the frozen selection, or None. Raises `StateError` if it is unreadable or has other options."""
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a task of Spark does in a replay: it sends one file's messages over one connection, by the code of the sink."""
+"""A task of Spark in a replay: it sends one file's messages over one connection, with the code of the sink."""
 
 import logging
 import time
@@ -56,7 +56,7 @@ def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
 
 @contextmanager
 def logged(level: str) -> Iterator[None]:
-    """Limit what the sink logs to this level while the context is entered; its errors are in the result, too."""
+    """Limit the sink's log to this level while the context is entered; its errors are in the result, too."""
     log = logging.getLogger(LOGGER)
     before = log.level
     if level == "info":

@@ -76,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     """Make the page. Return the exit status, `CROSSED` if a threshold is crossed. Raises `ValueError` for impossible
-    options, `OSError` where the page cannot be written, and what `Store` and `launch` raise.
+    options, `OSError` if the page cannot be written, and the errors of `Store` and `launch`.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
     range_ = Range(*shared.stretch(given, now))

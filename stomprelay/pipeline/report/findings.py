@@ -261,8 +261,8 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Way:
-    """How many messages went from a producer through a destination to a consumer. `producer` is None if its
-    SEND was not seen, `consumer` if there was none.
+    """How many messages went from a producer through a destination to a consumer. `producer` is None if the SEND was
+    not seen, `consumer` is None without one.
     """
 
     producer: Name
@@ -423,12 +423,12 @@ class Findings:
 
     @property
     def expected(self) -> int:
-        """Return how many messages were seen but for those to topics that nobody got."""
+        """Return how many messages were seen, except those to topics that nobody received."""
         return self.messages - self.outcomes.get(UNHEARD, 0)
 
     @property
     def lost(self) -> Sequence[Failover]:
-        """Return the outages that nobody asked for."""
+        """Return the outages that no operator requested."""
         return [one for one in self.failovers if not one.planned]
 
     @property
@@ -443,7 +443,7 @@ class Findings:
 
     @property
     def timed(self) -> Mapping[str, Latency]:
-        """Return the latencies of which at least one was measured."""
+        """Return the latencies that were measured at least once."""
         return {name: found for name in MEASURES if (found := self.latencies.get(name)) and found.whole.count}
 
     @property
@@ -453,8 +453,8 @@ class Findings:
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield for each of the two ranges that are compared, if more than a part of it has no records at its begin or
-        end, which it is, and from when to when it has records.
+        """Yield each of the two compared ranges that lacks records in a large part at its begin or end: which range,
+        and from when to when it has records.
         """
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
@@ -468,7 +468,7 @@ class Findings:
 
     @property
     def before(self) -> "Findings | None":
-        """Return what was found of the time before; None if nothing was, or nobody asked."""
+        """Return the findings of the time before; None if there are none or no comparison was requested."""
         return None if self.earlier is None else self.earlier.found
 
     @property

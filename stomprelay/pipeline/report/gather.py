@@ -82,7 +82,7 @@ def hour_from(at: Micros) -> Column:
 
 
 def hour_up_to(at: Micros) -> Column:
-    """Return whether they are those of an instant, or earlier."""
+    """Return whether a row's `date` and `hour` are those of an instant, or earlier."""
     when, date = moment(at), F.col("date")
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
@@ -127,14 +127,14 @@ def coded(column: str, names: Sequence[str]) -> Column:
 
 
 def decoded(code: int, names: Sequence[str]) -> Name:
-    """Return the name that `coded` made this code of: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
+    """Return the name of this code by `coded`: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
     if code == NULL:
         return None
     return Rest.OTHERS if code == OTHER else names[code]
 
 
 def to_topic() -> Column:
-    """Return a column that says whether a message was sent to a topic."""
+    """Return a column: whether a message was sent to a topic."""
     destination = F.coalesce("destination", F.lit(""))
     return reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
 
@@ -162,8 +162,8 @@ def first(
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """Return the first and the last instant, both included: the bounds of the range, or else those of its
-    rows in `traffic`. None if there are neither.
+    """Return the first and the last instant, both included: the bounds of the range, else those of its rows in
+    `traffic`. None without either.
     """
     minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
@@ -239,7 +239,7 @@ _LINKED: Final = 10
 
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
-    """Return the outages of brokers that went on at any time of the range, in the order of time."""
+    """Return the outages of brokers during the range, in the order of time."""
     rows = store.read("failovers").select(
         *("upstream", "broker", "moved_to", F.unix_micros("began_at").alias("began")),
         *(F.unix_micros("ended_at").alias("ended"), "planned", "sessions", "recovered", "given_up"),
@@ -253,8 +253,8 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """Return the `limit` subscriptions with the longest waits among those that were stuck at any time of the
-    range, and how many there are in all.
+    """Return the `limit` subscriptions with the longest waits that were stuck during the range, and how many there are
+    in all.
     """
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
@@ -280,7 +280,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
 
 
 def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
-    """Return the `limit` most frequent texts of errors, and how many different ones there are."""
+    """Return the `limit` most frequent texts of errors, and how many different texts there are."""
     by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
     errors = frames.where(by_broker | (F.col("event") == "error")).select(
         F.coalesce(
@@ -301,8 +301,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
-    """Return the first `limit` pieces of the journal that could not be read, whenever they were written, and
-    how many there are in all; and how many of these have no bytes: they are missing, were dropped, or came late.
+    """Return the first `limit` pieces of the journal that could not be read, of any time; how many there are in all;
+    and how many of these have no bytes: they are missing, were dropped, or came late.
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
@@ -312,8 +312,8 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
-    """Return the last `limit` runs of relays that went on at any time of the range, in the order of time, those that
-    were killed before others; how many there are in all, and how many of these were killed within the range.
+    """Return the last `limit` runs of relays during the range, in the order of time, killed ones first; how many there
+    are in all, and how many of these were killed within the range.
     """
     rows = store.read("runs").withColumns(
         {name: F.unix_micros(f"{name}_at") for name in ("began", "heard", "ended")}
@@ -332,16 +332,16 @@ def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], 
 
 
 def read_dropped(frames: DataFrame) -> int:
-    """Return how many frames the relays say they dropped."""
+    """Return how many frames were dropped, as relays reported."""
     told = frames.where(F.col("event") == JournalEvent.DROPPED.value)
     (number,) = row_of(told, F.sum(F.expr("try_cast(facts['frames'] AS bigint)")))
     return number or 0
 
 
 def read_waiting(store: Store, range_: Range, brokers: Iterable[str]) -> dict[str, int]:
-    """Return about how many messages of the range may wait at each of these brokers: those for queues that it was sent
-    and that nobody got, as far as its RECEIPT came where one was asked for; and those that came back to it from a
-    consumer, and that nobody got again. A session's SENDs went to the broker that it was connected to last.
+    """Return about how many messages of the range may wait at each of these brokers: messages that it was sent for
+    queues and that were not delivered (with a RECEIPT, if one was asked for), and messages that were returned to it and
+    not delivered again. A session's SENDs went to its last broker.
     """
     lost = sorted(set(brokers))
     if not lost:
@@ -458,8 +458,8 @@ def empty_span(range_: Range, now: Micros) -> Span:
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
-    """Return the time axis. Ends that the user did not give are those of the records if the range is short;
-    if its records were removed already, those of the minutes in `traffic`.
+    """Return the time axis. Ends that the user did not give are those of the records if the range is short; if its
+    records were removed already, those of the minutes in `traffic`.
     """
     fine = last - first < FINE
     if fine:
@@ -475,7 +475,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """What happened in each bin. `bins`: (sent, delivered) by the destination's code, see `queries.coded`."""
+    """The traffic in each bin. `bins`: (sent, delivered) by the destination's code, see `queries.coded`."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
@@ -485,7 +485,7 @@ class _Course:
         return [bool(places) for places in self.bins]
 
     def series(self, names: Sequence[str]) -> list[Series]:
-        """Return a series for each destination that has a colour, and one for all others."""
+        """Return a series for each destination with a colour, and one for all others."""
         made = [Series(name, *self._both({place})) for place, name in enumerate(names[:COLOURS])]
         known = {place for places in self.bins for place in places}
         return [*made, Series(Rest.OTHERS, *self._both(known - set(range(len(made)))))]
@@ -529,9 +529,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class Told:
-    """What was read from `messages`. `outcomes` and `deliveries` are by the destination's code, see
-    `queries.coded`.
-    """
+    """The figures from `messages`. `outcomes` and `deliveries` are by the destination's code, see `queries.coded`."""
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]
@@ -542,7 +540,7 @@ class Told:
 
 
 def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
-    """Return what is told by rows of `messages`, all of which are in the span; `names`: see `queries.coded`."""
+    """Return the figures from these rows of `messages`, which must all be in the span; `names`: see `queries.coded`."""
     place = coded("destination", names).alias("place")
     counts = messages.groupBy(place, shown_outcome().alias("outcome"), "relay").agg(
         F.count(F.lit(1)).alias("number"),
@@ -618,8 +616,8 @@ _GONE: Final = 10
 
 
 def stretch(store: Store, range_: Range, period: str) -> Range:
-    """Return the range to report on: where no begin was asked for, the last `period` of it. Its bins reach beyond both
-    of its ends; it begins so much later that what is `period` before does not overlap with it.
+    """Return the range to report on: without a requested begin, the last `period`. Its bins reach beyond both ends; it
+    begins that much later, so that the range `period` before does not overlap.
     """
     found = extent(store, range_)
     if found is None:
@@ -631,7 +629,7 @@ def stretch(store: Store, range_: Range, period: str) -> Range:
 
 
 def earlier(store: Store, findings: Findings, period: str) -> Earlier:
-    """Return what the tables have of the time that is `period` before that of the findings."""
+    """Return the figures of the time that is `period` before that of the findings."""
     span, shift = findings.span, PERIODS[period]
     then = Span(span.since - shift, span.until - shift, span.step)
     back = Range(then.since, then.until)
@@ -671,7 +669,7 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
 
 
 def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None, Any]:
-    """Return the sums of `traffic` for these names in a column; under None those of all others together."""
+    """Return the sums of `traffic` for these names in a column; under None those of all others."""
     place = F.greatest(coded(column, names), F.lit(-1)).alias("place")
     rows = traffic.groupBy(place).agg(*passed())
     return {names[row.place] if row.place >= 0 else None: row for row in rows.collect()}

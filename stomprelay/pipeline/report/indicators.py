@@ -1,4 +1,4 @@
-"""The figures that a report is judged by: their names and spelling, thresholds for them, and how they changed."""
+"""The indicators of a report: their names and spelling, thresholds for them, and how they changed."""
 
 import math
 import re
@@ -26,7 +26,9 @@ _WORTH: Final = 1.5
 
 
 class Kind(Enum):
-    """What an indicator is, and so how it is spelled. Shares are from 0 to 1, times are microseconds, sizes bytes."""
+    """The kind of an indicator, which decides its spelling. Shares are from 0 to 1, times are microseconds, sizes
+    bytes.
+    """
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -43,7 +45,7 @@ class Kind(Enum):
         return text.octets(value) if self is Kind.SIZE else text.count(math.ceil(value))
 
     def read(self, said: str) -> float:
-        """Return the value that an option says. Raises `ValueError`."""
+        """Return the value in an option. Raises `ValueError`."""
         found = _AMOUNT.fullmatch(said.strip())
         units = _UNITS[self]
         unit = "" if found is None else found[2].lower()
@@ -194,14 +196,14 @@ Compared = list[tuple[Indicator, float | None, float | None]]
 
 
 def compared(now: Findings, before: Findings) -> Compared:
-    """Return the figures that are compared, but those that are nothing in both."""
+    """Return the compared indicators, except those that are absent in both ranges."""
     values = [(one, one.of(now), one.of(before)) for one in COMPARED]
     return [(one, here, then) for one, here, then in values if here or then]
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the figures that changed by so much that it is worth a sentence. What was not there before is not among
-    them: it is among what went wrong.
+    """Return the indicators whose change deserves a sentence. Indicators that were absent before are not among them:
+    the page lists them as problems.
     """
     return [
         (one, here, then)
@@ -218,26 +220,26 @@ def _matters(kind: Kind, low: float, high: float) -> bool:
 
 @dataclass(frozen=True)
 class Threshold:
-    """What an indicator may be at most, or must be at least if it is one of those (`Indicator.least`)."""
+    """The bound of an indicator: a maximum, or a minimum if `Indicator.least`."""
 
     indicator: Indicator
     limit: float
 
     @property
     def spelled(self) -> str:
-        """Return its name and what it allows."""
+        """Return its name and bound."""
         one = self.indicator
         return f"{one.name} ({'at least' if one.least else 'at most'} {one.kind.spell(self.limit)})"
 
     def crossed(self, findings: Findings) -> bool | None:
-        """Return whether the figure is beyond it; None if there is nothing to measure."""
+        """Return whether the indicator is beyond the bound; None if there is nothing to measure."""
         value = self.indicator.of(findings)
         if value is None:
             return None
         return value < self.limit if self.indicator.least else value > self.limit
 
     def sentence(self, findings: Findings) -> str:
-        """Return what came of it in words, without the name in front."""
+        """Return the result in words, without the name."""
         one, value = self.indicator, self.indicator.of(findings)
         if value is None:
             return "there was nothing to measure"
@@ -262,8 +264,8 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return all thresholds that hold where these are asked for: that no frame was dropped, too, unless they say
-    otherwise, as what was dropped could have crossed any of them.
+    """Return all thresholds that apply: also that no frame was dropped, unless these say otherwise, because dropped
+    frames could have crossed any of them.
     """
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds

@@ -178,7 +178,7 @@ def passed(known: Sequence[Destination | Client], name: str) -> int:
 
 
 def per_second(values: Sequence[float], span: Span) -> list[float]:
-    """Return the rates of what is counted by bin."""
+    """Return rates per second of what is counted by bin."""
     return [value / span.seconds for value in values]
 
 

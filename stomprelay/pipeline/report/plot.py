@@ -137,7 +137,7 @@ def gaps(span: Span, recorded: Sequence[bool]) -> list[Band]:
 
 
 def meanwhile(span: Span, bands: Sequence[Band]) -> list[str]:
-    """Return for each bin what the bands behind it say, for a table with a row for each bin."""
+    """Return for each bin the texts of the bands behind it, for a table with a row for each bin."""
     said: list[list[str]] = [[] for _ in range(span.bins)]
     for band in bands:
         if band.until >= span.since and band.since < span.until:

@@ -136,7 +136,7 @@ def css_share(share: float) -> str:
 
 
 def css_string(text: str) -> str:
-    """Return text as a string of CSS that can stand in a `style` element: whatever it holds, it stays a string."""
+    """Return text as a string of CSS for a `style` element; no text can end the string."""
     safe = (
         sign if sign.isascii() and (sign.isalnum() or sign in " -_.") else f"\\{ord(sign):x} "
         for sign in text

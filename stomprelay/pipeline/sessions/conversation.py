@@ -220,7 +220,7 @@ class Conversation:
             self._ended = ns
 
     def run_ended(self, ns: int) -> bool:
-        """Record that its relay's run ended at `ns`. Return whether it ended with it: it had not before."""
+        """Its relay's run ended at `ns`. Return whether this ended the conversation."""
         ends = self._ended is None
         if ends:
             self._vanished({}, max(ns, self._clock))
@@ -248,13 +248,13 @@ class Conversation:
         return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether nothing that matters can come after `now` (ns), the newest time of its relay."""
+        """Return whether no relevant record can come after `now` (ns), the newest time of its relay."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """Return its state as JSON; what is too old at `now` (ns), the newest time of its relay, is dropped."""
+        """Return its state as JSON; records too old at `now` (ns), the newest time of its relay, are dropped."""
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
@@ -386,7 +386,7 @@ class Conversations:
 
 
 class _Current:
-    """A session that is being read. `text`: its last state, or None; `taken`: this batch has records of it."""
+    """The session that is being read. `text`: its last state, or None; `taken`: this batch has records of it."""
 
     def __init__(self, first: r.Record, limits: TimeLimits) -> None:
         self.name: str = first[r.SESSION]

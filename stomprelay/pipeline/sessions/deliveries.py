@@ -170,7 +170,7 @@ class PendingDelivery:
 
 
 def _by_likelihood(delivery: PendingDelivery) -> tuple[bool, bool, int]:
-    """Return what ranks the deliveries of one name as the relay does: see `Delivery.rank`."""
+    """Return the rank of a delivery among those of one name, as in the relay: see `Delivery.rank`."""
     return delivery.loss is not None, not delivery.subscription.open, delivery.order
 
 

@@ -122,7 +122,7 @@ class Brokers:
         return loss
 
     def going(self, broker: str | None) -> BrokerLoss | None:
-        """Return the loss of this broker that is not over; None if there is none."""
+        """Return the loss of this broker that is not over, or None."""
         return next((each for each in self.losses if each.broker == broker and not each.over), None)
 
     def recovered(self, lost: str, facts: dict[str, str], client: str | None, ns: int) -> BrokerLoss:

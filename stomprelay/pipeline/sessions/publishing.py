@@ -1,4 +1,4 @@
-"""What a session sends that takes effect later: frames that asked for a receipt, and transactions."""
+"""The frames of a session that take effect later: those with a receipt, and transactions."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

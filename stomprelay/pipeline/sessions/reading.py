@@ -48,8 +48,8 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 
 @dataclass(frozen=True)
 class Reading:
-    """Call it with rows of `frames`, those of `COLUMNS`; it yields as rows of `record.FIELDS` what matters to messages
-    in these `segments` and parts. `id_headers` hold a publisher's id, `keep_headers` are kept.
+    """Call it with rows of `frames`, those of `COLUMNS`; it yields the relevant rows of these `segments` and parts as
+    `record.FIELDS`. `id_headers` hold a publisher's id, `keep_headers` are kept.
     """
 
     segments: Sequence[Segment]
@@ -92,7 +92,7 @@ class Reading:
 
 
 def reading_of(batch: "Batch", segments: Sequence[Segment]) -> Reading:
-    """Return what reads these segments, and parts of segments, as a batch's settings want it."""
+    """Return a reader of these segments, and of parts of segments, by a batch's settings."""
     settings = batch.settings
     return Reading(segments, tuple(settings.id_headers), tuple(settings.keep_headers or ()))
 
@@ -150,7 +150,7 @@ def _carrying(rows: pa.RecordBatch, *commands: str) -> Any:
 
 
 def _among(values: pa.Array, known: pa.Array) -> pa.Array:
-    """Return which of these texts are among those; null is not."""
+    """Return which of the values are among `known`; null is not."""
     if isinstance(values, pa.DictionaryArray):
         return pc.is_in(values.dictionary, value_set=known).take(values.indices).fill_null(False)
     return pc.is_in(values, value_set=known)
@@ -173,7 +173,7 @@ def _turns(segments: pa.Array) -> pa.Array:
 
 
 def _digests(bodies: pa.Array) -> pa.Array:
-    """Return a number for what is kept of each body, the same for the same octets."""
+    """Return a number for the kept part of each body, equal for equal bytes."""
     if bodies.null_count == len(bodies):
         return pa.nulls(len(bodies), pa.int64())
     found = [
@@ -212,7 +212,9 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return what `then` makes (`ddl`) of all rows of `frames` that may be of these segments. Raises `OSError`."""
+    """Return the rows (`ddl`) that `then` makes of all rows of `frames` that may belong to these segments. Raises
+    `OSError`.
+    """
     files = files_of(batch, number, hours)
     if files is None:
         rows = batch.store.read(FRAMES.name, hours, number)

@@ -1,4 +1,4 @@
-"""What a `Conversation` reads of each frame and event: columns of `frames`, and some headers that matter."""
+"""What a `Conversation` needs of each frame and event: columns of `frames`, and some headers."""
 
 from typing import Any, Final
 

@@ -18,7 +18,7 @@ Transfer = list[Any]
 
 
 class Kind(IntEnum):
-    """What a row of `FIELDS` holds: the values of its `kind` column."""
+    """The kinds of rows of `FIELDS`, in the column `kind`."""
 
     SENT = 0
     SENT_MORE = 1

@@ -31,7 +31,7 @@ class Wait(NamedTuple):
 
 
 def merged(waits: Iterable[Wait]) -> list[Wait]:
-    """Return the waits, those of one subscription and broker that overlap or touch made one, by time."""
+    """Return the waits by time; overlapping or touching waits of one subscription and broker are joined."""
     found: list[Wait] = []
     who: Any = None
     for one in sorted(waits, key=lambda wait: (group_of(wait), wait.since_ns)):
@@ -51,7 +51,7 @@ def group_of(wait: Wait) -> tuple[tuple[bool, str], ...]:
 
 
 def _ordered(text: str | None) -> tuple[bool, str]:
-    """Return what sorts None before all texts."""
+    """Return a sort key that puts None before all texts."""
     return text is not None, text or ""
 
 

@@ -68,7 +68,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def listed(column: pa.Array) -> list[Any]:
-    """Return the values of a column. Those that it has by their numbers are made once."""
+    """Return the values of a column. Values of a dictionary column are made once."""
     if column.null_count == len(column):
         return [None] * len(column)
     if isinstance(column, pa.DictionaryArray):

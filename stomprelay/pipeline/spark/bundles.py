@@ -129,10 +129,9 @@ def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch
 
 @dataclass(frozen=True)
 class Sorted:
-    """What takes bundles, part after part: calls `then` with the rows of each part, in batches, with those that
-    have the same value in the first column of `by` together, and these sorted by the others. Texts are sorted by their
-    bytes, nulls first. It yields what `then` does; where there is something to be passed on, bundles that are passing
-    as they came.
+    """Takes bundles, part after part: calls `then` with the rows of each part, in batches, grouped by the first column
+    of `by` and sorted by the others. Texts are sorted by their bytes, nulls first. It yields the results of `then`, and
+    bundles that only pass on unchanged.
     """
 
     by: Sequence[Key]
@@ -166,14 +165,14 @@ class Sorted:
 
 
 def opened(bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of bundles, as they come."""
+    """Yield the rows of bundles, in their order."""
     for batch in bundles:
         for octets in batch.column(2):
             yield from ipc.open_stream(octets.as_buffer())
 
 
 def sorting(rows: pa.Table, by: Sequence[Key]) -> Any:
-    """Return the places of the rows, sorted as `Sorted` says, as a numpy array."""
+    """Return the sorted places of the rows, by the order of `Sorted`, as a numpy array."""
     first, *others = by
     codes = rows.column(first).combine_chunks()
     if not isinstance(codes, pa.DictionaryArray):

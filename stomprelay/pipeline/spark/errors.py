@@ -16,7 +16,7 @@ class MissingSpark(Exception):
 
 
 class FailedSpark(Exception):
-    """Spark could not do what it was asked for. The text is for the user, the cause is Spark's exception."""
+    """Spark could not do what was requested. The text is for the user, the cause is Spark's exception."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def reason(error: Exception) -> str:
 
 
 def said(error: Exception) -> list[str]:
-    """Return the texts of one of Spark's errors and of what it was caused by, down to the root."""
+    """Return the texts of a Spark error and of its causes, down to the root."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if not isinstance(error, Py4JError | ConnectionError):
@@ -53,7 +53,7 @@ def said(error: Exception) -> list[str]:
 
 
 def thrown(log: str) -> str | None:
-    """Return why Java ended, in a line, by what it wrote to standard error; None where it does not say."""
+    """Return in one line why Java ended, from its standard error; None if that does not say it."""
     found = _THROWN.findall(log)
     return _CLASS.sub("", found[0]).strip() or found[0] if found else None
 

@@ -39,7 +39,7 @@ _NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
 
 
 class _Found(NamedTuple):
-    """What one executor has. `code`: the digest of its stomprelay; None where something is missing."""
+    """What one executor has. `code`: the digest of its stomprelay; None if something is missing."""
 
     host: str
     pyarrow: str | None
@@ -48,7 +48,7 @@ class _Found(NamedTuple):
 
 
 def knock(master: str) -> None:
-    """Raise `MissingSpark` where `master` is a standalone cluster's and nobody answers there."""
+    """Raise `MissingSpark` if `master` is a standalone cluster and does not answer."""
     if not master.startswith("spark://"):
         return
     why = ""
@@ -93,8 +93,8 @@ def fit(spark: "SparkSession") -> None:
 
 
 def see(spark: "SparkSession", read: Iterable[Path], written: Iterable[Path]) -> None:
-    """Raise `MissingSpark` where an executor does not see what is in these folders of the driver's machine. A
-    file is put into those that are `written`, and removed again. Raises `OSError` where that cannot be done.
+    """Raise `MissingSpark` if an executor does not see these folders of the driver's machine. A file is put into those
+    that are `written`, and removed again. Raises `OSError` if that fails.
     """
     with _marked(written) as marks:
         wanted = [str(path) for path in (*(next(each.iterdir(), each / ".") for each in read), *marks)]
@@ -129,7 +129,7 @@ Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, 
 
 
 def _probe() -> Probe:
-    """Return the function that is asked on executors; it goes there as its code, for none of ours may be there yet."""
+    """Return the function that executors run; it is sent as code, because they may not have ours yet."""
 
     def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
         def found(numbers):  # type: ignore[no-untyped-def]
@@ -174,7 +174,7 @@ def _probe() -> Probe:
 
 
 def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_Found]:
-    """Return what the executors answered, as many as have come. Raises `MissingSpark` where none does in time."""
+    """Return the answers of the executors that came. Raises `MissingSpark` if none answers in time."""
     context = spark.sparkContext
     tag = f"stomprelay-{uuid4().hex}"
     patience = int(context._jsc.sc().conf().getTimeAsSeconds(*_PATIENCE))
@@ -207,7 +207,7 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
 
 
 def _why(told: str) -> str | None:
-    """Return a sentence for what a task failed by before any of our code ran; None where there is none."""
+    """Return a sentence for a task's failure before any of our code ran; None if it was another failure."""
     if other := _OTHER_PYTHON.search(told):
         return (
             f"Python on the executors is {other[1]} and {other[2]} here: both must be of one version. Name another by "
@@ -221,7 +221,7 @@ def _why(told: str) -> str | None:
 
 
 def _ship(spark: "SparkSession", digest: str) -> None:
-    """Send our Python code in an archive named by its `digest`, which stays for executors that come later."""
+    """Send our Python code in an archive named by its `digest`; executors that come later get it, too."""
     import stomprelay
 
     package = Path(stomprelay.__file__).parent

@@ -1,4 +1,4 @@
-"""Files from Maven Central, fetched by Ivy, which comes with Spark: what is named, and nothing that it depends on."""
+"""Files from Maven Central, fetched by Ivy, which comes with Spark: only the named files, without their dependencies."""
 
 import subprocess
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ class Artifact(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Return its file's name, by which `fetch` leaves it, without the classifier."""
+        """Return the name of its file after `fetch`, without the classifier."""
         return f"{self.name}-{self.version}.{self.kind}"
 
     @property
     def maven(self) -> str:
-        """Return what people say to Maven to have it."""
+        """Return its Maven coordinates."""
         more = f":{self.kind}:{self.classifier}" if self.classifier else ""
         return f"mvn dependency:get -Dartifact={self.group}:{self.name}:{self.version}{more}"
 
 
 def fetch(artifacts: Sequence[Artifact], into: Path, ivy_settings: str | None = None) -> bool:
-    """Fetch the files from Maven Central, or from where the file `ivy_settings` says, into a folder that is made where
-    it is missing. Return whether all of them came; none is left there if not. Raises `java.MissingJava`.
+    """Fetch the files from Maven Central, or from the source in the file `ivy_settings`, into a folder, which is made.
+    Return whether all came; if not, no file is left there. Raises `java.MissingJava`.
     """
     found_java = java.find()
     with TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as name:

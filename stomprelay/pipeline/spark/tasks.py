@@ -35,7 +35,7 @@ would broadcast, in a job of its own, is in that task anyway.
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Have Spark use as few partitions as so many bytes of a journal are worth, while in the context."""
+    """A context in which Spark uses as few partitions as `octets` bytes of a journal need."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
@@ -59,7 +59,7 @@ def is_single(spark: "SparkSession") -> bool:
 
 
 def together(rows: "DataFrame", *by: str) -> "DataFrame":
-    """Return the rows with those that have the same values in these columns in one partition."""
+    """Return the rows; rows with equal values in these columns are in one partition."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows.repartition(*by)
 
 

@@ -148,7 +148,7 @@ class Client:
 
 
 def _told(error: Frame) -> str:
-    """Return the text of an ERROR for people: its message, its body and the receipt it is about."""
+    """Return the text of an ERROR for people: its message, its body and its receipt id."""
     message = (error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(names.RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

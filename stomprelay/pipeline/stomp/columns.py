@@ -63,7 +63,7 @@ class Columns:
 
     @staticmethod
     def read(frame: Frame) -> dict[bytes, bytes]:
-        """Return the headers of a MESSAGE; of repeated ones the first counts (STOMP 1.2)."""
+        """Return the headers of a MESSAGE; the first of repeated ones counts (STOMP 1.2)."""
         said = frame.headers(V1_2)
         named = dict(said)
         return named if len(named) == len(said) else dict(reversed(said))

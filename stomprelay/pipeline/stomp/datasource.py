@@ -138,7 +138,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Make the query end once it has read what is there now."""
+        """Make the query end after it has read what is there now."""
         self._draining = True
         self._target = None
 
@@ -180,7 +180,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._receivers
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
-        """Return the offset of what the broker had at first; it grows if commits set more messages free."""
+        """Return the offset of what the broker had at first; it grows if commits make more messages available."""
         receivers.settle()
         if self._target is None:
             self._until = receivers.deadline()
@@ -220,7 +220,7 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: Range | None) -> Range:
-        """Receive, and note which rows came. `begun`: what a scan that failed has noted."""
+        """Receive, and record which rows came. `begun`: the record of a failed scan."""
         source = self._source
         receivers = Receivers(source)
         try:
@@ -241,7 +241,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task reports: how many rows it sent, and how many an earlier run had sent."""
+    """The report of a task: how many rows it sent, and how many an earlier run had sent."""
 
     rows: int
     skipped: int

@@ -47,7 +47,7 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one reader or writer. Call `only` first, to name misspelt ones; then `get` each."""
+    """The options of one reader or writer. Call `only` first, to report misspelt ones; then `get` each."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -83,7 +83,7 @@ class GivenOptions:
             raise wrong(name, str(error)) from None
 
     def either(self, name: str, other: str, read: Callable[[str], T]) -> T | None:
-        """Return what `get` returns of an option that has two names. Raises `OptionError` where both are given."""
+        """Return the value of an option that has two names, as `get`. Raises `OptionError` if both are given."""
         if name in self and other in self:
             raise wrong(other, f"is another name for {name}: say one of them")
         return self.get(other if other in self else name, read)

@@ -22,7 +22,7 @@ class ProgressError(Exception):
 
 
 class JobProgress:
-    """The folder of one job. Every method raises `ProgressError` for what cannot be read or written."""
+    """The folder of one job. Every method raises `ProgressError` if a file cannot be read or written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

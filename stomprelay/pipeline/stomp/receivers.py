@@ -124,7 +124,7 @@ class Receiver:
 
     @property
     def settled(self) -> bool:
-        """Return whether everything that Spark has committed is acknowledged."""
+        """Return whether all committed messages are acknowledged."""
         return self._pending_acks is None or self._settled >= self._committed
 
     @property
@@ -134,7 +134,7 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may hold messages back until Spark commits some of those on disk."""
+        """Return whether the broker may withhold messages until Spark commits some of those on disk."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
@@ -143,13 +143,13 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all is on disk and no message came for so many seconds from a broker, or it does not run."""
+        """Return whether everything is on disk and no message came for so many seconds, or the receiver does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
     def stop(self) -> None:
-        """Tell the thread to write and acknowledge what it has, and to disconnect. Then call `close`."""
+        """Tell the thread to write and acknowledge its messages, and to disconnect. Then call `close`."""
         self._stopping = True
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Receiver:
             self.failure = f"{type(error).__name__}: {error}"
 
     def _part(self, client: Client) -> None:
-        """Disconnect. All is on disk; what the broker does not confirm now it delivers again."""
+        """Disconnect. Everything is on disk; the broker delivers again what it does not confirm now."""
         try:
             client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
         except Lost as error:
@@ -353,7 +353,7 @@ class Receivers:
             receiver.commit(offset.get(f"r{number}", receiver.spool.begin))
 
     def settle(self) -> None:
-        """Wait until what Spark has committed is acknowledged, up to half a minute. Raises `SourceError`."""
+        """Wait until all committed messages are acknowledged, for up to half a minute. Raises `SourceError`."""
         deadline = time.monotonic() + _SETTLE
         while not all(each.settled for each in self._receivers.values()) and time.monotonic() < deadline:
             self.check()
@@ -381,7 +381,7 @@ class Receivers:
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
-        """Remove from the spools what was written more than so many seconds ago. Raises `SpoolError`."""
+        """Remove rows from the spools that were written more than so many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
             receiver.spool.drop_older(seconds)
 

@@ -143,7 +143,7 @@ class RelayThread:
 
     @property
     def has_brokers(self) -> bool:
-        """Return whether the session is connected to a broker in each group that it has not given up."""
+        """Return whether the session is connected to a broker in each group, apart from given-up groups."""
         links = [link for link in self._relay.links if not link.ended]
         return bool(links) and all(link.up for link in links)
 
@@ -155,7 +155,7 @@ class RelayThread:
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 
     def disconnect(self) -> None:
-        """Tell the core that the client's connection ended: what it sent is still delivered."""
+        """Tell the core that the client's connection ended: its frames are still delivered."""
 
         def leave() -> None:
             self._read_client()
@@ -164,7 +164,7 @@ class RelayThread:
         self._soon(leave)
 
     def abort(self) -> None:
-        """End the session at once, without sending what is left."""
+        """End the session at once, without sending the rest."""
         self._soon(self._end)
 
     def join(self, timeout: float) -> bool:
@@ -178,7 +178,7 @@ class RelayThread:
         return "; ".join(self._reasons)
 
     def _soon(self, what: Callable[[], None]) -> None:
-        """Have `what` called in the session's thread; never, once that has ended."""
+        """Call `what` in the session's thread; never, if that has ended."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(what)
 
@@ -221,7 +221,7 @@ class RelayThread:
         self._happened(self._relay.handle(happened, time.monotonic()))
 
     def _happened(self, effects: Iterable[Effect] = ()) -> None:
-        """Carry out the effects of something that happened, and do what is possible now that was not before."""
+        """Perform the effects of an event, and do what has become possible."""
         self._perform(effects)
         self._read_client()
         self._report_full()
@@ -294,7 +294,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Do not read from a leg; the core is told, so that a broker does not count as silent."""
+        """Stop reading from a leg, and tell the core, so that a broker does not count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))
@@ -356,7 +356,7 @@ class RelayThread:
         self._happened(self._relay.received(leg, data, time.monotonic()))
 
     def drained(self) -> None:
-        """Go on with what waited for a broker to take more bytes."""
+        """Continue with what waited for a broker to take more bytes."""
         self._happened()
 
     def lost(self, leg: Leg, reason: str) -> None:

@@ -31,19 +31,19 @@ LOCK: Final = "lock"
 
 
 class Identity(NamedTuple):
-    """Which DataFrame it is, and when it was made, in seconds since 1970. It is pickled with the data source."""
+    """The identity of a DataFrame, and when it was made, in seconds since 1970. It is pickled with the data source."""
 
     name: str
     made: float
 
     @classmethod
     def new(cls) -> "Identity":
-        """Return one that no other DataFrame has."""
+        """Return a new identity."""
         return cls(uuid.uuid4().hex, time.time())
 
     @classmethod
     def named(cls, name: str) -> "Identity":
-        """Return the one of all DataFrames for which somebody chose this name."""
+        """Return the identity of all DataFrames with this name, which the user chose."""
         return cls(f"named-{sha256(name.encode()).hexdigest()}", time.time())
 
 
@@ -56,8 +56,8 @@ class Range(NamedTuple):
 
 
 class Scans:
-    """The scans of one DataFrame, whose spool keeps rows for `retain` seconds, 0 for good. In `alone` call `found`;
-    where it returns no end, `note` the begin, receive, and `note` the end. Every method raises `SpoolError`.
+    """The scans of one DataFrame, whose spool keeps rows for `retain` seconds, 0 for good. In `alone` call `found`; if
+    it returns no end, `note` the begin, receive, and `note` the end. Every method raises `SpoolError`.
     """
 
     def __init__(self, spool: Path, identity: Identity, retain: float) -> None:
@@ -79,7 +79,9 @@ class Scans:
             yield
 
     def found(self) -> Range | None:
-        """Return what an earlier scan has noted, None for the first. Raises `SourceError` once rows are gone."""
+        """Return the rows that an earlier scan recorded, None for the first scan. Raises `SourceError` if rows are
+        gone.
+        """
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

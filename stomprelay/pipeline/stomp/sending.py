@@ -246,7 +246,7 @@ class SharedRate:
 
 
 class Job(NamedTuple):
-    """Which task of which job this is. Keys of messages begin with `id/batch/partition`."""
+    """The task of a job. Keys of messages begin with `id/batch/partition`."""
 
     id: str
     batch: str

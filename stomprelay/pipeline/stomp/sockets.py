@@ -202,7 +202,7 @@ class LegConnection(asyncio.Protocol):
         return not before
 
     def release(self, reason: int) -> bool:
-        """Withdraw this reason not to read. Return whether it was the last one: then reading goes on."""
+        """Remove this reason not to read. Return whether it was the last: then reading continues."""
         before, self._holds = self._holds, self._holds & ~reason
         if self._holds or not before:
             return False
@@ -277,7 +277,7 @@ class LegConnection(asyncio.Protocol):
             self._owner.lost(self._leg, reason)
 
     def _read_rest(self) -> None:
-        """Read what came before a write failed: asyncio does not. With TLS it is lost."""
+        """Read what came before a write failed, which asyncio does not do. With TLS it is lost."""
         transport, made = self._transport, self._socket
         if made is None or transport is None or self._holds or not transport.can_write_eof():
             return

@@ -89,7 +89,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back hours that a killed run had moved away. Hold the `Lock`. Raises `OSError`."""
+    """Put back hours that a killed run had moved aside. Hold the `Lock`. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)

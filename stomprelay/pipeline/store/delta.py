@@ -66,7 +66,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
-        """As in `Store`."""
+        """See `Store.append`."""
         named, own = self._named(TABLES[table], rows, batch_name(batch)), _of([batch_name(batch)])
         if isinstance(batch, str):
             self._save_delta(table, named, "overwrite", replaceWhere=own, **options)
@@ -74,11 +74,11 @@ class DeltaStore(Store):
             self._commit(table, batch, named, own, **options)
 
     def remove(self, table: str, name: str) -> None:
-        """As in `Store`: nothing takes their place, as a DELETE would not say of which batch it is."""
+        """See `Store.remove`: nothing takes their place, as a DELETE would not say of which batch it is."""
         self.append(table, name, self._nothing(TABLES[table].ddl))
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
-        """As in `Store`."""
+        """See `Store.replace`."""
         wanted = _among(hours)
         named = self._named(TABLES[table], rows, None)
         how = {"partitionOverwriteMode": "dynamic"} if wanted == _NEVER else {"replaceWhere": wanted}
@@ -92,7 +92,7 @@ class DeltaStore(Store):
         gone: Mapping[str, Iterable[str]] | None = None,
         table: str = "messages",
     ) -> None:
-        """As in `Store`, in one transaction."""
+        """See `Store.replace_open`, in one transaction."""
         old = gone or {}
         hours = {hour for each in old.values() for hour in each}
         also = f"({_open(old)} AND {_among(hours)})" if hours else ""
@@ -104,7 +104,7 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """As in `Store`. Columns that the table has not yet are null; a version of the layout before is read, too."""
+        """See `Store.read`. Columns that the table has not yet are null; a version of the layout before is read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -124,25 +124,25 @@ class DeltaStore(Store):
         return rows.withColumns(lacking).select(*(f"`{name}`" for name in kinds))
 
     def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
-        """As in `Store`."""
+        """See `Store.open_rows`."""
         hours = {hour for each in slices.values() for hour in each}
         return self.read(table, hours).where(_open(slices))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """As in `Store`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
+        """See `Store.drop`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
         wanted = _among(hours)
         if wanted != _NEVER and self._there(table):
             with self._alone():
                 self.spark.sql(f"DELETE FROM {self._sql(table)} WHERE {wanted}")
 
     def hours(self, table: str) -> list[str]:
-        """As in `Store`."""
+        """See `Store.hours`."""
         return sorted(self._counts(table))
 
     # ------------------------------------------------------------------ before a run
 
     def check(self, *, migrates: bool = False) -> None:
-        """As in `Store`."""
+        """See `Store.check`."""
         super().check(migrates=migrates)
         if self.volume.text(f"{self.root}/{NAME}") is None and any(
             self.volume.exists(self._path(name)) for name in TABLES
@@ -150,7 +150,7 @@ class DeltaStore(Store):
             raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """As in `Store`. Tables are made where they are not there, and get the columns that they have not yet."""
+        """See `Store.prepare`. Tables are made where they are not there, and get the columns that they have not yet."""
         kept = super().prepare(finished, headers)
         with self._alone():
             for table in TABLES.values():
@@ -166,13 +166,13 @@ class DeltaStore(Store):
         return kept
 
     def newest(self) -> int:
-        """As in `Store`."""
+        """See `Store.newest`."""
         return self._noted("frames")
 
     # ------------------------------------------------------------------ while batches go on
 
     def tidy(self, before: str) -> Iterator[Compacted]:
-        """As in `Store`, rows near to each other by destination and time; only after a batch was written."""
+        """See `Store.tidy`, rows near to each other by destination and time; only after a batch was written."""
         if self._batch < 0:
             return
         for table in TABLES.values():
@@ -197,7 +197,7 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """As in `Store`: files older than `delta.deletedFileRetentionDuration`, seven days by default."""
+        """See `Store.sweep`: files older than `delta.deletedFileRetentionDuration`, seven days by default."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
@@ -220,7 +220,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ how
 
     def _is_in_session(self) -> bool:
-        """Return whether the session has both Delta's classes and the setting that makes it use them."""
+        """Return whether the session has Delta's classes and the setting that enables them."""
         from py4j.protocol import Py4JError
 
         jvm: Any = self.spark._jvm
@@ -271,7 +271,7 @@ class DeltaStore(Store):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Say it in words where another writer was quicker. Nothing of ours is written then."""
+        """A context that turns the exception for a quicker writer into words. Nothing of ours is written then."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -296,7 +296,7 @@ class DeltaStore(Store):
         return int(found.get()) if found.isDefined() else -1
 
     def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
-        """Return the number of files by hour ("" without hours). `below`: only final ones of fewer bytes."""
+        """Return the number of files by hour ("" without hours). `below`: only final files with fewer bytes."""
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as f
 
@@ -324,7 +324,7 @@ class DeltaStore(Store):
         return found
 
     def _is_then(self, at: int, said: str | None) -> bool:
-        """Return whether a version was there at the time, or made by that batch or one before it."""
+        """Return whether a version existed at the time, or was made by that batch or an earlier one."""
         if isinstance(self._as_of, datetime):
             return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)
@@ -333,7 +333,9 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """As in `Store`, in one transaction; the versions before it stay for who reads those, until `sweep`."""
+        """See `Store.rename_columns`, in one transaction; the versions before it stay for who reads those, until
+        `sweep`.
+        """
         from pyspark.sql import functions as f
 
         if not self._there(table.name):
@@ -439,7 +441,7 @@ def _defined(column: Column, *, nullable: bool | None = None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as SQL has it."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -448,7 +450,7 @@ def _name(date: str, hour: str | int) -> str:
 
 
 def _among(hours: Iterable[str]) -> str:
-    """Return the condition that a row is of one of these hours."""
+    """Return the SQL condition that a row belongs to one of these hours."""
     dates: dict[str, list[int]] = {}
     for name in sorted(set(hours)):
         date, _, hour = name.rpartition("-")

@@ -116,7 +116,7 @@ def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
 
 
 def _joined(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Return the schema with all columns; times are what they are in new files."""
+    """Return the schema with all columns; times have the type of new files."""
     plain = [pa.schema([(field.name, _plain(field.type)) for field in each]) for each in schemas]
     return pa.unify_schemas(plain, promote_options="permissive")
 
@@ -158,7 +158,7 @@ def _sorted(whole: dataset.Dataset, time: str, group: int) -> Iterator[pa.Table]
 def _write(
     groups: Iterator[pa.Table], folder: Path, schema: pa.Schema, large: int, repeating: list[str]
 ) -> int:
-    """Write each table as a row group. Return how many files came of it."""
+    """Write each table as a row group. Return the number of files."""
     count = 0
     for first in groups:
         group: pa.Table | None = first

@@ -30,7 +30,7 @@ BEFORE: Final = "*/hour=*"
 
 
 def both(schema: str) -> str:
-    """Return a schema with the columns of the layout before beside the new ones, to read files of both."""
+    """Return a schema with the columns of the earlier layout beside the present ones, to read files of both."""
     old = {new: old for old, new in RENAMED.items()}
     return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
@@ -48,7 +48,7 @@ def hour_at(path: str) -> str:
 
 
 class Layout(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     version: int
     format: str
@@ -62,7 +62,7 @@ def text(form: str, headers: tuple[str, ...] = ()) -> str:
 
 
 def told(said: str | None) -> Layout | None:
-    """Return what the file's text says; None where there is no file; version 0 for an unknown text."""
+    """Return the content of the file's text; None without a file; version 0 for an unknown text."""
     if said is None:
         return None
     try:
@@ -73,7 +73,7 @@ def told(said: str | None) -> Layout | None:
 
 
 def found(root: str) -> str:
-    """Return the format of the tables in a folder of this machine, else the default. Needs no Spark."""
+    """Return the format of the tables in a local folder, else the default. Needs no Spark."""
     place = local(absolute(root))
     try:
         there = None if place is None else told((place / NAME).read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def unlike(there: Layout, form: str, root: str) -> str:
 
 
 def older(root: str) -> str:
-    """Return what the user is told whose tables are of a layout that is not read any more."""
+    """Return the message for a user whose tables have a layout that is no longer read."""
     return (
         f"the tables in {root} are of an older layout than this stomprelay knows, {VERSION - 1} and {VERSION}. Make "
         "them anew from the journal, with another folder by --tables, or migrate them release by release, by "

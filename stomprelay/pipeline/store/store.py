@@ -60,7 +60,7 @@ def _pattern(batch: int | str) -> str:
 
 
 def dated(rows: "DataFrame") -> "DataFrame":
-    """Return the rows with the columns `date` and `hour` for what their `hour` names."""
+    """Return the rows with the columns `date` and `hour` from their `hour` name."""
     from pyspark.sql import functions as f
 
     name = f.col("hour")
@@ -226,7 +226,7 @@ class Store:
         return sorted(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}")))
 
     def expire(self, table: str, before: str) -> list[str]:
-        """Remove the hours before this one. Return the names of those removed."""
+        """Remove the hours before this one. Return their names."""
         old = [hour for hour in self.hours(table) if hour < before]
         self.drop(table, old)
         return old
@@ -253,7 +253,7 @@ class Store:
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch left, None before the first. Raises `StoreError` if it is missing."""
+        """Return the text of a batch, None before the first. Raises `StoreError` if it is missing."""
         path = self._state(name, batch)
         text = self.volume.text(path)
         if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -264,7 +264,7 @@ class Store:
         return text
 
     def noted(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch left; None if it left none."""
+        """Return the text of a batch, or None."""
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
@@ -372,8 +372,8 @@ class Store:
     # ------------------------------------------------------------------ from the layout before
 
     def rename_columns(self, table: Table) -> None:
-        """Give the columns of a table the names of this layout, where they have those of the layout before. If that is
-        cut short, it is to be called again before anything else is written. The caller must hold the `Lock`.
+        """Give the columns of a table their present names, if they have those of the earlier layout. If it is cut
+        short, call it again before anything else is written. The caller must hold the `Lock`.
         """
         path, schema = f"{self.root}/{table.name}", self._whole(table)
         for folder in self.volume.find(path, "date=*") if table.hourly else [path]:
@@ -381,7 +381,7 @@ class Store:
             self._rename(self.format, path, folder, schema, below)
 
     def rename_slices(self, name: str, schema: str) -> None:
-        """Do the same for what `save_slices` wrote."""
+        """As `rename_columns`, for what `save_slices` wrote."""
         path = f"{self.root}/_state/{name}"
         self._rename(_STATE, path, path, f"{schema}, slice string", ["slice"])
 
@@ -414,7 +414,7 @@ class Store:
         self._exchange()
 
     def _exchange(self) -> None:
-        """Put the files that are aside in the place of those for which they were written."""
+        """Move the new files into the place of those that they replace."""
         aside = f"{self.root}/{_ASIDE}"
         said = self.volume.text(f"{aside}/{_NOTE}")
         if said is not None:
@@ -501,7 +501,7 @@ class Store:
         return {folder: files for folder, files in found.items() if files}
 
     def _untouched(self, before: dict[str, list[str]]) -> list[str]:
-        """Return the folders whose files are still the ones in `before`."""
+        """Return the folders whose files are the same as in `before`."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
 

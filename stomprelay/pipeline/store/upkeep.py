@@ -23,7 +23,9 @@ _LOCK: Final = "_lock"
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """Keeps other runs away in its context; `folder` is None on another machine. Raises `StoreError` on entering."""
+    """Excludes other runs while its context is entered; `folder` is None on another machine. Raises `StoreError` on
+    entering.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -54,7 +56,7 @@ class Lock(AbstractContextManager["Lock"]):
 
 
 def hour_name(time: datetime) -> str:
-    """Return the name of the hour that a time in UTC is in, as in `hour=2026-11-21-08`."""
+    """Return the name of the hour of a time in UTC, as in `hour=2026-11-21-08`."""
     return f"{time:%Y-%m-%d-%H}"
 
 

@@ -23,7 +23,7 @@ def local(path: str) -> Path | None:
 
 
 def absolute(path: str) -> str:
-    """Return the path made absolute, whatever folder Spark runs in; a URI as it is."""
+    """Return the path made absolute, independent of Spark's working folder; a URI is unchanged."""
     place = local(path)
     return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
 
@@ -70,7 +70,7 @@ class Volume:
         )
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
+        """Remove a file, or a folder with its contents."""
         system, place = self._at(path)
         system.delete(place, True)
 

@@ -1,4 +1,4 @@
-"""What happened to brokers: the table `failovers`, from the outages of sessions."""
+"""The outages of brokers: the table `failovers`, from the outages of sessions."""
 
 import json
 from functools import reduce
@@ -27,7 +27,7 @@ _GROUP: Final = (*_BROKER, "began_ns")
 
 
 def latest(outages: DataFrame) -> DataFrame:
-    """Return, of rows with the same key, the one that was `known` last."""
+    """Return, of rows with the same key, the one with the latest `known`."""
     rest = [name for name in Outage._fields if name not in _KEY]
     newest = F.max_by(F.struct(*rest, "known"), "known").alias("newest")
     return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*Outage._fields, "known")
@@ -59,8 +59,8 @@ def grouped(outages: DataFrame, give_up: float) -> DataFrame:
 
 
 def failovers(groups: DataFrame) -> DataFrame:
-    """Of what `grouped` returns the rows of `failovers`, with their `hour`. A session that lost the broker more than
-    once in the same outage counts once, as its last loss ended; its silences count each.
+    """Return the rows of `failovers`, with their `hour`, from the rows of `grouped`. A session that lost the broker
+    several times in one outage counts once, with its last loss; each of its silences counts.
     """
     session = Window.partitionBy(*_GROUP, "session").orderBy("lost_ns")
     last = F.lead("lost_ns").over(session).isNull()

@@ -1,1 +1,3 @@
-"""A client: `opening` until it is let in, `shutdown` its end, `turns` its unread bytes, their pace and their turn."""
+"""A client: `opening` before its session starts, `shutdown` the end of its session, `turns` its unread bytes, its pace
+and its turns.
+"""

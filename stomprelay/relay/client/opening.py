@@ -49,13 +49,15 @@ _SLOW: Final = Refusal(Ground.UNCHECKED, "it could not be found out in time who 
 def turn_away(
     refusal: Refusal, counters: dict[str, int], outbox: Outbox, note: Callable[[Refusal], Note] = turned_away
 ) -> None:
-    """Count a client that is not to be let in, or whose new token is not good, and report why."""
+    """Count and report the refusal of a client, or of a client's new token."""
     counters["logins_unchecked" if refusal.ground is Ground.UNCHECKED else "logins_failed"] += 1
     outbox.put(note(refusal))
 
 
 class Let(NamedTuple):
-    """A client that may come in: what its CONNECT offers, in which dialect, and who it is."""
+    """The result of `Opening`: the client's session may start. It has the offer of the CONNECT, its dialect, and the
+    client's identity.
+    """
 
     offer: Offer
     dialect: Dialect
@@ -94,11 +96,11 @@ class Opening:
 
     @property
     def _asking(self) -> bool:
-        """Whether it is being found out who the client is."""
+        """Whether the service is still finding out who the client is."""
         return self._offered is not None and self._refuse_at == inf
 
     def received(self, data: bytes, now: float) -> Let | None:
-        """Bytes came. Raises `StompError` for what is no CONNECT; then call `fail`."""
+        """Read bytes of the client. Raises `StompError` if they are no CONNECT; then call `fail`."""
         client, listener = self._client, self._listener
         self._counters["client_bytes"] += len(data)
         client.heartbeat.received_at = now
@@ -128,7 +130,7 @@ class Opening:
         return None
 
     def identified(self, identity: Identity) -> Let | None:
-        """It was found out who the client is. None where that comes too late."""
+        """The client is identified. Returns None if the client has gone in the meantime."""
         if not self._asking or self._offered is None:
             return None
         offer, dialect = self._offered
@@ -139,7 +141,7 @@ class Opening:
             self.fail(event.error)
 
     def _unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The client is sent an ERROR at its time."""
+        """The client is not identified: it gets an ERROR, at the time of any other answer."""
         if self._asking:
             self._refuse(event.refusal, now)
 
@@ -154,14 +156,18 @@ class Opening:
         self._outbox.put(Wake(self._refuse_at))
 
     def _lost(self, event: inputs.Lost, now: float) -> None:
-        """What the client sent behind its CONNECT is delivered all the same, if the client may come in."""
+        """The client's connection ended. What the client sent after its CONNECT is still delivered, if its session may
+        start.
+        """
         if self._asking and self._client.decoder.buffered:
             self.left = event.reason
         else:
             self._vanish(event.reason)
 
     def _half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """A client without a CONNECT is gone. Any other is answered at its time, and learns nothing earlier."""
+        """The client half-closed its connection. Without a CONNECT the client is gone. Any other client is answered at
+        the normal time, so timing reveals nothing.
+        """
         if self._client.closed:
             return
         if self._offered is not None:

@@ -1,4 +1,4 @@
-"""How a session ends: what its client is sent, and how long what is still to be done may take."""
+"""How a session ends: what the client is sent, and how long each remaining step may take."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -130,13 +130,15 @@ class Shutdown:
 
     @property
     def _limited(self) -> bool:
-        """Whether all that is left to be done has one `disconnect_timeout`."""
+        """Whether one `disconnect_timeout` limits everything that remains to be done."""
         return self._client.gone or self.ending is not None
 
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
-        """DISCONNECT came a step further; each step has its time. A confirmed one of the relay's ends the session."""
+        """The DISCONNECT has made progress; each step has its own time limit. A confirmed DISCONNECT of the relay ends
+        the session.
+        """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and self.stage in (Stage.ENDING, Stage.ANSWERING):
             self.conclude()
@@ -149,7 +151,9 @@ class Shutdown:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. The search has its own time, but no more than what is left to a gone client."""
+        """A broker was lost. The search for another has its own time limit, but ends with the time of a client that has
+        left.
+        """
         if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
@@ -159,7 +163,9 @@ class Shutdown:
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
-        """Return until when brokers may answer: with one time for all, half of what is left, to try others."""
+        """Return the time until which brokers may answer. Where one time limits everything, that is half of the rest,
+        so that other brokers can be tried.
+        """
         if not self._limited:
             return now + self._listener.upstream.disconnect_timeout
         return (now + self._last) / 2 if self._tries > 0 else self._last
@@ -176,7 +182,7 @@ class Shutdown:
 
     @property
     def _said(self) -> bool:
-        """Whether the client has said anything since CONNECTED."""
+        """Whether the client has sent anything since CONNECTED."""
         asked, pending = self._flow.guard.asked, self._buffer.unread or self._client.decoder.buffered
         return bool(self._session.client_frames or pending or asked)
 
@@ -202,7 +208,9 @@ class Shutdown:
         self.finish_at = min(now + ECHO, self._finish_by)
 
     def _finish_within(self, now: float, *, steps: int) -> None:
-        """Take a client that half-closed for gone after so many times `disconnect_timeout`, whatever brokers do."""
+        """The client half-closed its connection: treat it as gone after `steps` times `disconnect_timeout`, whatever
+        brokers do.
+        """
         self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
@@ -231,7 +239,7 @@ class Shutdown:
             self.finish_at = self._finish_by
 
     def vanished(self, reason: str, now: float) -> None:
-        """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
+        """The client's connection ended. What the client sent is still delivered."""
         client, flow = self._client, self._flow
         if self.ending:
             client.gone = True
@@ -255,7 +263,7 @@ class Shutdown:
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
 
     def _limit(self, now: float) -> None:
-        """From now on there is one `disconnect_timeout` for all that is left to be done."""
+        """Start one `disconnect_timeout` for everything that remains to be done."""
         flow = self._flow
         self.expires = self.finish_at = self._finish_by = inf
         self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
@@ -276,8 +284,8 @@ class Shutdown:
     def fail(
         self, leg: Leg, error: StompError, now: float, end: End | None = None, *, rest: bool = False
     ) -> None:
-        """Begin to end the session with an ERROR; `leg` is the one whose bytes are the cause. `end`: the side that
-        ended the session, where `leg` does not tell. Only with `rest` is carried what was read.
+        """Begin to end the session with an ERROR. `leg`: the leg whose bytes are the cause. `end`: the side that ended
+        the session, if `leg` does not say it. `rest`: the bytes that were already read are still delivered.
         """
         client, flow = self._client, self._flow
         self._outbox.put(failed(leg.side.value, error, detail=end is not None))
@@ -325,7 +333,7 @@ class Shutdown:
             self.conclude()
 
     def conclude(self) -> None:
-        """End the session now, whatever was confirmed: the client is sent its ERROR, where there is one for it."""
+        """End the session now, also if not everything is confirmed. The client gets its ERROR, if there is one."""
         client, why = self._client, self.ending
         if why is None:
             how = How.FLUSH if client.gone else How.LINGER
@@ -364,7 +372,9 @@ class Shutdown:
         return finished or self._client.state is State.CONNECTING
 
     def cut(self, why: Reason) -> None:
-        """End the session at once, for this reason unless there is one. What may be lost by that is counted."""
+        """End the session at once, for the reason `why` unless there is another one. SENDs that may be lost are
+        counted.
+        """
         flow = self._flow
         if flow.settled and not self.ending:
             how = How.FLUSH if self._client.gone else How.LINGER
@@ -398,7 +408,7 @@ class Shutdown:
     # What does not happen in time
 
     def unanswered(self) -> list[Link]:
-        """Return links whose silent brokers are to be taken for lost; None: call `overdue`."""
+        """Return the links whose silent brokers count as lost now; None: call `overdue`."""
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         # What a broker answered with an ERROR that names no receipt, no other broker will confirm either.
@@ -420,7 +430,9 @@ class Shutdown:
         return self._tries < 0 and len(waiting) == 1
 
     def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
-        """End the step that is overdue: send the waiting DISCONNECT, or close the session. `what`: what brokers did."""
+        """End the overdue step: send the waiting DISCONNECT, or close the session. `what`: what brokers failed to do,
+        for the log.
+        """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
@@ -467,14 +479,14 @@ class Shutdown:
     # Ends
 
     def refuse(self, error: bytes, note: Note) -> None:
-        """End the session with this ERROR frame, which is sent to the client unless it is gone."""
+        """End the session with this ERROR frame; a client that is gone does not get it."""
         if not self._client.gone and not self._client.closed:
             self._outbox.put(Send(self._client, error))
         self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
-        """Close all legs, the client's in this way. Brokers get DISCONNECT where the client did not send it: Artemis
-        may else keep a message until its restart. `note` reports the session's end; there is only one.
+        """Close all legs, the client's with `how`. Brokers get a DISCONNECT if the client sent none: Artemis may
+        otherwise keep a message until its restart. `note` reports the end of the session; there is only one such note.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()

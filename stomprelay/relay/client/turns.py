@@ -70,7 +70,9 @@ class Pace:
         return self._passing[1]
 
     def ready(self, size: int, now: float) -> bool:
-        """Whether more may be carried (`size` bytes wait); else ask at `until`. Raises `StompError` for a refusal."""
+        """Return whether more may be carried now (`size` bytes wait); if not, ask again at `until`. Raises `StompError`
+        if the limit refuses the client.
+        """
         if not self.waiting:
             self._take(size, now)
         if now < self.until:
@@ -110,7 +112,7 @@ class Pace:
         return spent
 
     def done(self, frames: int, size: int, *, begun: bool) -> None:
-        """Give back unused frames and bytes. `begun`: one token is kept for the further frame that has begun."""
+        """Give back unused frames and bytes. `begun`: keep one token for a frame that has begun."""
         if begun and frames:
             self._begun = 1
             frames -= 1
@@ -118,14 +120,14 @@ class Pace:
             each.give_back(frames if each.limit is Limit.FRAMES else size)
 
     def leave(self) -> None:
-        """The session is over, or has another pace: put back what was taken and not spent."""
+        """The session has ended or has another pace: put back all tokens that were not used."""
         frames, size = self.begin()
         begun, self._begun = self._begun, 0
         self.done(frames + begun, size, begun=False)
 
 
 def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:
-    """Return the pace of such a client of the limiter's listener; None where nothing limits what it sends."""
+    """Return the pace of a client of the limiter's listener; None if nothing limits what it sends."""
     buckets = () if limiter is None else limiter.buckets(now, address, user)
     return Pace(buckets) if buckets else None
 
@@ -155,7 +157,7 @@ class InputBuffer:
 
     @property
     def unread(self) -> bool:
-        """Whether the client sent more than was carried yet, since it is connected: here, or in its decoder."""
+        """Whether the client has sent bytes that were not carried yet: they are here or in its decoder."""
         client = self._client
         return self.cost > 0 or (client.state is State.CONNECTED and client.decoder.behind)
 
@@ -197,7 +199,7 @@ class InputBuffer:
             self.pace.leave()
 
     def stop(self) -> None:
-        """Stop reading from the client for good: what was received of it is all that counts."""
+        """Stop reading from the client for good; only bytes that already arrived count."""
         self._stopped = True
         self.hold()
 
@@ -239,24 +241,24 @@ class Turns:
     deadline: float = inf
 
     def had(self, leg: Leg) -> None:
-        """The next turn of the leg has come, or it needs none any more."""
+        """The leg had its next turn, or needs none any more."""
         self.deferred -= {leg}
 
     def give_way(self, leg: Leg) -> None:
-        """Leave to the next turn what there is more to do on this leg than was done in this one."""
+        """Leave the remaining work of this leg to its next turn."""
         if not leg.closed and leg not in self.deferred:
             self.deferred |= {leg}
             self._outbox.put(GiveWay(leg))
 
     @property
     def readable(self) -> bool:
-        """Whether what the client sent may be carried to brokers now, as far as its pace allows."""
+        """Whether the bytes of the client may be carried to brokers now, as far as its pace allows."""
         client = self._client
         return client.state is State.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit for which the client waits now; None where it does not."""
+        """The limit that the client waits for now; None if it does not wait."""
         pace = self._buffer.pace
         return None if pace is None or self.deadline == inf else pace.held_by
 
@@ -285,7 +287,7 @@ class Turns:
                     self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
-        """Ask that of these what may pass straight on does so, and no more than that."""
+        """Ask that exactly this, of what is `able`, may pass straight on."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
             self._outbox.put(*_changed(self.allowed, passes))
@@ -298,7 +300,7 @@ class Turns:
         return Pass(able.leg, able.to, pace.passing(able.passing), able.trails)
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
-        """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
+        """Whether both legs are there, and no bytes of `leg` wait: the next ones would overtake them."""
         if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
             return False
         if leg in self.deferred or leg.decoder.buffered:

@@ -1,4 +1,6 @@
-"""Which brokers a client's frame is for: by routes, by what it refers to, and by where its transaction is."""
+"""Which brokers a client's frame goes to: by routes, by the messages and subscriptions that it names, and by its
+transaction.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,7 +54,7 @@ class Placement:
         self.cost = cost(self.headers)
 
     def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members on which it cannot be committed; their `reason` is why."""
+        """Return the members that cannot commit it; their `reason` says why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)
@@ -167,7 +169,7 @@ class Dispatch:
         return member
 
     def _overflow(self, target: Target, members: list[Member], placement: Placement | None) -> None:
-        """Record that all live members but these miss a SEND. A note is logged for the first one that each misses."""
+        """Record that all live members except these miss a SEND. The first one that each misses is logged."""
         for member in target.live:
             if member in members:
                 continue
@@ -250,7 +252,7 @@ class Dispatch:
     # Transactions
 
     def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> Placement | None:
-        """A frame of a transaction is for this target: now it is there."""
+        """Record that a transaction is on this target now, because a frame of it goes there."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None
@@ -289,7 +291,7 @@ class Dispatch:
         self._tell(self._router.main, frame, receipt)
 
     def _ended(self, name: bytes | None) -> Placement | None:
-        """Return where the transaction of this name was, which is over."""
+        """The transaction of this name has ended. Return where it was."""
         placement = None if name is None else self._placed.pop(name, None)
         if placement is not None:
             self._session.kept.give(placement.cost)

@@ -85,7 +85,7 @@ class Fanout:
 
     @property
     def cost(self) -> int:
-        """What waits for members, or for their answers, in bytes."""
+        """The bytes that wait for members or for their answers."""
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
 
@@ -97,7 +97,7 @@ class Fanout:
 
     @property
     def survives(self) -> bool:
-        """What the client sends may have to wait, even where the loss of a broker ends the session."""
+        """Whether frames of the client may have to wait, also if the loss of a broker ends the session."""
         return True
 
     @property
@@ -107,22 +107,22 @@ class Fanout:
 
     @property
     def flowing(self) -> bool:
-        """What the client sends waits in members, so that what is for one broker does not wait for another."""
+        """Frames of the client wait in members, so that one broker does not delay another."""
         return self._started
 
     @property
     def full(self) -> bool:
-        """Whether in one upstream too few groups have room for more frames."""
+        """Whether too few groups of any upstream have room for more frames."""
         return any(target.full for target in self._router.targets)
 
     @property
     def crowded(self) -> bool:
-        """Whether in one upstream too few groups have room enough to read on after `full`."""
+        """Whether too few groups of any upstream have enough room to read on after `full`."""
         return any(target.crowded for target in self._router.targets)
 
     @property
     def safe(self) -> bool:
-        """Whether nothing that must not be lost is undecided, and a quorum has all other frames."""
+        """Whether no frame that must not be lost is undecided, and a quorum has all other frames."""
         pending = self._quorum.confirmations.pending
         return not pending and all(target.safe for target in self._router.targets)
 
@@ -135,11 +135,11 @@ class Fanout:
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
-        """Return none: each frame is looked at."""
+        """Return none: each frame is examined."""
         return []
 
     def opened(self) -> list[Link]:
-        """Return those of upstreams that were not needed before, and those whose broker was left just now."""
+        """Return the links of upstreams that are needed for the first time, and links whose broker was just left."""
         return self._router.take_opened()
 
     # What comes
@@ -170,7 +170,7 @@ class Fanout:
             self._leave_flooded(now)
 
     def _leave_flooded(self, now: float) -> None:
-        """Leave brokers for which too much waits, then write what was put in."""
+        """Leave brokers for which too many bytes wait, then write the collected frames."""
         failure = None
         for target, member in self._places.values():
             if member.flooded and target.upstream.movable:
@@ -316,7 +316,7 @@ class Fanout:
         self._go_on(now)
 
     def take_refused(self) -> Sequence[StompError]:
-        """Return those of upstreams of one group; what other groups may still deliver is the quorum's matter."""
+        """Return errors of upstreams with one group; with several groups the quorum decides."""
         alone = [member for target, member in self._places.values() if not target.fans]
         return [error for member in alone for error in member.resender.take_refused()]
 
@@ -335,7 +335,7 @@ class Fanout:
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
-        """The link found no broker. Raises `StompError` where the others are too few for the quorum."""
+        """The link found no broker. Raises `StompError` if the remaining ones are too few for the quorum."""
         target, member = self._places[link]
         if not target.fans:
             raise not_to_be_had(link, self.disconnect_receipt)
@@ -353,7 +353,7 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links without whose answer DISCONNECT cannot be sent or confirmed, also where they leave."""
+        """Return the links that DISCONNECT waits for, also those that are leaving their broker."""
         members = [
             member
             for target, member in self._places.values()
@@ -378,7 +378,9 @@ class Fanout:
         self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:
-        """Pass the client no more MESSAGEs, nor a RECEIPT for its DISCONNECT; read from brokers whatever it owes."""
+        """Send the client no more MESSAGEs and no RECEIPT for its DISCONNECT; read from brokers regardless of
+        unacknowledged messages.
+        """
         self._ends = True
         for _, member in self._places.values():
             member.resume()
@@ -430,7 +432,7 @@ class Fanout:
         return False
 
     def blocked(self, leg: Leg) -> None:
-        """Keep what is sent to this broker until `unblocked`; the others go on."""
+        """Keep frames for this broker until `unblocked`; other brokers continue."""
         self._member(leg).blocked = True
 
     def unblocked(self, leg: Leg, now: float) -> None:
@@ -442,7 +444,7 @@ class Fanout:
         return next(member for link, (_, member) in self._places.items() if link.state.leg is leg)
 
     def _go_on(self, now: float) -> None:
-        """Write what was put in, give the client its receipts, and send the DISCONNECT that waited for them."""
+        """Write the collected frames, give the client its receipts, and send a DISCONNECT that waited for them."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
         for target, member in self._places.values():

@@ -1,4 +1,4 @@
-"""What enough groups agree on, which groups are still asked, and what the client is sent about both."""
+"""What enough groups agree on, which groups are still asked, and what the client is sent about it."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -19,7 +19,7 @@ Party = TypeVar("Party", bound=Hashable)
 
 
 class Outcome(Enum):
-    """What became of a confirmation."""
+    """The outcome of a confirmation."""
 
     OPEN = "open"
     PASSED = "passed"
@@ -104,7 +104,7 @@ class Confirmations(Generic[Party]):
     _following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = field(default_factory=dict)
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
-        """A frame that asks for a receipt goes to the parties of a confirmation, whose outcome is OPEN."""
+        """A frame that asks for a receipt goes to the parties of this confirmation. Its outcome is OPEN now."""
         self.pending += confirmation.crucial
         self.asked += len(confirmation.awaited)
         for party in confirmation.awaited:
@@ -113,7 +113,7 @@ class Confirmations(Generic[Party]):
                 self._following.setdefault(key, deque()).append(confirmation)
 
     def withdraw(self, confirmation: Confirmation[Party]) -> None:
-        """The frame of the confirmation that was asked for last was not sent: nobody will answer it."""
+        """Withdraw the confirmation that was asked for last: its frame was not sent."""
         self.pending -= confirmation.crucial
         self.asked -= len(confirmation.awaited)
         for party in confirmation.awaited:
@@ -139,7 +139,9 @@ class Confirmations(Generic[Party]):
         return self._answer(Confirmation.refuse, party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: it refuses all that it was asked. Returns the confirmations that this decided."""
+        """A party is given up: count a refusal from it for everything that it was asked. Returns the confirmations that
+        this decided.
+        """
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
         for receipt in receipts:
@@ -187,7 +189,9 @@ class Quorum:
     confirmations: Confirmations[Member] = field(default_factory=Confirmations)
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
-        """Release a member from the receipts that the relay gives for it. Returns the decided ones: `announce` them."""
+        """Expect no more answers from this member for receipts that the relay gives itself. Returns the decided
+        confirmations: `announce` them.
+        """
         receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
@@ -214,7 +218,7 @@ class Quorum:
             raise failure
 
     def refused(self, member: Member, receipt: bytes, now: float) -> None:
-        """A broker answered with an ERROR what it was to confirm. Raises as `announce`."""
+        """A broker answered with an ERROR instead of a confirmation. Raises as `announce`."""
         confirmation = self.confirmations.refuse(member, receipt)
         if confirmation is not None:
             self.announce([confirmation], now)

@@ -73,7 +73,7 @@ class Member:
 
     @property
     def up(self) -> bool:
-        """Whether it has a broker that it will not leave at once."""
+        """Whether it has a broker that it is not about to leave."""
         return self._there and self.link.up
 
     @property
@@ -99,7 +99,7 @@ class Member:
 
     @property
     def crowded(self) -> bool:
-        """Whether more than half of what may be waits or is unconfirmed."""
+        """Whether more than half of the allowed bytes wait or are unconfirmed."""
         return self.size * 2 > self._most
 
     @property
@@ -158,7 +158,7 @@ class Member:
         return True
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
-        """Return the headers of an ACK that name a delivery by its token, which needs no other header."""
+        """Return the headers of an ACK that names a delivery by its token only."""
         naming = self.session.dialect.delivery
         headers: Headers = [(ID if naming is DeliveryNaming.ACK else MESSAGE_ID, delivery.token)]
         if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
@@ -172,7 +172,7 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write what was put in; what waited comes first, if the broker can be written to. Raises as `send` does."""
+        """Write the collected frames, after those that waited, if the broker can be written to. Raises as `send` does."""
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -195,7 +195,7 @@ class Member:
             self._waiting = rest
 
     def send_disconnect(self, wire: bytes, now: float) -> None:
-        """Write what was put in, then this DISCONNECT."""
+        """Write the collected frames, then this DISCONNECT."""
         leg = self.link.connection.leg
         self.blocked = False
         self.flush(now)
@@ -206,7 +206,7 @@ class Member:
     # What its broker takes and gives
 
     def pause(self) -> None:
-        """Stop reading from the broker, unless that is so."""
+        """Stop reading from the broker, unless that was done."""
         if not self.paused:
             self.paused = True
             self._outbox.put(Pause(self.link.connection.leg))
@@ -218,20 +218,20 @@ class Member:
             self._outbox.put(Resume(self.link.connection.leg))
 
     def confirmed(self) -> None:
-        """The broker confirmed something: what it did wrong before counts no more."""
+        """The broker confirmed something: forget its earlier faults."""
         self.faults = 0
         self.erred = False
 
     # Brokers come and go
 
     def connected(self) -> None:
-        """Reset what belonged to the broker before: there is a new one."""
+        """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
         self.blocked = self.paused = self.disconnecting = False
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: what waited is kept for the next one. Returns what cannot be kept."""
+        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot be kept."""
         failures: list[StompError] = []
         for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))
@@ -266,7 +266,7 @@ class Target:
 
     @property
     def fans(self) -> bool:
-        """Whether there is more than one group."""
+        """Whether it has several groups."""
         return len(self.members) > 1
 
     @property
@@ -291,13 +291,13 @@ class Target:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is too early to go on after it was `full`."""
+        """Whether there is too little room to read on after it was `full`."""
         return sum(not member.crowded for member in self.live) < self.quorum
 
     @property
     def safe(self) -> bool:
-        """Whether a quorum has all that the client sent, and no other connected broker waits for part of it. A member
-        that is `short` does not count.
+        """Whether a quorum has everything that the client sent, and no other connected broker waits for part of it. A
+        `short` member does not count.
         """
         unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
@@ -307,12 +307,12 @@ class Target:
         return sum(member.safe and not member.short for member in self.live) >= self.quorum
 
     def copies(self, destination: bytes) -> bool:
-        """Whether a SEND goes to all groups, not to one alone."""
+        """Whether a SEND goes to all groups and not only to one."""
         return self.fans and (self._queues or destination.startswith(TOPICS))
 
     @property
     def primary(self) -> Member:
-        """The member for what goes to one group alone: the first that has a broker and room."""
+        """The member for frames that go to one group only: the first with a broker and room."""
         live = self.live
         roomy = [member for member in live if not member.full]
         return next((member for member in roomy if member.up), (roomy or live)[0])
@@ -381,7 +381,7 @@ class Router:
         return self.places[link][1]
 
     def reopen(self, link: Link) -> None:
-        """The broker of a link was left: it has to seek another one."""
+        """The broker of this link was left: the link has to find another."""
         self._opened.append(link)
 
     def take_opened(self) -> list[Link]:

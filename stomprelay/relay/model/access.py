@@ -1,4 +1,4 @@
-"""Who a client is, as the relay found out, and not as the client says."""
+"""Who a client is, as the relay found out; not what the client claims."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,7 +27,7 @@ ANYBODY: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client says of itself in CONNECT, in its own bytes, or None. No repr shows the passcode."""
+    """What a client claims in CONNECT, in its own bytes, or None. No repr shows the passcode."""
 
     login: bytes | None
     passcode: bytes | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""What is counted, by name and meaning. The names are those of the metrics and of the loss table in `docs/`."""
+"""The counters, by name and meaning. The names are those of the metrics and of the loss table in `docs/`."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""To and from which destinations most is sent."""
+"""The destinations with most traffic."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ LONGEST: Final = 200
 
 
 class DestinationTally(NamedTuple):
-    """What was counted of a destination: SENDs to it and MESSAGEs from it, and the bytes of both, heads and all."""
+    """The counts of a destination: SENDs to it, MESSAGEs from it, and the bytes of both, with their heads."""
 
     sends: int = 0
     send_bytes: int = 0
@@ -38,7 +38,7 @@ _CHANGES: Final = 10
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination with a place: what was counted since it had its first one, and how many frames lately."""
+    """A destination that is counted by name: its counts since it first was, and how many frames it had lately."""
 
     tally: DestinationTally
     recent: int
@@ -80,7 +80,9 @@ class Destinations:
             self._ballots[at] = name, frames - votes
 
     def turn(self) -> None:
-        """Give places to those who are busier than who has them; what was lately is worth half from now on."""
+        """Give places to the destinations that are now busier than those with a place. Recent frames count half from
+        now on.
+        """
         weakest = sorted(self._places, key=lambda name: self._places[name].recent)[:_CHANGES]
         strongest = sorted(self._ballots, key=lambda ballot: -ballot[1])[: len(weakest)]
         for old, (new, votes) in zip(weakest, strongest, strict=True):
@@ -97,10 +99,10 @@ class Destinations:
 
     @property
     def shown(self) -> dict[bytes, DestinationTally]:
-        """What was counted of those who have a place."""
+        """The counts of destinations that have a place."""
         return {name: place.tally for name, place in self._places.items()}
 
     @property
     def former(self) -> dict[bytes, DestinationTally]:
-        """What was counted of those who had one."""
+        """The counts of destinations that had a place."""
         return dict(self._former)

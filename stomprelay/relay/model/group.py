@@ -41,7 +41,7 @@ GRACE: Final = 5.0
 
 
 class Others(Protocol):
-    """What the other processes of the relay know of a broker."""
+    """What other processes of the relay know of a broker."""
 
     def tell(self, sessions: int, gone: bool) -> None:
         """Tell them how many sessions this process has there, and whether it finds the broker gone."""
@@ -50,7 +50,7 @@ class Others(Protocol):
         """Return how many sessions they have there."""
 
     def gone(self) -> bool:
-        """Return whether one of them finds the broker gone."""
+        """Return whether any of them cannot reach the broker."""
 
 
 class Sight(NamedTuple):
@@ -104,7 +104,7 @@ class Health:
         return len(self._serving)
 
     def joined(self) -> int:
-        """It serves one more session. Returns the number of that session, for `left`."""
+        """The broker serves one more session. Returns that session's number, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
         if self.others is not None:
@@ -159,21 +159,21 @@ class Health:
             self.out_until = now + self._pause
 
     def lost(self, *, suspect: bool) -> None:
-        """A session that it served lost its connection; `suspect`: the session may be the cause. That leaves a doubt
-        until its next answer, but is no trouble.
+        """A session lost its connection to the broker; `suspect`: the session may be the cause. The broker is doubted
+        until its next answer, but not counted as failed.
         """
         self._troubled = True
         self._troubles += not suspect
 
     def doubt(self, since: Sight) -> None:
-        """It closed a connection on CONNECT, or did not confirm, perhaps through the client's fault. A probe is due,
-        unless it answered somebody after `since`.
+        """The broker closed a connection after CONNECT, or did not confirm; perhaps the client caused it. A probe is
+        due, unless the broker answered anyone after `since`.
         """
         if self._answers == since.answers:
             self.doubted = True
 
     def sight(self) -> Sight:
-        """Return how it is now; give it to the questions below later."""
+        """Return the broker's present state; give it to the questions below later."""
         return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
 
     def unanswered(self, sight: Sight) -> Sight:
@@ -210,7 +210,7 @@ class Health:
             self._trial_until = now + self._pause
 
     def slot(self, rate: float, now: float) -> float:
-        """Return when the next session may come back to it, at so many a second. Each call takes one slot."""
+        """Return when the next session may come back, at `rate` sessions a second. Each call takes one slot."""
         if not rate:
             return now
         at = max(now, self._slot)
@@ -272,8 +272,8 @@ REMEMBERED: Final = 60.0
 
 
 class BrokerTally(NamedTuple):
-    """What was counted of a broker: frames and bytes of sessions, losses after which a session went on, SENDs to
-    queues, and MESSAGEs from queues that did not go back.
+    """The counts of a broker: frames and bytes of sessions, losses that a session survived, SENDs to queues, and
+    MESSAGEs from queues that were not returned.
     """
 
     sent_frames: int = 0
@@ -286,7 +286,7 @@ class BrokerTally(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """About how many messages wait in its queues, by what passed the relay."""
+        """The estimated number of messages in its queues, from what passed the relay."""
         return max(self.queue_sends - self.queue_messages, 0)
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
@@ -393,7 +393,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Only the broker that has the sessions, which is waited for: one session alone would go elsewhere in vain."""
+        """Return only the broker that has the sessions; a session on another broker would be alone there."""
         home = self.home(now)
         if home is not None:
             return [home]
@@ -408,7 +408,9 @@ class Group:
         return list(self.brokers)
 
     def _shuffled(self, chance: Callable[[], float]) -> list[Broker]:
-        """A random order in which heavy ones tend to come first (Efraimidis and Spirakis, weighted sampling)."""
+        """Return the brokers in random order; those with more weight tend to come first (weighted sampling by
+        Efraimidis and Spirakis).
+        """
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
@@ -452,13 +454,13 @@ def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
 
 
 def _load(broker: Broker) -> float:
-    """Return a broker's sessions, with those on their way and one more, divided by its weight."""
+    """Return a broker's sessions, plus those on their way and one more, divided by its weight."""
     health = broker.health
     return (health.sessions + health.coming + 1) / broker.weight
 
 
 def alone(broker: Broker) -> tuple[Group, ...]:
-    """Return the one group of an upstream that is a plain address."""
+    """Return the single group of an upstream that is a plain address."""
     return (Group(str(broker), (broker,)),)
 
 
@@ -468,7 +470,7 @@ def _well(broker: Broker, now: float) -> bool:
 
 
 def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-    """All sessions go to this broker. Those on one that is paused were asked to leave it when it was paused."""
+    """Move all sessions to this broker. Sessions of a paused broker are left out: they were asked when it was paused."""
     if not _well(home, now):
         return []
     found: list[Shift] = []
@@ -482,7 +484,7 @@ def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: in
 
 
 def _levelled(brokers: list[Broker], placed: Mapping[Broker, int], most: int) -> list[Shift]:
-    """From the one that has most above its share to the one that has most below it, one session after the other."""
+    """Move sessions one by one, from the broker that has most above its share to the broker that has most below it."""
     if len(brokers) < 2:
         return []
     share = sum(placed.get(each, 0) for each in brokers) / sum(each.weight for each in brokers)

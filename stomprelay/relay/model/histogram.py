@@ -1,5 +1,5 @@
-"""How long things took, in classes of seconds, so that the counts of processes can be added. `TIMES` names what is
-measured; RECEIPTs and ACKs are samples.
+"""Durations in classes of seconds, so that the counts of several processes can be added. `TIMES` names what is
+measured; RECEIPTs and ACKs are sampled.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,9 @@ BOUNDS: Final = (
 
 
 class Time(NamedTuple):
-    """Something that takes time: `by` what it is counted apart, `listener`, `upstream` or nothing, and its meaning."""
+    """A kind of duration: `by` says whether it is counted for each listener, each upstream or not apart; then its
+    meaning.
+    """
 
     by: str
     meaning: str
@@ -46,7 +48,7 @@ class Histogram:
         self.sum = sum
 
     def record(self, seconds: float) -> None:
-        """Count one more. A clock that went back counts as none."""
+        """Count one duration. A negative one, from a clock that went back, counts as zero."""
         seconds = max(seconds, 0.0)
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds

@@ -1,4 +1,4 @@
-"""Where clients come in, and which upstream serves which destination."""
+"""Listeners, and which upstream serves which destination."""
 
 import re
 from collections.abc import Callable
@@ -46,12 +46,12 @@ class Route:
         object.__setattr__(self, "_matches", found[self.match])
 
     def matches(self, destination: bytes) -> bool:
-        """Whether a destination goes this way."""
+        """Whether this route is for a destination."""
         return bool(self._matches(destination.decode("utf-8", "surrogateescape")))
 
 
 class LossPolicy(Enum):
-    """What becomes of a header value that the other leg's version cannot express."""
+    """What happens to a header value that the other leg's version cannot express."""
 
     REPLACE = "replace"
     """Each byte that cannot be expressed becomes a blank; a header whose name cannot be expressed is left out."""
@@ -65,8 +65,8 @@ class LossPolicy(Enum):
 
 @dataclass(frozen=True)
 class ServerTLS:
-    """A listener's TLS. Paths to PEM files; `certificate` holds the chain, leaf first. `client_ca`: who signs clients'
-    certificates. `require_client_certificate` refuses clients without one.
+    """TLS of a listener. Paths of PEM files; `certificate` holds the chain, leaf first. `client_ca`: the authority of
+    clients' certificates. `require_client_certificate` refuses clients without one.
     """
 
     certificate: str
@@ -150,7 +150,7 @@ class Listener:
     rules: AccessRules | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:
-        """Where its clients may be taken: its own upstream, then those of its routes, each once."""
+        """The upstreams that its clients may use: its own, then those of its routes, each once."""
         return tuple(
             {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
         )

@@ -15,7 +15,7 @@ _ALL: Final = frozenset(ESCAPES)
 
 
 def _lenient(dialect: Dialect) -> Dialect:
-    """Brokers are read with every escape and without complaint: what they wrote reaches the client."""
+    """Return a dialect that accepts every escape: what a broker wrote reaches the client."""
     return replace(dialect, strict=False)
 
 
@@ -34,7 +34,7 @@ class Saying(NamedTuple):
     body: re.Pattern[bytes]
 
     def said_by(self, error: Frame) -> bool:
-        """Return whether an ERROR says this and nothing else."""
+        """Return whether an ERROR consists of exactly these words."""
         message = (error.raw(MESSAGE_HEADER) or b"").replace(b"\\c", b":")
         return self.message.fullmatch(message) is not None and self.body.fullmatch(error.payload) is not None
 
@@ -107,7 +107,7 @@ class Naming(NamedTuple):
         return [*found]
 
     def denied(self, glob: str) -> list[str]:
-        """Return this denying glob and the first names that it denies, but for those that are only a wildcard."""
+        """Return a glob that denies, and the first names that it denies besides those that are only a wildcard."""
         names = self.names(glob.replace("%2F", "/"))
         names += _expanded(names, self.kin)
         return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
@@ -169,7 +169,7 @@ _ARTEMIS_NAMES: Final = Naming(
 
 
 def _together(namings: Iterable[Naming]) -> Naming:
-    """Return the names that any of these products has."""
+    """Return the names that any of these products uses."""
     several = [*dict.fromkeys(namings)]
     return Naming(
         tuple([each for naming in several for each in naming.spellings]),
@@ -207,11 +207,11 @@ class Profile:
     naming: Naming = ANY_NAMES
 
     def leaves(self, error: Frame) -> bool:
-        """Return whether an ERROR means that the broker ends the connection, whatever the client sent."""
+        """Return whether an ERROR says that the broker ends the connection for its own reasons."""
         return any(each.said_by(error) for each in self.goodbyes)
 
     def unavailable(self, error: Frame) -> bool:
-        """Return whether an ERROR to CONNECT means that this broker serves nobody now, so that another one may."""
+        """Return whether an ERROR to CONNECT says that this broker serves no client now, so that another may be tried."""
         return self.leaves(error) or any(each.said_by(error) for each in self.outages)
 
 
@@ -269,7 +269,7 @@ ARTEMIS: Final = Profile(
 
 
 def naming(profiles: Iterable[Profile]) -> Naming:
-    """Return which names brokers of these profiles have for one place."""
+    """Return the names that brokers of these profiles have for one place."""
     return _together([each.naming for each in profiles])
 
 
@@ -279,7 +279,9 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """Return the profile by CONNECTED: its `server` header, or RabbitMQ's form of `session`; else a generic one."""
+    """Return the profile that CONNECTED shows: by its `server` header, or by RabbitMQ's form of `session`; otherwise a
+    generic one.
+    """
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):
         return RABBITMQ

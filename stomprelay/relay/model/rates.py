@@ -1,4 +1,4 @@
-"""How often clients may come and how much they may send, and the token buckets that hold them to it."""
+"""How often clients may connect, how much they may send, and the token buckets that enforce it."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,7 +15,7 @@ _SLICE: Final = 20
 
 
 class Scope(Enum):
-    """Whose clients share a limit."""
+    """The scope of a limit: which clients share it."""
 
     LISTENER = "listener"
     ADDRESS = "address"
@@ -25,7 +25,7 @@ class Scope(Enum):
 
 
 class Limit(Enum):
-    """What is limited; the values are the keys of the configuration."""
+    """The kinds of limits; the values are the keys of the configuration."""
 
     CLIENTS = "clients"
     CONNECTS = "connects"
@@ -43,19 +43,19 @@ _WORDS: Final = {
 
 
 def spell_limit(scope: Scope, most: float, *, rate: bool = True) -> str:
-    """Return a limit as the body of an ERROR says it."""
+    """Return a limit in the words of an ERROR's body."""
     return f"the limit {_WORDS[scope]} is {spell_number(most)}{' a second' if rate else ''}"
 
 
 def spell_number(number: float) -> str:
-    """Return a number without the zeros that say nothing, and never as a power of ten."""
+    """Return a number without unneeded zeros and without an exponent."""
     return str(int(number)) if number == int(number) else f"{number:.3f}".rstrip("0")
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What the clients of one scope may do together in a second; None: no limit. `burst`: how many seconds' worth may
-    come at once. `refuse`: more is answered with an ERROR; otherwise the client is read from no faster.
+    """What the clients of one scope together may do in a second; None: no limit. `burst`: how many seconds' worth may
+    come at once. `refuse`: a client that exceeds it gets an ERROR; otherwise its data is read more slowly.
     """
 
     connects: float | None = None
@@ -65,7 +65,7 @@ class Rates:
     refuse: bool = False
 
     def share(self, among: int) -> "Rates":
-        """Return one part of so many equal ones."""
+        """Return one of `among` equal parts."""
         rates = {limit.value: getattr(self, limit.value) for limit in _RATES}
         return replace(self, **{name: rate / among for name, rate in rates.items() if rate is not None})
 
@@ -76,7 +76,7 @@ _RATES: Final = (Limit.CONNECTS, Limit.FRAMES, Limit.BYTES)
 
 @dataclass(frozen=True)
 class RateLimits:
-    """A listener's rates, by scope: of all its clients together, of those of each address, and of each user."""
+    """The rates of a listener by scope: for all its clients, for each address, and for each user."""
 
     listener: Rates = _UNLIMITED
     address: Rates = _UNLIMITED
@@ -94,7 +94,9 @@ NO_RATES: Final = RateLimits()
 
 @dataclass(slots=True, eq=False, repr=False)
 class LimitTally:
-    """What one limit did: how often a session was `paused`, the `seconds`, and how often a client was `refused`."""
+    """The effect of one limit: how often a session was `paused`, for how many `seconds`, and how often a client was
+    `refused`.
+    """
 
     paused: int = 0
     refused: int = 0
@@ -134,7 +136,7 @@ class TokenBucket:
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
     def has(self, tokens: int) -> bool:
-        """Return whether so many may be taken at once, of those that there were at the last look."""
+        """Return whether so many tokens may be taken at once, without looking at the clock again."""
         return tokens <= min(self._level, self.slice)
 
     def spend(self, tokens: int) -> None:
@@ -142,11 +144,11 @@ class TokenBucket:
         self._level -= tokens
 
     def give_back(self, tokens: int) -> None:
-        """Put back what was taken and not used."""
+        """Put back unused tokens."""
         self._level = min(self._level + tokens, self.burst)
 
     def spell(self) -> str:
-        """Return its limit as the body of an ERROR says it."""
+        """Return its limit in the words of an ERROR's body."""
         return spell_limit(self.scope, self.rate)
 
     def refusal(self) -> StompError:
@@ -162,7 +164,7 @@ Buckets = tuple[TokenBucket, ...]
 
 
 class Limiter:
-    """A listener's buckets. `tallies`: by scope and limit. `asks_address`: it has to be told clients' addresses."""
+    """The buckets of a listener. `tallies`: by scope and limit. `asks_address`: it needs the addresses of clients."""
 
     def __init__(self, rates: RateLimits) -> None:
         self._have(rates)
@@ -184,7 +186,7 @@ class Limiter:
         self.asks_address = rates.address != _UNLIMITED
 
     def tally(self, scope: Scope, limit: Limit) -> LimitTally:
-        """Return what came of one limit of a scope."""
+        """Return the counts of one limit of a scope."""
         return self.tallies.setdefault((scope, limit), LimitTally())
 
     def refuse(self, scope: Scope) -> None:
@@ -192,8 +194,8 @@ class Limiter:
         self.tally(scope, Limit.CLIENTS).refused += 1
 
     def connect(self, now: float, address: str | None, user: str = "") -> TokenBucket | None:
-        """Count one connection that a client of this address makes, or, with a `user`, that it turns out to be this
-        user's. Return the bucket that has no token for it, whose client is to be refused and counts nowhere; else None.
+        """Count a connection from this address; with a `user`, count it for that user. Return the bucket that has no
+        token for it, or None. The client of a refused connection counts nowhere.
         """
         if not self._limits:
             return None
@@ -209,7 +211,7 @@ class Limiter:
         return None
 
     def buckets(self, now: float, address: str | None, user: str) -> Buckets:
-        """Return those that what such a client sends is taken out of."""
+        """Return the buckets that limit what such a client sends."""
         if not self._limits:
             return ()
         scopes = ((Scope.LISTENER, ""), (Scope.ADDRESS, address), (Scope.USER, user or None))
@@ -239,7 +241,7 @@ class Limiter:
 
 
 def _make_room(places: dict[str, Buckets], now: float) -> None:
-    """Forget full buckets among those unused for the longest time, or else the first."""
+    """Forget full buckets among those that were unused longest; without any, forget the oldest bucket."""
     oldest = [name for name, _ in zip(places, range(_LOOKED_AT), strict=False)]
     full = [name for name in oldest if all(each.left(now) >= each.burst for each in places[name])]
     for name in full or oldest[:1]:

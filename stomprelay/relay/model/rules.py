@@ -1,5 +1,5 @@
-"""What clients may do. A rule that denies counts where any reading of a frame matches it, a rule that allows only where
-every reading does; brokers' other names of a place count, too.
+"""What clients may do. A rule that denies applies if any reading of a frame matches it; a rule that allows applies only
+if every reading does. Other names of brokers for the same place count, too.
 """
 
 import re
@@ -45,11 +45,13 @@ class Pattern:
         self._begins = literal.partition(_ANY)[0]
 
     def covers(self, destination: str) -> bool:
-        """Whether it matches, whatever a broker reads: what makes more of a destination is written out in the glob."""
+        """Whether it matches, however a broker reads the destination; the glob spells out broader readings."""
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether it matches something that a broker may read; for more than one name, whether both begin alike."""
+        """Whether it matches something that a broker may read; with several names: whether both have the same
+        beginning.
+        """
         if self._matches(destination):
             return True
         more = _MORE.search(destination)
@@ -73,7 +75,7 @@ class HeaderPattern:
         self._value = value if colon else "*"
 
     def held(self, headers: Headers) -> bool:
-        """Whether one of these is such a header, whatever a broker reads: it is written so, and there is but one."""
+        """Whether one of these headers is such a header for every broker: it is spelled so and occurs once."""
         names = Counter([folded(name) for name, _ in headers])
         return any(
             fnmatchcase(_text(name), self._name)
@@ -142,7 +144,7 @@ class AccessRule:
         return f"rule {self.number} ({self.name})" if self.name else f"rule {self.number}"
 
     def concerns(self, identity: Identity) -> bool:
-        """Whether it is for this client."""
+        """Whether the rule is for this client."""
         return (
             _is_named(self.users, [identity.user])
             and _is_named(self.groups, identity.groups)
@@ -154,7 +156,7 @@ class AccessRule:
         return bool(self.headers) or (bool(self.ack) if command == SUBSCRIBE else self.size is not None)
 
     def holds(self, request: Request) -> bool:
-        """Whether all that it says beside who and where is so."""
+        """Whether all conditions of the rule are met, apart from client and destination."""
         if self.size is not None and request.command == SEND and request.size > self.size:
             return False
         if self.ack and request.command == SUBSCRIBE:
@@ -175,7 +177,9 @@ def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> b
 
 @dataclass(frozen=True)
 class AccessRules:
-    """A listener's rules. The first that matches counts, else `allow`. `naming`: the brokers' names for one place."""
+    """The rules of a listener. The first that matches decides, else `allow`. `naming`: the brokers' names for one
+    place.
+    """
 
     rules: tuple[AccessRule, ...]
     allow: bool
@@ -183,13 +187,13 @@ class AccessRules:
 
     @property
     def advisory(self) -> bool:
-        """Whether there are rules that deny, and a broker may have names for what they deny which nobody knows of."""
+        """Whether there are rules that deny, and brokers may have unknown names for the denied places."""
         return not self.naming.known and any(not each.allow for each in self.rules)
 
 
 class Matching(NamedTuple):
-    """The matching rules for each place of a frame, up to the first without a condition. `settled`: it is allowed in
-    any case. `headers`: rules depend on those.
+    """The matching rules for each place of a frame, up to the first without a condition. `settled`: the frame is
+    allowed in any case. `headers`: rules depend on headers.
     """
 
     rules: tuple[tuple[Place, tuple[AccessRule, ...]], ...]
@@ -234,13 +238,13 @@ class Policy:
         }
 
     def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-        """Return the patterns of these globs. One that denies a place is for all names of it."""
+        """Return the patterns of these globs. A glob that denies a place covers all its names."""
         if not allow:
             globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
         return _patterns(globs, user, allow=allow)
 
     def matching(self, places: Iterable[Place]) -> Matching:
-        """Return the rules for frames that name these places, of which there is one at least."""
+        """Return the rules for frames that name these places; there is at least one place."""
         found = tuple([(each, (*self._asked(each),)) for each in places])
         conditional = [rule for place, rules in found for rule in rules if rule.conditional(place.command)]
         allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
@@ -249,7 +253,7 @@ class Policy:
         )
 
     def decide(self, matching: Matching, request: Request) -> Decision:
-        """Return the decision about a frame: that on the first of its places that is not allowed, if there is one."""
+        """Return the decision about a frame: the one for its first place that is not allowed, if there is such a place."""
         decision: Decision | None = None
         for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)
@@ -291,7 +295,7 @@ class Policy:
 
 
 def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
-    """Whether a rule is for a destination, which is the first of these names of its place."""
+    """Whether a rule is for a destination. `names`: all names of its place, the destination first."""
     if rule.allow:
         return any(each.covers(names[0]) for each in patterns)
     return any(each.may_cover(name) for name in names for each in patterns)

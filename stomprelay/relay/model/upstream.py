@@ -84,7 +84,7 @@ class Upstream:
 
     @property
     def parts(self) -> tuple[Group, ...]:
-        """The groups whose policy can have sender and receiver on brokers that do not share messages."""
+        """The groups whose policy can put sender and receiver on brokers that do not share messages."""
         if self.connected:
             return ()
         return tuple(each for each in self.groups if len(each.brokers) > 1 and not each.together)

@@ -26,8 +26,8 @@ LISTINGS: Final = 32
 
 
 class Condition(NamedTuple):
-    """The state of a relay. `journal` is the trouble of its journal, "" for none; `stuck`: sessions wait because of it.
-    `serving` of its `workers` serve; a relay of one process has none.
+    """The state of a relay. `journal`: what is wrong with its journal, "" for nothing; `stuck`: sessions wait for the
+    journal. `serving` of its `workers` serve; a relay of one process has no workers.
     """
 
     sessions: int
@@ -89,7 +89,7 @@ def drain(found: Condition) -> str:
 
 
 def obstacles(state: RelayState) -> list[str]:
-    """Return the reasons why this process's relay is not ready for clients; none if it is ready."""
+    """Return the reasons why the relay of this process is not ready for clients; empty if it is ready."""
     if state.sessions.stopping:
         return [DRAINING]
     if state.sessions.draining:
@@ -148,7 +148,7 @@ class OwnRelay:
         return snapshot(self._state, whole=whole)
 
     def condition(self) -> Condition:
-        """Return the state in a few words."""
+        """Return the relay's state."""
         return condition(self._state)
 
     def obstacles(self) -> list[str]:

@@ -145,7 +145,7 @@ class Console:
 
 
 def _closed(listener: Listener) -> str:
-    """Return why a listener is not open to consoles; "" where it is."""
+    """Return why no console may use a listener; "" if consoles may."""
     if listener.tls is not None and listener.tls.require_client_certificate:
         return "this listener asks each client for a certificate, and a console has none to show to it"
     return ""

@@ -68,7 +68,7 @@ _Series = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Format(NamedTuple):
-    """A way to write metrics: the content type, and the function that writes what a collector has."""
+    """A format of metrics: its content type, and the function that writes the metrics of a collector."""
 
     kind: str
     write: Callable[[Collector], bytes]
@@ -278,8 +278,8 @@ def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
 
 
 def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
-    """Yield the metrics of the first `PLACES` destinations, and of all others with an empty label. Names that are
-    spelled alike are one series.
+    """Yield the metrics of the first `PLACES` destinations, and those of all others with an empty label. Destinations
+    with equal labels become one series.
     """
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]

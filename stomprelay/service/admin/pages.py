@@ -240,7 +240,7 @@ class AdminPages(Resource):
         self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
-        """Respond to a request, if its `Host` is allowed and it has the token."""
+        """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""
         response = self._response(request)
         if response is None:
             return NOT_DONE_YET

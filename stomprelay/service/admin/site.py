@@ -86,7 +86,7 @@ _log: Final = logger()
 
 
 class BrokerRequest(NamedTuple):
-    """A request: `broker` as it names it, and `within` in seconds, None if it has none."""
+    """A request about brokers: `broker` as the request names it, and `within` in seconds or None."""
 
     broker: str
     within: float | None = None
@@ -206,7 +206,7 @@ class _Orders:
 
     @property
     def actions(self) -> dict[bytes, Action]:
-        """Return the actions by path; all but `kill`, whose path contains a session's name."""
+        """Return the actions by path; `kill` is not among them, because its path contains a session's name."""
         return {
             b"/brokers/pause": self._pause,
             b"/brokers/resume": self._resume,
@@ -275,7 +275,7 @@ class _Orders:
 
 
 def _plain(do: Callable[[], Answer]) -> Action:
-    """Return the action of a POST whose body is empty or `{}`."""
+    """Return the action for a POST whose body must be empty or `{}`."""
     return lambda body: do() if body.strip() in (b"", b"{}") else refusal(400, "the body must be {}")
 
 
@@ -347,8 +347,8 @@ def admin_services(
     reactor: Any,
     accept: Accept | None = None,
 ) -> list[ListeningService]:
-    """Return what listens on the endpoints `admin` and `metrics`. `accept` begins the sessions of a console. Raises
-    `BadEndpoint`, which names the key.
+    """Return the services that listen on the endpoints `admin` and `metrics`. `accept` begins the sessions of a
+    console. Raises `BadEndpoint`, which names the key.
     """
     made = []
     if config.admin is not None:

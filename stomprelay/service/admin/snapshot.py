@@ -53,8 +53,8 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None before it was asked. Of its `sessions`, `moving` are about to leave;
-    `staying` cannot, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
+    """A broker in its group. `up` is None before it was tried. Of its `sessions`, `moving` are about to leave;
+    `staying` cannot leave, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
     """
 
     uri: str
@@ -409,7 +409,7 @@ def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
 
 
 def _outages(found: Iterable[Outage]) -> tuple[Outage, ...]:
-    """Return the last outages by their beginnings. Those of one broker that overlap are one."""
+    """Return the last outages, ordered by their beginnings. Overlapping outages of one broker are joined."""
     joined: list[Outage] = []
     latest: dict[tuple[str, str], int] = {}
     for each in sorted(found, key=lambda outage: outage.began):

@@ -77,8 +77,8 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take brokers out of service, and return at once. Their sessions leave within these seconds, also those asked
-        before; None: the upstream's `drain_timeout`.
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds, including
+        those asked earlier; None: the upstream's `drain_timeout`.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -96,7 +96,7 @@ class Pauses:
         self._leave(seconds, anew=within is not None)
 
     def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
-        """Ask sessions to leave brokers within so many seconds each; `anew`: also those that were asked before."""
+        """Ask sessions to leave brokers within so many seconds each; `anew`: also sessions that were asked before."""
         for session in tuple(self._sessions):
             leaving = {
                 link.broker

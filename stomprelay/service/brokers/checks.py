@@ -198,7 +198,7 @@ class Allowance:
 
 
 class _Asked(NamedTuple):
-    """A link whose session was asked to move, and the broker that it should leave."""
+    """A link that was asked to move, and the broker that it should leave."""
 
     link: Link
     origin: Broker
@@ -206,7 +206,7 @@ class _Asked(NamedTuple):
 
     @property
     def pending(self) -> bool:
-        """Whether the link still has the broker that it should leave."""
+        """Whether the link still uses the broker that it should leave."""
         return self.link.moving is not None and self.link.broker is self.origin
 
 
@@ -313,7 +313,7 @@ class PeriodicChecks(Service):
         self.stop()
 
     def run(self) -> None:
-        """Run all checks once. A check that fails is logged; the others run."""
+        """Run all checks once. If a check fails, that is logged, and the others still run."""
         now = self._runtime.seconds()
         late = now - self._due
         self._runtime.tallies.times.record(LAG, "", late)

@@ -28,9 +28,9 @@ Place = tuple[str, str]
 
 
 class Outage(NamedTuple):
-    """A time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: it could not be
-    reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed` attempts had this
-    `reason` last.
+    """A time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: the broker could
+    not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed`: the number of
+    failed attempts; `reason`: of the last.
     """
 
     upstream: str
@@ -63,8 +63,8 @@ class Outage(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Trouble:
-    """A broker in trouble since `began`; `since` is that in seconds since 1970. Counts as in `Outage`. `down`: the log
-    says so. `told` is how many losses and failures the log has said.
+    """A broker in trouble since `began`; `since` is the same in seconds since 1970. Counts as in `Outage`. `down`: the
+    log says that it is down. `told`: how many losses and failures the log has reported.
     """
 
     began: float
@@ -86,7 +86,7 @@ class _Trouble:
         self.reason = reason
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
-        """Return what the log is to say, "" for nothing, and whether the trouble is over."""
+        """Return the next line of the log ("" for none), and whether the trouble is over."""
         down = any(broker.health.up is False for broker in brokers)
         what = ""
         if down and not self.down:
@@ -116,7 +116,7 @@ class _Trouble:
 
 
 class Outages(Timed):
-    """Collects what sessions and probes note about brokers; call `stop` at the end. `clock`: nanoseconds since 1970."""
+    """Collects what sessions and probes report about brokers; call `stop` at the end. `clock`: nanoseconds since 1970."""
 
     __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
 
@@ -175,7 +175,7 @@ class Outages(Timed):
         return self._clock() / 1e9
 
     def shown(self) -> tuple[Outage, ...]:
-        """Return the last `LAST` ended outages, and the current ones."""
+        """Return the last `LAST` ended outages and the current ones."""
         return *self._last, *(trouble.shown(place) for place, trouble in self._troubles.items())
 
     def reason(self, upstream: str, broker: str) -> str:

@@ -83,7 +83,7 @@ class RefusedClient(Driver):
         self.answer()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """Answer, whatever it sent."""
+        """Answer with the refusal, whatever the client sent."""
         self.answer()
 
     def half_closed(self, protocol: LegProtocol) -> None:
@@ -97,7 +97,7 @@ class RefusedClient(Driver):
         """Do nothing: the client left before."""
 
     def closed(self, protocol: LegProtocol) -> None:
-        """Close the connection: there is nothing else to wait for."""
+        """Close the connection; nothing waits for it."""
         self._error = b""
         super().closed(protocol)
 
@@ -153,8 +153,8 @@ class Admission:
         return StompError("too many connections", reason) if reason else None
 
     def admit(self, driver: RelayDriver, user: str) -> StompError | None:
-        """Count a session as one of this user's, before the relay continues with the client. Return the ERROR if the
-        user has too many, else None.
+        """Count a session for this user, before the relay continues with its client. Return the ERROR if the user has
+        too many sessions, else None.
         """
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user

@@ -164,8 +164,8 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """Return why a client that waited is no longer checked: it left, or its address failed too often meanwhile;
-        else None.
+        """Return why a waiting client is no longer checked: it has left, or its address has failed too often in the
+        meantime; else None.
         """
         await deferLater(self._reactor, 0)  # else those that wait would go on within one another
         if driver.relay.over:

@@ -44,7 +44,7 @@ class Departures:
         self._watched[descriptor] = departed
 
     def forget(self, descriptor: int) -> None:
-        """Watch this socket no more, if it was watched."""
+        """Stop watching this socket, if it is watched."""
         if self._watched.pop(descriptor, None) is None:
             return
         try:

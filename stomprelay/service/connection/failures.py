@@ -70,7 +70,7 @@ def spell(failure: Failure) -> str:
 
 
 def shortage(failure: Failure) -> str:
-    """Return what this process lacked to connect to a broker, or "". Twisted reports a socket that cannot be made as
+    """Return what this process lacked to connect to a broker, or "". Twisted reports a socket that cannot be created as
     one that cannot be bound; a failed look-up may have had no descriptor.
     """
     problem = failure.value

@@ -65,7 +65,7 @@ class _Connection(Protocol):
 
 
 class _Session(Protocol):
-    """A session of which `kept` bytes are kept, as `RelayDriver` has it."""
+    """A session with `kept` bytes; see `RelayDriver`."""
 
     kept: int
 
@@ -86,8 +86,9 @@ class _Turn(NamedTuple):
 
 
 class Memory:
-    """The bytes that are kept of this process's sessions, and of all that share the `limit` (infinity: none). `trim`
-    gives freed memory back. `total` is told this process's bytes and sessions, and returns those of all.
+    """The bytes that are kept of this process's sessions, and of all processes that share the `limit` (infinity: none).
+    `trim` returns freed memory to the system. `total` gets this process's bytes and sessions, and returns those of all
+    processes.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Memory:
 
     @property
     def row(self) -> MemoryRow:
-        """Return what there is to see of it; `kept` is what this process keeps."""
+        """Return its figures; `kept` is for this process."""
         limit = None if self.limit == inf else int(self.limit)
         return MemoryRow(self._size, limit, len(self._held))
 
@@ -246,7 +247,7 @@ class Memory:
         protocol.release(MEMORY)
 
     def _end_turns(self) -> None:
-        """End the turns of those that got rid of something, or have the rest of their frame, or used up their time."""
+        """End the turns of connections that freed memory, completed their frame, or used up their time."""
         now = self._seconds()
         for driver, turn in list(self._turns.items()):
             protocol = turn.protocol
@@ -257,7 +258,7 @@ class Memory:
                     self._hold(driver, protocol)
 
     def _give_turns(self, room: float, share: float) -> None:
-        """Give turns to connections that wait for nothing else, as many as there is room for. End clients that leave a
+        """Give turns to connections that wait only for memory, as many as there is room for. End clients that leave a
         large frame unfinished.
         """
         now = self._seconds()
@@ -297,7 +298,7 @@ class Memory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: _Session) -> None:
-        """End a session, once: what is kept of it is free when its broker has confirmed what came before."""
+        """End a session, once. Its memory is free when its broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

@@ -143,7 +143,7 @@ class Driver(Timed):
         raise NotImplementedError
 
     def prevented(self, protocol: "LegProtocol", reason: str) -> None:
-        """The connection could not even be tried: this process lacks what it takes."""
+        """The connection could not even be tried: this process lacks something."""
         self.refused(protocol, reason)
 
     def patient(self, protocol: "LegProtocol") -> bool:
@@ -151,9 +151,7 @@ class Driver(Timed):
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:
-        """A client closed its direction, so that it sends nothing more; perhaps it still reads what is written to it.
-        `lost` follows when it does not.
-        """
+        """A client closed its sending direction; it may still read. `lost` follows when it does not."""
         raise NotImplementedError
 
     def lost(self, protocol: "LegProtocol", reason: str) -> None:
@@ -163,8 +161,8 @@ class Driver(Timed):
     # What the core asks for
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects that the core returned, in order. Where one raises, which is a bug, the others are
-        performed all the same, then `failed` is called.
+        """Perform the effects that the core returned, in order. If one raises (a bug), the others are still performed,
+        then `failed` is called.
         """
         if self._record is not None:
             self._record(self, effects)
@@ -189,7 +187,7 @@ class Driver(Timed):
             self.failed(fault)
 
     def failed(self, error: Exception) -> None:
-        """An effect could not be performed; that was logged."""
+        """An effect raised an exception, which was logged."""
 
     @property
     def over(self) -> bool:
@@ -197,12 +195,12 @@ class Driver(Timed):
         return not self.legs
 
     def added(self, protocol: "LegProtocol") -> None:
-        """Count a leg that has a connection, or is about to have one."""
+        """Count a leg that has a connection or is about to get one."""
         self.legs += 1
         self.runtime.protocols[protocol.leg] = protocol
 
     def closed(self, protocol: "LegProtocol") -> None:
-        """Count a leg that was closed. With the last one call `end`, where `over` is True."""
+        """Count a leg that was closed. After the last one call `end`, if `over` is True."""
         self.legs -= 1
         del self.runtime.protocols[protocol.leg]
         if self.over:
@@ -213,7 +211,7 @@ class Driver(Timed):
         self.runtime.timers.forget(self)
 
     def gave_way(self, leg: Leg) -> None:
-        """Others had their turn after a `GiveWay`: the core goes on with what waits on the leg."""
+        """Other sessions had their turn after a `GiveWay`: the core continues with the leg's waiting work."""
         raise NotImplementedError
 
     def connect(self, leg: Leg, endpoint: BrokerEndpoint) -> None:
@@ -227,7 +225,7 @@ class Driver(Timed):
         BrokerWebProtocol(self, leg, endpoint).connect(self.introduced(endpoint.endpoint))
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return the endpoint by which the broker is told whose connection it is; the same where there is no client."""
+        """Return an endpoint that tells the broker the client's address; the same endpoint if there is no client."""
         return endpoint
 
     def _close(self, effect: Close) -> None:
@@ -252,7 +250,7 @@ class Driver(Timed):
         self.runtime.turns.wait(effect.leg, partial(self._next_turn, effect.leg))
 
     def _next_turn(self, leg: Leg) -> None:
-        """Read on before the core goes on, which may stop the reading again, for this reason or for another."""
+        """Start to read again before the core continues, because the core may stop the reading again."""
         protocol = self.runtime.protocols.get(leg)
         if protocol is not None:
             protocol.release(TURN)
@@ -278,8 +276,8 @@ class Driver(Timed):
 
 
 class _Watched:
-    """A client that is not read from, and is watched for its leaving `since` then: it has left when it is `given_up`.
-    Times are in seconds; `descriptor` is its socket's.
+    """A client that is not read from and is watched since `since`; it has left at `given_up`. Times are in seconds;
+    `descriptor` is its socket's.
     """
 
     __slots__ = ("descriptor", "given_up", "since")
@@ -410,7 +408,7 @@ class LegProtocol(Timed):
         owner.connected(self)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the bare socket that frames come on, where there is one."""
+        """Return the socket that frames are read from directly, if there is one."""
         return self.plain
 
     def dataReceived(self, data: bytes) -> None:
@@ -435,8 +433,8 @@ class LegProtocol(Timed):
         self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
-        """The peer closed its direction. A broker is lost by that; a client may still read, until it resets the
-        connection, which nobody is told of who does not read.
+        """The peer closed its sending direction. For a broker that is the loss. A client may still read until it resets
+        the connection, which the system reports only to a reader.
         """
         owner = self._owner
         if owner is None:
@@ -559,7 +557,7 @@ class LegProtocol(Timed):
             self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
-        """Have `_departed` called when the client leaves, which is not read from. Return whether it has a socket."""
+        """Call `_departed` when the client, which is not read from, leaves. Return whether it has a socket."""
         inner, _ = layers(self.transport)
         if not isinstance(inner, tcp.Connection) or not inner.connected:
             return False
@@ -584,8 +582,8 @@ class LegProtocol(Timed):
             self.transport.resumeProducing()
 
     def _departed(self, reset: bool) -> None:
-        """Set the time after which a client is taken for gone that left while it is not read from: what it sent before
-        may still be wanted soon.
+        """A client left while it was not read from. Set the time after which it counts as gone: what it sent before may
+        still be read soon.
         """
         owner, watched = self._owner, self._watched
         if owner is not None and self._heard_all:
@@ -598,9 +596,9 @@ class LegProtocol(Timed):
             self.runtime.timers.set(self, watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
-        """Report a client to the owner that left while it is not read from, and end its connection. One that has closed
-        its socket with more to send than anybody takes cannot be told from one that is there, until it is sent
-        something: its system resets the connection then. So it is sent an EOL, which may stand between frames.
+        """Report a client to the owner that left while it was not read from, and end its connection. A client that
+        closed its socket with unread bytes looks like a connected one until the relay writes to it: then its system
+        resets the connection. So the relay writes an EOL, which is allowed between frames.
         """
         if now >= watched.given_up:
             owner.lost(self, UNREAD)
@@ -634,12 +632,12 @@ class LegProtocol(Timed):
 
     @property
     def peer(self) -> object:
-        """Return the address of the other end, as Twisted has it."""
+        """Return the address of the other end."""
         return self._address if self.transport is None else self.transport.getPeer()
 
     @property
     def certificate(self) -> X509 | None:
-        """Return the certificate that the other end has shown, which was verified; None without one."""
+        """Return the verified certificate of the other end, or None."""
         return None if self._tls is None else self._tls.getPeerCertificate()
 
     def close(self, how: How) -> None:
@@ -674,7 +672,7 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Wait no longer for the peer of a closed connection: it ends when what is left to write was taken."""
+        """Stop waiting for the peer of a closed connection: it ends when the remaining bytes are written."""
         if self.transport is None:
             return
         if self._tls is None:

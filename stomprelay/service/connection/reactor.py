@@ -1,5 +1,5 @@
-"""The relay's reactor: Twisted's epoll reactor, which calls our pipes and sockets, and what accepts clients, without
-the log context that Twisted makes for each call: for a few bytes that takes as long as passing them on.
+"""The relay's reactor: Twisted's epoll reactor. It calls our pipes, our sockets and the ports that accept clients
+without the log context that Twisted makes for each call; for a few bytes that context takes as long as passing them on.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ class RelayReactor(EPollReactor):
         """Bytes that all connections together may receive in the next turn."""
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for so many seconds at most (None: for ever) and serve all descriptors; again, until something else is
-        due.
+        """Wait for at most `timeout` seconds (None: without limit) and serve all descriptors; repeat this until
+        something else is due.
         """
         selectables = self._selectables
         while True:
@@ -115,5 +115,5 @@ class RelayReactor(EPollReactor):
 
 
 def install() -> None:
-    """Make it the reactor of this process. Raises `ReactorAlreadyInstalledError` where there is one."""
+    """Install it as the reactor of this process. Raises `ReactorAlreadyInstalledError` if there is one."""
     installReactor(RelayReactor())

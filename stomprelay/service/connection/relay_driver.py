@@ -75,7 +75,7 @@ _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 
 class Recording(NamedTuple):
-    """How what passes is recorded: `recorder` gets the runs of a chunk, `record` is called when it has passed."""
+    """The recording of what passes: `recorder` gets the runs of a chunk, `record` is called after it has passed."""
 
     recorder: LegRecorder
     record: Callable[[LegRecorder], None]
@@ -95,27 +95,27 @@ class BrokerOutput:
         self._reported = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full: not while the client is not read for it (`coupled`), unless it
-        knows.
+        """Whether the relay should know that it is full: not while reading from the client is stopped instead
+        (`coupled`), unless the relay knows already.
         """
         return self.full and (self._reported or not coupled)
 
     @property
     def quiet(self) -> bool:
-        """Whether it is not full, and the relay knows of nothing else."""
+        """Whether it is not full, and the relay was told nothing else."""
         return not (self.full or self._reported)
 
     @property
     def tally(self) -> BrokerTally:
-        """What the broker was sent and what it sent, in bytes."""
+        """The bytes that were sent to the broker and received from it."""
         return BrokerTally(sent_bytes=self.protocol.bytes_sent, received_bytes=self.protocol.bytes_received)
 
     def unreported(self, coupled: bool) -> bool:
-        """Whether what was reported to the relay last differs from what `blocked` returns now."""
+        """Whether the last report to the relay differs from `blocked`."""
         return self._reported is not self.blocked(coupled)
 
     def report(self, coupled: bool) -> bool:
-        """Return what `blocked` returns now, and count it as reported to the relay."""
+        """Return `blocked`, and record that it was reported to the relay."""
         self._reported = self.blocked(coupled)
         return self._reported
 
@@ -192,7 +192,7 @@ class RelayDriver(Driver):
 
     @property
     def relay(self) -> Relay:
-        """The relay. What passed without it is reported to it first, so that it never sees anything out of order."""
+        """The relay. It is first told what passed without it, so that it sees everything in order."""
         if self._pipes:
             self.report_passed()
         return self._relay
@@ -219,22 +219,22 @@ class RelayDriver(Driver):
 
     @property
     def address(self) -> object:
-        """The client's address, as Twisted has it; None before it is connected."""
+        """The client's address; None before it is connected."""
         client = self.runtime.protocols.get(self._relay.client)
         return self._peer if client is None else client.peer
 
     @property
     def name(self) -> str:
-        """Return the session's name, which no other has."""
+        """Return the session's unique name."""
         return self._relay.name.decode("ascii")
 
     def info(self) -> SessionInfo:
-        """Return what there is to see of the session now."""
+        """Return the session's present figures."""
         relay = self.relay  # reports what passed, which `_bytes` counts
         return session_info(relay, self.peer, self.runtime.seconds(), self._bytes())
 
     def _bytes(self) -> Sizes:
-        """Return how many bytes went between the client and the relay, and between the relay and brokers."""
+        """Return the bytes between client and relay, and between relay and brokers."""
         client: LegProtocol | None = self.runtime.protocols.get(self._relay.client)
         received, sent = self._left_bytes
         for output in self._outputs:
@@ -244,7 +244,7 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield what was counted of each broker that the session has now, in parts."""
+        """Yield the counts of each broker of the session, in parts."""
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally
@@ -272,7 +272,7 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """Give the relay the bytes that were received on a leg, and perform what it returns. This is the hot path."""
+        """Give the relay the bytes that came on a leg, and perform the effects. This is the hot path."""
         kept = self.kept
         if self._pipes:
             self.report_passed()
@@ -311,13 +311,13 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether a connection is not read from for want of memory alone, and what comes on it would go on."""
+        """Whether only the lack of memory stops the reading of a connection, and its bytes would not have to wait."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
 
     def gave_way(self, leg: Leg) -> None:
-        """Others had their turn: the relay goes on with what waits on the leg, which may be gone meanwhile."""
+        """Other sessions had their turn: the relay continues with the leg's waiting work. The leg may have ended."""
         if leg.closed:
             return
         self.handle(GaveWay(leg))
@@ -325,7 +325,7 @@ class RelayDriver(Driver):
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """Report to the relay that a leg is read from (`on`) or not, so that it is not taken for silent meanwhile."""
+        """Tell the relay that a leg is read from (`on`) or not; without this the leg would look silent."""
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
@@ -375,22 +375,22 @@ class RelayDriver(Driver):
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
-        """Report to the relay that the time of its last `Wake` has come."""
+        """Tell the relay that the time of its last `Wake` has come."""
         self._perform_legless(self.relay.handle(Woke(), now))
 
     def handle(self, event: Input) -> None:
-        """Give the relay this input, and perform what it returns. Does nothing where the session is over."""
+        """Give the relay this input, and perform the effects. Does nothing after the end of the session."""
         if self.kept:
             self._perform_legless(self.relay.handle(event, self.runtime.seconds()))
 
     @property
     def watched(self) -> bool:
-        """Whether it is watched."""
+        """Whether it is watched for samples."""
         return self._relay.watched
 
     def _perform_legless(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects of an input that may come while the session has no leg, then call `end` if it is
-        over: there is no leg whose close would do so.
+        """Perform the effects of an input that may come while the session has no leg; then call `end` if it is over,
+        because no leg's close will do it.
         """
         legs = self.legs
         self.perform(effects)
@@ -398,16 +398,14 @@ class RelayDriver(Driver):
             self.end()
 
     def failed(self, error: Exception) -> None:
-        """End the session: one of its effects could not be performed, so that nobody knows in what state it is."""
+        """End the session: one of its effects failed, so its state is unknown."""
         if not self.relay.over:
             self._perform_legless(self.relay.failed(error))
 
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """Give what is recorded to these from now on; None: record nothing. All of them keep the same secrets and
-        bodies.
-        """
+        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and bodies."""
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
             return
@@ -446,13 +444,13 @@ class RelayDriver(Driver):
 
     @property
     def host(self) -> str:
-        """Return the client's host; its whole address where that has none."""
+        """Return the client's host, or its whole address if that has no host."""
         client = self.runtime.protocols.get(self._relay.client)
         return self.peer if client is None else getattr(client.peer, "host", self.peer)
 
     @property
     def version(self) -> str:
-        """Return the version of STOMP that was agreed with the client; empty until one was."""
+        """Return the STOMP version of the client's session; empty before there is one."""
         session = self._relay.session
         return "" if session is None else session.dialect.version.decode("ascii")
 
@@ -474,8 +472,8 @@ class RelayDriver(Driver):
         return () if self._recorder is None else self._recorder.recorders
 
     def hold(self) -> None:
-        """Read from no leg whose peer may send much: the journal is full. After DISCONNECT, and before CONNECTED,
-        reading goes on.
+        """The journal is full: read from no leg whose peer may send much. After DISCONNECT and before CONNECTED reading
+        continues.
         """
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
@@ -508,13 +506,11 @@ class RelayDriver(Driver):
         self._count()
 
     def stopProducing(self) -> None:
-        """Read from all brokers again: the client's transport is closed, and what brokers still send is discarded."""
+        """Read from all brokers again: the client's transport is closed, and further bytes of brokers are discarded."""
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers but those that have not answered CONNECT yet; and where the session ends, from
-        none.
-        """
+        """Stop reading from all brokers that have answered CONNECT; while the session ends, from none."""
         if self._relay.ending:
             return
         for output in self._outputs:
@@ -546,7 +542,7 @@ class RelayDriver(Driver):
         self._count()
 
     def output_ended(self, output: BrokerOutput) -> None:
-        """Forget the output of a broker whose transport is closed."""
+        """Forget the output to a broker whose transport is closed."""
         if output in self._outputs:
             self.report_passed()
             if output.broker is not None:
@@ -569,7 +565,7 @@ class RelayDriver(Driver):
     # Effects
 
     def _resume(self, effect: Resume) -> None:
-        """Read from a leg again; where the session ends, also from a broker whose messages the client did not take."""
+        """Read from a leg again; while the session ends, also from a broker whose messages the client did not take."""
         super()._resume(effect)
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:
@@ -605,7 +601,7 @@ class RelayDriver(Driver):
         return "no login" if login is None else f"login {spell_text(login)}"
 
     def _log_end(self, effect: Note, seconds: float) -> None:
-        """Write the line of the end of a session that a broker had accepted."""
+        """Write the log line for the end of a session that a broker had accepted."""
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
@@ -626,13 +622,13 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return the endpoint by which the broker is told which client it is, where it is told."""
+        """Return an endpoint that tells the broker the client's address, if the upstream is configured so."""
         if isinstance(endpoint, ProxyHeaderEndpoint):
             return endpoint.carrying(self._proxy_header())
         return endpoint
 
     def _proxy_header(self) -> bytes:
-        """Return what brokers are told of the client; b"" where that is not known, or not before it was gone."""
+        """Return the PROXY header with the client's address; b"" if that is unknown."""
         client = self.runtime.protocols.get(self._relay.client)
         if client is not None and not self._first:
             self._first = header(client.transport.getPeer(), client.transport.getHost())
@@ -673,7 +669,7 @@ class RelayDriver(Driver):
             pipe.open()
 
     def report_passed(self) -> None:
-        """Report to the relay what passed without it, and count that."""
+        """Tell the relay what passed without it, and count it."""
         for pipe in self._pipes:
             if pipe.frames:
                 source, target = pipe.source, pipe.target
@@ -699,7 +695,7 @@ class RelayDriver(Driver):
         )
 
     def _ask(self, effect: Identify) -> None:
-        """Have it found out who the client is, when all effects are performed."""
+        """Ask who the client is, after all effects are performed."""
         assert self._identify is not None
         self.runtime.reactor.callLater(0, self._identify, self, effect.claim)
 

@@ -56,7 +56,7 @@ class _Kind(Timed):
             )
 
     def woke(self, now: float) -> None:
-        """Tell what was left out. The next `EVERY` seconds have this one line, where there are lines again."""
+        """Log how many lines were left out. For the next `EVERY` seconds this counts as one line."""
         self.tell()
         self._until = now + EVERY
 
@@ -77,7 +77,7 @@ class Repeats:
         return found.passes(self._seconds(), most)
 
     def stop(self) -> None:
-        """Tell at once what was left out, and leave no timer: the service ends."""
+        """Log now how many lines were left out, and stop the timers: the service ends."""
         for kind in self._kinds.values():
             kind.tell()
             self._timers.forget(kind)
@@ -89,7 +89,7 @@ _ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
 
 
 def unlogged(effect: Note) -> bool:
-    """Whether a note is for the journal only, or a detail that nobody wants to know."""
+    """Whether a note is only for the journal, or too detailed for the log level."""
     return effect.quiet or (effect.detail and not heard(LogLevel.debug))
 
 

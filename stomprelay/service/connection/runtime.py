@@ -63,15 +63,15 @@ class Runtime:
             idle.callback(None)
 
     def socket_closing(self) -> None:
-        """Count a connection that was closed and has not ended."""
+        """Count a connection that was closed but has not ended."""
         self.closing += 1
 
     def closing_socket_closed(self) -> None:
-        """Count such a connection no more: it ended."""
+        """A closed connection has ended: count it no more."""
         self.closing -= 1
 
     def idle(self) -> Deferred[None]:
-        """Return a Deferred that fires when no connection is left; at once where there is none."""
+        """Return a Deferred that fires when no connection is left."""
         if not self.sockets:
             return succeed(None)
         if self._idle is None:
@@ -89,11 +89,11 @@ class Runtime:
         return True
 
     def open(self) -> None:
-        """Begin what serves all connections."""
+        """Start what all connections share."""
         self.departures.open()
 
     def close(self) -> None:
-        """End what serves all connections: there will be none any more."""
+        """Stop what all connections share: no connection will follow."""
         self.departures.close()
 
     def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:

@@ -1,4 +1,4 @@
-"""A session at one moment, for whoever asks who is connected. Nothing is counted for it that is not counted anyway."""
+"""A snapshot of a session, for the list of sessions. It uses only figures that are counted anyway."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -52,7 +52,7 @@ class SessionInfo(NamedTuple):
 
 
 def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> SessionInfo:
-    """Return what there is to see of a relay now. `client` is its client's address."""
+    """Return the present figures of a relay. `client`: its client's address."""
     session, links, active_at = relay.session, relay.links, relay.active_at
     shown = tuple(islice(destinations(relay), SHOWN))
     return SessionInfo(
@@ -97,7 +97,7 @@ def subscribed(relay: Relay) -> int:
 
 
 def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
-    """Return the link of each upstream that has the largest measure: what goes to one of its groups goes to all."""
+    """Return for each upstream the link with the largest measure: frames for one of its groups go to all."""
     if len(links) == 1:
         return links
     found: dict[str, Link] = {}
@@ -129,7 +129,7 @@ def spell_words(value: bytes) -> str:
 
 
 def end_of_session(relay: Relay, sizes: Sizes) -> dict[str, object]:
-    """Return what the log has of a session that a broker had accepted, at its end, by the names of its fields."""
+    """Return the fields of the log line for the end of a session that a broker had accepted."""
     session, links, login = relay.session, relay.links, relay.login
     assert session is not None  # a broker had accepted it
     unconfirmed, unacknowledged = open_work(links)

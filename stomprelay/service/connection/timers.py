@@ -1,5 +1,5 @@
-"""Many timers on one delayed call of the reactor, and work that goes on in turns. A later time is only noted, and
-looked at when the earlier one comes. All that are due within a tick are called together at its end.
+"""Many timers on one delayed call of the reactor, and work in turns. A later time is only recorded, and checked when
+the earlier one comes. All timers that are due within a tick are called together at its end.
 """
 
 from collections import OrderedDict
@@ -51,7 +51,7 @@ class Timers:
         self._call: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        """How many places they take; those of times that were replaced or stopped are bounded."""
+        """The number of entries, including those of replaced or stopped times, which are bounded."""
         return self._places
 
     def set(self, timed: Timed, at: float) -> None:
@@ -138,7 +138,7 @@ class Timers:
 
 
 class Turns:
-    """Those who have more to do than they may do at once, in the order in which they began to wait."""
+    """The sessions with more work than one turn allows, in the order in which they began to wait."""
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self._reactor = reactor
@@ -147,16 +147,14 @@ class Turns:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Have `go_on` called when the turn of `who` comes, in another turn of the reactor. A second call changes
-        nothing.
-        """
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. A second call changes nothing."""
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True
             self._reactor.callLater(0, self._go_on)
 
     def _go_on(self) -> None:
-        """Let those go on who wait now, each once, until the budget is used up; the others in the next turn."""
+        """Let each waiting session work once, until the time budget is used up; the others wait for the next turn."""
         self._called = False
         until = self._seconds() + BUDGET
         count = len(self._waiting)

@@ -67,7 +67,9 @@ class DirectWebSocket(WebSocket):
 
 
 class _WebSocketProtocol(LegProtocol):
-    """A leg that speaks WebSocket from `_upgrade` on. At the end of the connection, what waits is read first."""
+    """A leg that speaks WebSocket once `_upgrade` was called. At the end of the connection, waiting bytes are read
+    first.
+    """
 
     __slots__ = ("_ended", "_websocket")
 
@@ -85,14 +87,16 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the bare socket that frames come on, by themselves or in messages that `unwrapped` can take."""
+        """Return the socket that frames are read from directly, alone or in messages that `unwrapped` can take."""
         websocket = self._websocket
         if websocket is None:
             return super().socket()
         return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in what a pipe received, if it is messages alone; else deal with it and return b""."""
+        """Return the frames in what a pipe received, if it consists of whole messages; otherwise handle it and return
+        b"".
+        """
         websocket = self._websocket
         assert websocket is not None
         payload, end = websocket.begun(data)
@@ -172,7 +176,7 @@ class _WebSocketProtocol(LegProtocol):
             self.close(How.FLUSH)
 
     def readConnectionLost(self) -> None:
-        """The peer sends nothing more. Over WebSocket that is its end."""
+        """The peer closed its sending direction; over WebSocket that is the end."""
         if self._websocket is None:
             super().readConnectionLost()
             return
@@ -193,7 +197,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         super().__init__(owner, leg)
 
     def _connected(self, owner: Driver) -> None:
-        """The connection is there, with TLS if it has that: ask for a WebSocket."""
+        """The connection exists, with TLS if configured: request a WebSocket."""
         self.write(self._request.wire)
 
     def dataReceived(self, data: bytes) -> None:
@@ -218,7 +222,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         self.close(How.ABORT)
 
     def readConnectionLost(self) -> None:
-        """The broker closed its direction: it is lost, or refused us."""
+        """The broker closed its sending direction: it is lost, or it refused the request."""
         if self._websocket is None and self._owner is not None:
             self._decline(self._owner, _UNANSWERED)
         else:
@@ -253,7 +257,7 @@ class WebLegProtocol(_WebSocketProtocol):
             super().dataReceived(data)
 
     def _begin(self, data: bytes) -> None:
-        """See what the client speaks, as soon as its first bytes tell."""
+        """Find out the client's protocol as soon as its first bytes show it."""
         first = (self._first or b"") + data
         if first.startswith(METHODS):
             self._first = None
@@ -289,7 +293,7 @@ class WebLegProtocol(_WebSocketProtocol):
             self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
-        """The same; what passes by a pipe was heard."""
+        """As in the parent class; bytes that pass by a pipe count as a sign of life."""
         if self._pings is not None:
             self._heard_at = self.runtime.seconds()
         return super().unwrapped(data)
@@ -300,7 +304,9 @@ class WebLegProtocol(_WebSocketProtocol):
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
-        """Ping a client that is silent, or give it up. One that is not read from, or does not read, is not silent."""
+        """Ping a silent client, or end its connection. A client that is not read from, or does not read, does not count
+        as silent.
+        """
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return
@@ -318,7 +324,7 @@ class WebLegProtocol(_WebSocketProtocol):
         self.runtime.timers.set(pings, self._heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
-        """Write bytes, always whole frames. To a client that has not finished its handshake, an answer to that."""
+        """Write whole frames. A client that has not finished its handshake gets an HTTP answer instead."""
         if self._websocket is not None:
             self._websocket.write(data)
             return

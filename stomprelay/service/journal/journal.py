@@ -1,4 +1,4 @@
-"""The journal of a relay that runs: what its sessions record, on its way to the thread that writes it."""
+"""The journal of a running relay: takes records of sessions and passes them to the writing thread."""
 
 import os
 import socket
@@ -98,7 +98,9 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Have these settings, as far as it can: what is captured of connections to come, intervals, retention."""
+        """Use these settings as far as possible without a restart: captures of future connections, intervals,
+        retention.
+        """
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
         self._thread.change(settings)
@@ -107,12 +109,12 @@ class Journal(Service):
 
     @property
     def waiting(self) -> int:
-        """The number of bytes in the queue, those that are being written included."""
+        """The number of bytes in the queue, including those that are being written."""
         return self._queue.size
 
     @property
     def written(self) -> WriterThread:
-        """The writer thread, which has the counts of what was written and of failures to write."""
+        """The writing thread; it has the counts of what was written and of failures."""
         return self._thread
 
     @property

@@ -54,7 +54,7 @@ class Portions:
 
     @property
     def size(self) -> int:
-        """The number of bytes that wait, those that are being written included."""
+        """The number of waiting bytes, including those that are being written."""
         return self._in - self._done
 
     def put(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int = _FRAMES) -> None:
@@ -69,13 +69,13 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Put in what the recorder of a leg has, if it has something; its `context` is known."""
+        """Add what the recorder of a leg has, if it has anything. Its `context` must be known."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> Batch | None:
-        """Return the oldest portion, or only one with others behind it (`whole`); else None. Its data is good until
-        `done`.
+        """Return the oldest portion; with `whole` only if another one follows it; otherwise None. Its data is valid
+        until `done`.
         """
         waiting = self._waiting
         left = len(waiting)
@@ -101,7 +101,7 @@ class Portions:
         return Batch(data, len(blocks), frames)
 
     def done(self) -> None:
-        """Forget what was taken last: it was written, or given up."""
+        """Forget the last portion that was taken: it was written or given up."""
         self._done += self._taken
         self._taken = 0
 
@@ -132,7 +132,7 @@ class Dropped(NamedTuple):
         return Dropped(self.blocks + blocks, self.frames + frames, self.size + size)
 
     def since(self, before: "Dropped") -> "Dropped":
-        """Return these counts less those of `before`, an earlier count."""
+        """Return these counts minus `before`, an earlier count."""
         return Dropped(self.blocks - before.blocks, self.frames - before.frames, self.size - before.size)
 
 
@@ -165,7 +165,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self._some_told = self._enough_told = False
 
     def _wake_writer(self) -> None:
-        """So much waits that somebody has to know, from the first block on."""
+        """Wake the writing thread, from the first waiting block on."""
         size = self.size
         # First the mark, then the events: the other thread may run in between.
         self.mark = self._enough if size < self._enough else self.room
@@ -193,7 +193,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.limit = 0
 
     def tell(self, dropped: Dropped) -> None:
-        """Note that the journal tells of these."""
+        """Record that the journal reports these drops."""
         self.told = dropped
 
     # The other thread

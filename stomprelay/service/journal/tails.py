@@ -1,5 +1,5 @@
-"""Who watches what passes. A session gives its records to the journal, to a `Tapped` one where somebody watches, or,
-without a journal, to the watches alone.
+"""Watches of what passes. A session gives its records to the journal; to a `Tapped` one while anyone watches; or,
+without a journal, only to the watches.
 """
 
 import socket
@@ -35,11 +35,11 @@ class _Session(Protocol):
 
 
 class TooMany(Exception):
-    """There are as many watches as may be; the text says so."""
+    """There are too many watches; the text says so."""
 
 
 class Tapped:
-    """Takes the records of a session for those who watch it, and for the journal if there is one; see `Records`."""
+    """Takes the records of a session for the watches, and for the journal if there is one; see `Records`."""
 
     def __init__(self, capture: Capture, journal: Journal | None, watches: tuple[Watch, ...]) -> None:
         self.capture = capture
@@ -48,7 +48,7 @@ class Tapped:
 
     @property
     def full(self) -> bool:
-        """Whether the journal has no room; who watches has to do with what fits."""
+        """Whether the journal has no room; a watch keeps only what fits."""
         return self._journal is not None and self._journal.full
 
     def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:
@@ -59,7 +59,7 @@ class Tapped:
             self._journal.record(context, number, sizes, payload, kind)
 
     def record_leg(self, recorder: LegRecorder) -> None:
-        """Take what the recorder of a leg has."""
+        """Take the content of a leg's recorder."""
         for watch in self._watches:
             watch.leg(recorder)
         if self._journal is not None:
@@ -69,8 +69,8 @@ class Tapped:
 
 
 class Tails:
-    """All watches of a relay. `sessions` returns those that are not over, `run` is this start's, `clock` nanoseconds
-    since 1970.
+    """All watches of a relay. `sessions` returns the running ones, `run` identifies this start, `clock` is in
+    nanoseconds since 1970.
     """
 
     def __init__(
@@ -103,7 +103,9 @@ class Tails:
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since the same request before; the first one begins to watch. Raises `TooMany`."""
+        """Return what passed since the same request was made before; the first request begins the watch. Raises
+        `TooMany`.
+        """
         key = request._replace(over=False)
         watch = self._watches.get(key)
         if request.over:
@@ -126,7 +128,7 @@ class Tails:
         return tuple(each.name for each in self._named[request] if not each.over)
 
     def accepted(self, session: _Session) -> None:
-        """Have a new session recorded, before anything came, if the journal or somebody who watches wants that."""
+        """Have a new session recorded from its beginning, if the journal or a watch wants it."""
         records = self._records(session)
         if records is not None:
             session.record_to(records)
@@ -144,7 +146,7 @@ class Tails:
         self._tell()
 
     def _tell(self) -> None:
-        """Begin to tell all sessions who takes their records: that changed."""
+        """The takers of records have changed: begin to tell all sessions."""
         self._tapped.clear()
         self._untold = iter(tuple(self._sessions()))
         if self._telling is None:
@@ -159,7 +161,7 @@ class Tails:
             self._telling = self._reactor.callLater(0, self._tell_some)
 
     def _records(self, session: _Session) -> Records | None:
-        """Return who takes the records of a session; the same object for all sessions with the same watches."""
+        """Return the taker of a session's records; the same object for all sessions with the same watches."""
         if not self._watches:
             return self._journal
         wanted = tuple(key for key in self._watches if key.watches(session.listener, session.name))

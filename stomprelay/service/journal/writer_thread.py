@@ -129,7 +129,7 @@ class WriterThread:
             self._roomy()
 
     def end(self) -> None:
-        """Write what waits for the last time and end the segment. What cannot be written now is counted as `lost`."""
+        """Write what waits for the last time and end the segment. What cannot be written now counts as `lost`."""
         for last in (lambda: self._write(all=True), lambda: self._segments.close(self._clock())):
             try:
                 last()
@@ -144,7 +144,7 @@ class WriterThread:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self, *, all: bool = False) -> None:
-        """Write what waits; but of what came while much was written only what is a whole portion, or `all` of it."""
+        """Write what waits. Of bytes that came during a long write, write only whole portions, or `all`."""
         whole = False
         while True:
             if self._batch is None:
@@ -164,7 +164,7 @@ class WriterThread:
         self._log_dropped()
 
     def _put(self, data: bytes | memoryview) -> None:
-        """Write blocks, and behind them, into the same segment, an event about what was dropped since the last one."""
+        """Write blocks, then, into the same segment, an event about frames that were dropped since the last such event."""
         dropped, before, now = self._queue.dropped, self._queue.told, self._clock()
         if dropped is before:
             self._segments.write(data, now)
@@ -179,7 +179,7 @@ class WriterThread:
         self.size += len(event)
 
     def _log_dropped(self) -> None:
-        """Log what the journal tells of since the last time, at most once a second."""
+        """Log newly reported drops, at most once a second."""
         told, now = self._queue.told, time.monotonic()
         if told is self._logged or (now < self._log_at and not self._stopping.is_set()):
             return

@@ -29,14 +29,14 @@ _OFFER: Final = re.compile(
 
 
 class Agreed(NamedTuple):
-    """What was agreed: the header of the answer that says so, and the size of our window, as its logarithm."""
+    """The agreed compression: the header of the answer, and the logarithm of our window's size."""
 
     header: bytes
     bits: int
 
 
 def agree(offers: Iterable[bytes]) -> Agreed | None:
-    """Return what is agreed of a client's offers, the first one that can be taken; None where none can be."""
+    """Return the first of a client's offers that can be accepted, as an agreement; None if there is none."""
     for offer in offers:
         found = _OFFER.fullmatch(offer)
         if found is not None:
@@ -66,17 +66,17 @@ class Inflation(Extension):
         self._control = False
 
     def enabled(self) -> bool:
-        """Return that it was agreed on."""
+        """Return True: compression was agreed."""
         return True
 
     def offer(self) -> bool | str:
-        """Return that nothing is offered: it is brokers who would get an offer."""
+        """Return False: only brokers would get an offer, and the relay makes none."""
         return False
 
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> CloseReason | RsvBits:
-        """A frame begins: return which bits it may have."""
+        """A frame begins: return which of its bits are allowed."""
         self._control = opcode.iscontrol()
         if self._control or opcode is Opcode.CONTINUATION:
             return RsvBits(False, False, False)
@@ -86,13 +86,13 @@ class Inflation(Extension):
     def frame_inbound_payload_data(
         self, proto: FrameDecoder | FrameProtocol, data: bytes
     ) -> bytes | CloseReason:
-        """Return what these bytes are, or with which code they are refused."""
+        """Return the inflated bytes, or the close code with which they are refused."""
         return data if self._control or self._inflater is None else self._inflated(self._inflater, data)
 
     def frame_inbound_complete(
         self, proto: FrameDecoder | FrameProtocol, fin: bool
     ) -> bytes | CloseReason | None:
-        """A frame ended: return what is left of the message that ends with it."""
+        """A frame ended: return the rest of the message that ends with it."""
         inflater = self._inflater
         if self._control or inflater is None or not fin:
             return None

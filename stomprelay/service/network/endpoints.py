@@ -56,7 +56,7 @@ _log: Final = logger()
 
 
 class BadEndpoint(Exception):
-    """An endpoint, or a certificate for it, that cannot be used; its text names it and the reason."""
+    """An endpoint, or a certificate for it, that cannot be used; the text names it and gives the reason."""
 
 
 class CannotStart(SystemExit, Exception):
@@ -91,13 +91,13 @@ class NamedFactory(Factory):
 
 @implementer(IProtocolNegotiationFactory)
 class Exchangeable(Factory):
-    """Builds protocols by another factory, in whose place one more can be put while ports listen with it."""
+    """A factory that passes on to another one, which can be replaced while ports listen."""
 
     def __init__(self, factory: Any) -> None:
         self.current = factory
 
     def exchange(self, factory: Any) -> None:
-        """Build protocols by this factory from now on. The one before is told that nobody listens with it any more."""
+        """Use this factory from now on. The earlier one is told that no port uses it any more."""
         before, self.current = self.current, factory
         if self.numPorts:
             factory.doStart()
@@ -108,11 +108,11 @@ class Exchangeable(Factory):
         self.current.doStart()
 
     def stopFactory(self) -> None:
-        """Tell the factory that none does any more."""
+        """Tell the factory that no port uses it any more."""
         self.current.doStop()
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return what clients may ask for by ALPN, where the endpoint has TLS of its own."""
+        """Return the protocols that clients may choose by ALPN, if the endpoint has its own TLS."""
         current = self.current
         return current.acceptableProtocols() if IProtocolNegotiationFactory.providedBy(current) else []
 
@@ -153,7 +153,7 @@ class ListeningService(Service):
 
     @property
     def port(self) -> tcp.Port | None:
-        """Return what listens; None where nothing does, or it has no socket of its own."""
+        """Return the listening port; None if the service does not listen or has no socket of its own."""
         found = getattr(self._opened, "result", None)
         return found if isinstance(found, tcp.Port) else None
 
@@ -197,7 +197,7 @@ class ListeningService(Service):
             raise CannotStart(f"{self.name}: cannot listen on {self.description}: {reason}") from error
 
     def startService(self) -> None:
-        """Listen, where that was not done before."""
+        """Listen, unless it listens already."""
         super().startService()
         self.privilegedStartService()
 
@@ -210,7 +210,7 @@ class ListeningService(Service):
         return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
-        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without one."""
+        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without a socket."""
         port = self.port
         if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
@@ -245,8 +245,8 @@ class Ports(MultiService):
             each.setServiceParent(self)
 
     def prepare(self, wanted: Sequence[ListeningService]) -> None:
-        """Find out how to listen as these services would: sockets whose endpoints stay are kept, `opened` are new. Call
-        `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """Find out how to listen as these services would: sockets of unchanged endpoints are kept, `opened` are new.
+        Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
         """
         there = {(each.description, each.name): each for each in self.services}
         # Port 0 may stand at several: first each has its own.
@@ -368,7 +368,9 @@ class OneProtocol:
             self._failed(reason)
 
     def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
-        """Part connector and transport, as Twisted does after a failure; else both wait for the garbage collector."""
+        """Separate connector and transport, as Twisted does after a failure; otherwise both would wait for the garbage
+        collector.
+        """
         connector.transport = None
 
 
@@ -437,13 +439,13 @@ def client_endpoint(
 
 
 def _authority(broker: Broker) -> str:
-    """Return the host that a broker's URL names, and its port where that is not the scheme's."""
+    """Return the host in a broker's URL, with its port unless that is the scheme's default."""
     host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
     return host if host.isascii() else host.encode("idna").decode("ascii")
 
 
 def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:
-    """Return what makes the TLS connections of an endpoint to a broker; None where it has no TLS."""
+    """Return the source of TLS connections of an endpoint to a broker; None without TLS."""
     inner = endpoint
     while isinstance(inner, WebSocketEndpoint | ProxyHeaderEndpoint):
         inner = inner.endpoint

@@ -32,7 +32,7 @@ _NOTHING: Final = memoryview(b"")
 
 
 class SteppedConnection(SSL.Connection):
-    """OpenSSL's end of a connection: it gets what was received in pieces, and returns all that came of it at once."""
+    """OpenSSL's end of a connection: it gets the received bytes in pieces, and returns all decrypted bytes at once."""
 
     _established = False
     _rest: memoryview = _NOTHING
@@ -46,7 +46,7 @@ class SteppedConnection(SSL.Connection):
         self._established = True
 
     def bio_write(self, buf: Any) -> int:
-        """Take what was received. Call `recv` until it raises."""
+        """Take received bytes. Call `recv` until it raises."""
         size = len(buf)
         if self._rest or size > PIECE:
             self._give(memoryview(b"".join((self._rest, buf)) if self._rest else buf))
@@ -60,7 +60,9 @@ class SteppedConnection(SSL.Connection):
         self._rest = received[most:] or _NOTHING
 
     def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
-        """Return all that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next call."""
+        """Return everything that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next
+        call.
+        """
         if self._failure is None:
             return self._received()
         try:
@@ -86,7 +88,7 @@ class SteppedConnection(SSL.Connection):
 
 
 class Layer(TLSMemoryBIOProtocol):
-    """TLS on one connection, whose `transport` is what is beneath."""
+    """TLS on one connection; `transport` is the layer beneath."""
 
     _socket: tcp.Connection | None = None
     _most = 0
@@ -95,7 +97,9 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send by this function to this socket. A read that was full makes the next ones `most` bytes large."""
+        """Send with this function to this socket. After a read that filled its buffer, later reads take up to `most`
+        bytes.
+        """
         self._socket, self._send_to, self._most = socket, send, most
 
     def read_at_once(self, size: int, most: int) -> None:
@@ -105,7 +109,7 @@ class Layer(TLSMemoryBIOProtocol):
             self._most = most
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came, encrypted."""
+        """Encrypted bytes came."""
         socket = self._socket
         if socket is not None and len(data) >= socket.bufferSize:
             read_at_most(socket, self._most)
@@ -170,7 +174,7 @@ class SecuredEndpoint:
         self._reactor = reactor
 
     def over(self, beneath: Callable[[IStreamClientEndpoint], IStreamClientEndpoint]) -> "SecuredEndpoint":
-        """Return the endpoint that puts TLS on the connections of what `beneath` makes of the other endpoint."""
+        """Return the endpoint that puts TLS on connections of the endpoint that `beneath` returns."""
         return SecuredEndpoint(self.creator, beneath(self._endpoint), self._reactor)
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:

@@ -41,7 +41,7 @@ class Division:
         """The opcode of the first message, 0 while there was none."""
 
     def note(self, opcode: int) -> None:
-        """A message of this kind came, which wsproto read."""
+        """A message of this kind came, which wsproto has read."""
         self.first = self.first or opcode
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
@@ -53,7 +53,7 @@ class Division:
         return found
 
     def pinged(self) -> bytes | None:
-        """Return what the last ping said since the last call that did not go to wsproto; None where none came."""
+        """Return the payload of the last ping that did not go to wsproto, since the last call; None without one."""
         return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
@@ -111,7 +111,7 @@ framed: Final = framed_in_python if _COMPILED is None else _COMPILED.framed
 
 
 def opcode_of(data: bytes, binary: bool) -> int:
-    """Return what kind of message this is: text where it is UTF-8 and need not be `binary`."""
+    """Return the opcode for this message: text if it is UTF-8 and need not be `binary`."""
     if binary:
         return Opcode.BINARY
     try:
@@ -137,7 +137,7 @@ def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return a payload with this mask, or without it, where it has it."""
+    """Return a masked payload unmasked, or an unmasked one masked."""
     size = len(payload)
     key = (mask * (size // _MASK + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)

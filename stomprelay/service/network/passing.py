@@ -23,11 +23,11 @@ _CLOEXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class BrokenMessage(Exception):
-    """What came is no message, or not all of it came; the text is the reason."""
+    """The bytes are no message, or only a part of one; the text is the reason."""
 
 
 class Passed(NamedTuple):
-    """A message. `sockets` listen, by name; they are the receiver's, who has to close those that it does not use."""
+    """A message. `sockets` are listening sockets by name; the receiver owns them and closes those that it does not use."""
 
     said: Mapping[str, Any]
     sockets: Mapping[str, socket.socket]
@@ -44,7 +44,7 @@ def spell(said: Mapping[str, Any], names: Iterable[str] = ()) -> bytes:
 
 
 def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
-    """Return what a line says, and the names of its sockets. Raises `BrokenMessage`."""
+    """Return the content of a line, and the names of its sockets. Raises `BrokenMessage`."""
     try:
         values = json.loads(line)
         names, said = values["sockets"], values["said"]
@@ -57,8 +57,8 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
 
 
 class Passage:
-    """One end of a connected UNIX socket, blocking or not. `close` it, which closes sockets that came without a
-    message, too.
+    """One end of a connected UNIX socket, blocking or not. Call `close`, which also closes sockets that came without a
+    complete message.
     """
 
     def __init__(self, own: socket.socket) -> None:
@@ -88,7 +88,7 @@ class Passage:
         self._out.append((line, held))
 
     def flush(self) -> None:
-        """Send what was put. Raises what the socket raises; call it again after `BlockingIOError` or `TimeoutError`."""
+        """Send what was put. Raises the socket's errors; call it again after `BlockingIOError` or `TimeoutError`."""
         while self._out:
             data, held = self._out[0]
             sent = socket.send_fds(self.socket, [data], held) if held else self.socket.send(data)
@@ -99,8 +99,8 @@ class Passage:
                 self._out.popleft()
 
     def receive(self) -> list[Passed]:
-        """Read once, and return the complete messages. Raises what the socket raises, and `EOFError` or
-        `BrokenMessage`: close it then.
+        """Read once, and return the complete messages. Raises the socket's errors, `EOFError` or `BrokenMessage`: close
+        it then.
         """
         data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
         self._came += came
@@ -137,7 +137,7 @@ class Passage:
         return passed
 
     def close(self) -> None:
-        """Close the connection, and all that is under way."""
+        """Close the connection, and all sockets of incomplete messages."""
         self.socket.close()
         _close(self._came)
         for _, held in self._out:
@@ -152,7 +152,7 @@ def _close(descriptors: list[int]) -> None:
 
 
 def _listening(descriptor: int) -> socket.socket:
-    """Return the socket of a descriptor. Raises `BrokenMessage` for what is none, and closes it."""
+    """Return the socket of a descriptor. Raises `BrokenMessage` if it is no listening socket, and closes it."""
     try:
         return socket.socket(fileno=descriptor)
     except OSError:
@@ -182,13 +182,13 @@ class ReactorPassage(FileDescriptor):
         self.startReading()
 
     def send(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
-        """Send a message with these sockets, as soon as the peer takes it. Raises what `Passage.put` raises."""
+        """Send a message with these sockets, as soon as the peer takes it. Raises as `Passage.put`."""
         if self.connected:
             self._passage.put(said, sockets)
             self.startWriting()
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 where it is closed."""
+        """Return the descriptor; -1 after the close."""
         return self._passage.socket.fileno()
 
     def doRead(self) -> Any:
@@ -224,12 +224,12 @@ class ReactorPassage(FileDescriptor):
         return None
 
     def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
-        """Close it now; what was not sent is not."""
+        """Close it now, without sending what waits."""
         if self.connected:
             self.connectionLost(Failure(CONNECTION_DONE))
 
     def connectionLost(self, reason: Failure) -> None:
-        """It is over."""
+        """The connection has ended."""
         if not self.connected:
             return
         super().connectionLost(reason)

@@ -26,7 +26,7 @@ LOCAL: Final = pack("!12sBBH", _SIGNATURE, _LOCAL, _UNSPECIFIED, 0)
 
 
 def header(source: object, destination: object) -> bytes:
-    """Return the header for a client at `source` that connected to `destination`; b"" for those on no network."""
+    """Return the header for a client at `source` that connected to `destination`; b"" for addresses that are not IP."""
     if not isinstance(source, _ON_A_NETWORK) or not isinstance(destination, _ON_A_NETWORK):
         return b""
     one, other = _number(source), _number(destination)
@@ -76,7 +76,7 @@ class ProxyHeaderEndpoint:
 
 
 class _Headed:
-    """A `protocol` with a header in front of it; in all else it is that protocol."""
+    """A `protocol` that sends a header first; otherwise it behaves as that protocol."""
 
     def __init__(self, protocol: Any, first: bytes) -> None:
         self.protocol = protocol
@@ -93,7 +93,9 @@ class _Headed:
 
 
 class _Factory:
-    """The factory of another factory's protocols, with a header in front of each; in all else it is that factory."""
+    """A factory of another factory's protocols, each of which sends a header first; otherwise it behaves as that
+    factory.
+    """
 
     def __init__(self, factory: IProtocolFactory, first: bytes) -> None:
         self._factory = factory
@@ -101,7 +103,7 @@ class _Factory:
         directlyProvides(self, providedBy(factory))
 
     def buildProtocol(self, addr: IAddress) -> Any:
-        """Return the other factory's protocol with a header in front of it; None where there is none."""
+        """Return the other factory's protocol with a header first, or None."""
         protocol = self._factory.buildProtocol(addr)
         return None if protocol is None else _Headed(protocol, self._first)
 

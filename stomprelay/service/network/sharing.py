@@ -37,13 +37,13 @@ class Inherited(NamedTuple):
 
 
 def share(port: tcp.Port) -> int:
-    """Have the end of a port that listens close no other process's; return its descriptor, which others may have."""
+    """Make sure that closing this port closes no other process's; return its descriptor, which may be given to others."""
     port._shouldShutdown = False
     return int(port.fileno())
 
 
 def give_up(port: tcp.Port) -> None:
-    """Let a port accept nobody from now on, and leave its path, if it has one, to the process that has it now."""
+    """Stop accepting on a port, and leave its path, if any, to the process that has it now."""
     port.stopReading()
     if isinstance(port, unix.Port):
         port._bindPath = _NO_PATH
@@ -114,7 +114,7 @@ class InheritedPort(unix.Port):
         return _Bound(fileno=self._own.detach())
 
     def keep(self) -> None:
-        """Look after the path from now on, which who opened it does no more: it is removed when this port ends."""
+        """Own the path from now on, instead of the process that opened it: the path is removed when this port ends."""
         path = self._path
         try:
             if path is None or not stat.S_ISSOCK(os.lstat(path).st_mode):
@@ -134,8 +134,8 @@ class InheritedPort(unix.Port):
 
 
 class InheritedSocket:
-    """A reactor that listens, once, on this socket, whatever it is asked for. An endpoint made with it adds TLS or the
-    PROXY protocol as usual.
+    """A reactor that listens, once, on this socket, whatever address it is asked for. An endpoint made with it adds TLS
+    or the PROXY protocol as usual.
     """
 
     def __init__(self, reactor: Any, descriptor: int) -> None:

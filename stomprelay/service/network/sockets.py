@@ -40,7 +40,7 @@ _log: Final = logger()
 
 
 def prepare(own: socket.SocketType) -> None:
-    """Set what all our connections have, on a connection or on a listening socket, which hands it down."""
+    """Set the options of our sockets on a connection, or on a listening socket, whose connections inherit them."""
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -139,7 +139,7 @@ class Socket(tcp.Connection):
             self.reactor.removeWriter(self)
 
     def doRead(self) -> Any:
-        """Give the protocol what came. Returns why the connection is to end, or None."""
+        """Give the protocol the received bytes. Returns why the connection ends, or None."""
         try:
             data = self.socket.recv(self.bufferSize)
         except BlockingIOError:
@@ -153,13 +153,13 @@ class Socket(tcp.Connection):
         return None
 
     def doWrite(self) -> Any:
-        """Write what waits, unless the connection ended in this turn. Returns why it is to end, or None."""
+        """Write what waits, unless the connection ended in this turn. Returns why it ends, or None."""
         return super().doWrite() if self.connected else None
 
     # The end
 
     def readConnectionLost(self, reason: Failure) -> None:
-        """The peer has sent all that it will send."""
+        """The peer closed its sending direction."""
         self._heard_all = True
         super().readConnectionLost(reason)
         if self.connected:
@@ -227,7 +227,7 @@ _spare_memory()
 
 
 def accept(port: tcp.Port) -> Callable[[], None]:
-    """Return what a port calls when its socket has clients: each gets a `Socket`."""
+    """Return what a port calls when its socket has clients: each client gets a `Socket`."""
     if port.addressFamily not in (socket.AF_INET, socket.AF_INET6):
         return port.doRead
     prepare(port.socket)
@@ -265,7 +265,7 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 @implementer(IConnector, IReadWriteDescriptor)
 class Attempt:
     """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. Only a
-    `ClientFactory` is told of the connection's end. For Linux, which tells the outcome when asked again.
+    `ClientFactory` is told of the connection's end. It needs Linux, where a second connect returns the outcome.
     """
 
     __slots__ = ("_call", "_factory", "_host", "_own", "_place", "_port", "_reactor", "_timeout", "transport")
@@ -289,7 +289,7 @@ class Attempt:
         return kind("TCP", self._host, self._port)
 
     def connect(self) -> None:
-        """Begin. Nothing of what comes of it is reported before the reactor's next turn."""
+        """Begin to connect. The outcome is reported in a later turn of the reactor."""
         self._factory.doStart()
         self._factory.startedConnecting(self)
         try:
@@ -312,7 +312,7 @@ class Attempt:
         return own
 
     def stopConnecting(self) -> None:
-        """End the attempt; it has failed."""
+        """End the attempt, as failed."""
         self._fail(error.UserError())
 
     def disconnect(self) -> None:
@@ -336,7 +336,7 @@ class Attempt:
         factory.doStop()
 
     def _settle(self) -> socket.SocketType | None:
-        """Wait for nothing more: what becomes of the attempt is known. Return its socket."""
+        """Wait for nothing more: the outcome is known. Return the socket."""
         call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
@@ -356,7 +356,7 @@ class Attempt:
         return "an attempt to connect"
 
     def doWrite(self) -> None:
-        """See what became of the attempt: asked to connect again, the system tells."""
+        """Find out the outcome: the system returns it for a second connect."""
         if self._own is None:
             return
         trouble = self._own.connect_ex(self._place)
@@ -368,7 +368,7 @@ class Attempt:
     doRead = doWrite
 
     def connectionLost(self, reason: Failure) -> None:
-        """The reactor stops, or what was to be done with a connection that is there failed."""
+        """The reactor stops, or an error occurred with the new connection."""
         if self.transport is not None:
             self.transport.connectionLost(reason)
         else:

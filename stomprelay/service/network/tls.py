@@ -102,7 +102,7 @@ class TLSConnections:
         self.renew()
 
     def renew(self) -> None:
-        """Load the files anew for new connections; `loaded` are their stamps. Raises `Unusable`, and keeps the old
+        """Load the files again for new connections; `loaded` are their stamps. Raises `Unusable`, and keeps the old
         ones.
         """
         self.loaded = self.stamps()
@@ -111,7 +111,7 @@ class TLSConnections:
         self._context = context
 
     def stamps(self) -> Stamps:
-        """Return how its files are: what differs when one is changed, replaced or removed."""
+        """Return the stamps of its files, which change when a file is changed, replaced or removed."""
         files = [file for path in self.paths for file in (path, *_in_folder(path))]
         return tuple((file, *_stamp(file)) for file in files)
 
@@ -169,7 +169,7 @@ def _shown(pattern: object) -> str:
 
 
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
-    """Return why the peer's certificate was not accepted; None where it was. Call it when the connection is lost."""
+    """Return why the peer's certificate was not accepted, or None. Call it when the connection is lost."""
     connection: Any = layer.getHandle()
     if isinstance(connection, SteppedConnection) and connection.problem is not None:
         return rejected(connection.problem)
@@ -177,7 +177,7 @@ def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
 
 
 def for_listener(tls: ServerTLS) -> TLSConnections:
-    """Load the TLS files of a listener and return what makes its connections. Raises `Unusable`."""
+    """Load the TLS files of a listener and return the source of its connections. Raises `Unusable`."""
 
     def load() -> SSL.Context:
         context = _context()
@@ -196,7 +196,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
-    """Return what makes TLS connections to a broker at this host, with these protocols for ALPN. Raises `Unusable`."""
+    """Return the source of TLS connections to a broker at this host, with these protocols for ALPN. Raises `Unusable`."""
 
     def load() -> SSL.Context:
         context = _context()
@@ -213,7 +213,9 @@ def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSC
 
 
 def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> None:
-    """Choose the first of these protocols that a client offers; without one, serve it as one that offers nothing."""
+    """Choose the first of these protocols that a client offers; a client that offers none of them is served without
+    ALPN.
+    """
 
     def select(connection: SSL.Connection, offers: Sequence[bytes]) -> Any:
         spoken = _sslverify.protosFromProtocol(connection.get_app_data(), acceptableProtocols)
@@ -284,8 +286,8 @@ other.
 
 
 class CertificateWatch(Service):
-    """Loads changed files of TLS connections, together, while the service runs. If they cannot be used the old ones
-    stay. Each change is logged once.
+    """Watches the files of TLS connections and loads changed ones, all together, while the service runs. If the files
+    cannot be used the old ones stay. Each change is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:

@@ -38,7 +38,7 @@ Fields = Mapping[bytes, Sequence[bytes]]
 
 
 class HttpRefusal(NamedTuple):
-    """Why a request is not what opens a WebSocket here: the status, words for the client, header lines beside."""
+    """A refused request: the status, the text for the client, and further header lines."""
 
     status: HTTPStatus
     why: str
@@ -62,7 +62,7 @@ class Accepted(NamedTuple):
 
 
 class _Heads:
-    """Finds heads of HTTP, each of `most` bytes at most, in what comes. `rest` stands behind the last of them."""
+    """Finds heads of HTTP, each of `most` bytes at most, in received bytes. `rest`: the bytes after the last head."""
 
     __slots__ = ("_most", "_seen", "rest")
 
@@ -72,7 +72,7 @@ class _Heads:
         self.rest = bytearray()
 
     def received(self, data: bytes = b"") -> bytes | None:
-        """Return the next head; None while it is not all there, b"" where it is too large: then ask no more."""
+        """Return the next head; None while it is incomplete; b"" if it is too large: then do not call again."""
         self.rest += data
         found = _END.search(self.rest, max(0, self._seen - 2))
         self._seen = end = len(self.rest) if found is None else found.end()
@@ -95,7 +95,7 @@ class Handshake:
         self._heads = _Heads(most)
 
     def received(self, data: bytes) -> Accepted | HttpRefusal | None:
-        """Return what the client is answered; None while the request is not complete."""
+        """Return the answer to the client; None while the request is incomplete."""
         head = self._heads.received(data)
         if head is None:
             return None
@@ -115,7 +115,7 @@ class Handshake:
         return self._agreed(fields)
 
     def _refused(self, request: re.Match[bytes], fields: Fields) -> HttpRefusal | None:
-        """Return what is wrong with a request, whatever its subprotocols are."""
+        """Return what is wrong with a request, apart from its subprotocols."""
         web = self._web
         method, target, version = request.groups()
         if version != b"1.1":
@@ -188,8 +188,8 @@ class Request:
         )
 
     def received(self, data: bytes) -> Opened | str | None:
-        """Return what the answer means: a WebSocket, or why there is none; None while it is not complete. Of the
-        broker's words only the status is repeated.
+        """Return what the answer means: a WebSocket, or why there is none; None while it is incomplete. Of the broker's
+        words only the status is used.
         """
         head = self._heads.received(data)
         while head is not None:
@@ -205,7 +205,7 @@ class Request:
         return None
 
     def _wrong(self, fields: Fields) -> str:
-        """Return what is wrong with an answer that switches protocols; "" where nothing is."""
+        """Return what is wrong with an answer that switches protocols; "" if nothing is."""
         if not _switches(fields):
             return "the peer switched to something other than WebSocket"
         if fields.get(b"sec-websocket-accept") != [self._token]:
@@ -238,7 +238,7 @@ def _fields(head: bytes) -> Fields:
 
 
 def _listed(fields: Fields, name: bytes) -> list[bytes]:
-    """Return what stands between the commas in all values of this name."""
+    """Return the comma-separated items in all values of this name."""
     return [
         part for value in fields.get(name, ()) for each in value.split(b",") if (part := each.strip(b" \t"))
     ]
@@ -257,5 +257,5 @@ def _is_key(value: bytes) -> bool:
 
 
 def _permitted(origin: bytes, origins: Iterable[str]) -> bool:
-    """Return whether a browser may come from this origin, which it spells in lower case (RFC 6454, section 6.2)."""
+    """Return whether browsers may connect from this origin; browsers spell it in lower case (RFC 6454, section 6.2)."""
     return any(each in (ANY_ORIGIN, origin.decode("latin-1")) for each in origins)

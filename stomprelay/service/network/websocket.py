@@ -92,11 +92,11 @@ class WebSocket(ProtocolWrapper):
         self.transport.loseConnection()
 
     def _shut(self) -> None:
-        """Close our direction of what is beneath, where it can."""
+        """Close our sending direction beneath, if that is possible."""
 
     @property
     def waits(self) -> bool:
-        """Whether bytes that came were not looked at yet."""
+        """Whether received bytes still have to be examined."""
         return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
@@ -134,7 +134,7 @@ class WebSocket(ProtocolWrapper):
         return Received(taken, end, ping if pinged is None else pinged)
 
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
-        """Return the frames of these bytes that wsproto reads; `payloads` get what stands before each of them."""
+        """Return the frames in these bytes that wsproto reads; `payloads` gets the payloads before each of them."""
         for part in self._division.others(data, payloads):
             frames = self._wsproto()
             frames.receive_bytes(part)
@@ -142,17 +142,17 @@ class WebSocket(ProtocolWrapper):
 
     @property
     def divided(self) -> bool:
-        """Whether messages need not be read by wsproto: those of a client, uncompressed."""
+        """Whether messages can be read without wsproto: uncompressed ones of a client."""
         return not self._client and not self._window
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return the payloads at the beginning of these bytes, and their end, if it is `divided`. The rest is for
+        """If it is `divided`, return the payloads at the beginning of these bytes, and where they end. The rest is for
         `received`.
         """
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
     def _wsproto(self) -> FrameProtocol:
-        """Return what reads the frames that `messages` does not: most peers send none before their end."""
+        """Return the reader of frames that `messages` does not read; most peers send only a close frame of this kind."""
         if self._frames is None:
             self._frames = FrameProtocol(self._client, [Inflation()] if self._window else [])
         return self._frames
@@ -168,7 +168,7 @@ class WebSocket(ProtocolWrapper):
         return taken
 
     def _ended(self, code: int) -> str:
-        """The peer says that it goes: say so too. Return why, for the log."""
+        """The peer closes the WebSocket: answer that. Return why, for the log."""
         self._heard = True
         if self._said:
             self._close()
@@ -177,20 +177,22 @@ class WebSocket(ProtocolWrapper):
         return f"it closed its WebSocket with code {int(code)}"
 
     def _broken(self, error: ParseFailed) -> str:
-        """What came is no WebSocket's: say so, and hear nothing more. Return why, for the log."""
+        """The peer broke the protocol: close the WebSocket, and read nothing more. Return why, for the log."""
         self._failed = True
         why = _WORDS.get(error.code, str(error))
         self._say_end(error.code, why)
         return f"what it sent over WebSocket is refused with code {int(error.code)}: {why}"
 
     def peer_left(self) -> None:
-        """The peer sends nothing more, as it did not say."""
+        """The peer ended the connection without a close frame."""
         self._heard = True
 
     # What the protocol asks for
 
     def write(self, data: bytes) -> None:
-        """Send whole frames of STOMP as one message, to a broker as one each; drop them where the end was said."""
+        """Send whole frames of STOMP: to a client as one message, to a broker as one each; drop them after our close
+        frame.
+        """
         if self._said:
             return
         binary = self._division.first == Opcode.BINARY
@@ -206,17 +208,17 @@ class WebSocket(ProtocolWrapper):
         self._send(frame(first, payload, token_bytes(_MASK) if self._client else b""))
 
     def ping(self) -> None:
-        """Ask the peer whether it is there: something has to come of it."""
+        """Send a ping, which the peer has to answer."""
         if not self._said:
             self._control(Opcode.PING, b"")
 
     def pong(self, payload: bytes) -> None:
-        """Answer a ping, which said this."""
+        """Answer a ping with this payload."""
         if not self._said:
             self._control(Opcode.PONG, payload)
 
     def loseConnection(self) -> None:
-        """Say the end, and close when the peer has said it too; at once where this is asked for again."""
+        """Send a close frame, and close when the peer has sent one; at once if this is called again."""
         self._say_end(self._farewell())
         if self._heard or self._losing:
             self._close()
@@ -225,7 +227,7 @@ class WebSocket(ProtocolWrapper):
         self._losing = True
 
     def loseWriteConnection(self) -> None:
-        """The same: the end that a WebSocket says is that of its direction."""
+        """As `loseConnection`: WebSocket closes both directions together."""
         self.loseConnection()
 
     def _say_end(self, code: int, why: str = "") -> None:
@@ -240,7 +242,7 @@ _LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18}) *\r?\n")
 
 
 def each_frame(data: bytes) -> Iterator[bytes]:
-    """Yield the frames that the relay writes, each with the EOLs behind it; a heart-beat is one, too."""
+    """Yield each frame in what the relay writes, with the EOLs behind it; a heart-beat is one, too."""
     start = 0
     while start < len(data):
         stop = _past_eols(data, start)

@@ -1,4 +1,4 @@
-"""All workers as one relay: their sums, and orders to all of them."""
+"""All workers as one relay: their sums, and commands to all of them."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
@@ -52,7 +52,7 @@ class Crew:
         return sum(each.row().state == SERVES for each in self.workers)
 
     def changed(self, worker: Worker) -> None:
-        """Record that a worker serves now, or that it ended."""
+        """Record that a worker serves, or that it has ended."""
         if not worker.serves:
             if (last := self._last.pop(worker, None)) is not None:
                 self._gone = [summed(ended(last), self._gone)]
@@ -94,7 +94,7 @@ class Crew:
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
-        """Return the state of all workers. One that does not answer has its last number of sessions."""
+        """Return the state of all workers. A worker that does not answer counts with its last number of sessions."""
         answers, asked = self._ask_all("condition")
 
         def added(silent: list[str]) -> Condition:
@@ -132,8 +132,8 @@ class Crew:
         return asked.addCallback(added)
 
     def kill(self, name: str) -> Deferred[bool]:
-        """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if one that may
-        have it is silent.
+        """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if a silent worker
+        may have it.
         """
         answers, asked = self._ask_all("kill", name)
 

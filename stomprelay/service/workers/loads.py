@@ -46,7 +46,7 @@ class Loads:
         return cls(path)
 
     def write(self, number: int, sessions: int) -> None:
-        """Write how many sessions a worker has, or that it is `AWAY`."""
+        """Write how many sessions a worker has, or `AWAY`."""
         self._sessions[number - 1] = sessions
 
     def kept(self, number: int, size: int) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class Loads:
                 each.broker.health.others = Row(self._rows[row + 1 : row + self._width], number - 1)
 
     def _row(self, broker: ConfiguredBroker) -> int | None:
-        """Return the position of a broker's row, or of a free one; None if there is none."""
+        """Return the position of a broker's row, or of a free row; None without one."""
         key = _key(broker)
         return next(
             (row for row in range(0, len(self._rows), self._width) if self._rows[row] in (key, 0)), None

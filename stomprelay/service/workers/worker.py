@@ -1,4 +1,4 @@
-"""The parent's end of one worker: it starts the worker, starts it again when it ended, and stops it."""
+"""The parent's end of one worker: it starts the worker, restarts it after its end, and stops it."""
 
 import os
 import socket
@@ -260,7 +260,7 @@ class Worker:
             self._ended(Failure(ProcessTerminated(signal=9)))
 
     def hurry(self) -> None:
-        """Kill its process if it has not begun to end or does not answer; else as soon as it does not."""
+        """Kill the process if it has not begun to end or does not answer; otherwise as soon as it does not answer."""
         self._late = True
         if self._process is None:
             return
@@ -271,7 +271,7 @@ class Worker:
             self._watch(HUNG)
 
     def _ended(self, reason: Failure) -> None:
-        """Start it again, later; a worker that was stopped is finished."""
+        """Start the process again later; a worker that was stopped is finished."""
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
         self._process = self._child = None
