@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from bench.machine import ROOT, family
 from chaos.verdict import Verdict
-from stomprelay.pipeline.stomp.options import Connection, GivenOptions
+from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from tests.e2e import brokers
 from tests.e2e.child import Child
 
@@ -131,7 +131,7 @@ def end(child: Child) -> None:
 
 def send(uri: str, first: int, count: int) -> None:
     """Messages with these numbers as their keys, confirmed by the broker."""
-    with Connection.read(GivenOptions({"uri": uri}), {"confirm": True}).client("chaos") as client:
+    with ConnectionOptions.read(GivenOptions({"uri": uri}), {"confirm": True}).client("chaos") as client:
         client.connect(30)
         for number in range(first, first + count):
             head = b"SEND\ndestination:%b\ncontent-length:200\nn:%d\npersistent:true\n\n" % (

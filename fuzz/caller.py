@@ -18,7 +18,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, GiveWay, Pause, Resume, Send, Wake
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.leg import EXPECTED, Leg, Side, State
+from stomprelay.session.leg import EXPECTED, Leg, LegState, Side
 from stomprelay.wire.decoder import SCANNER, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
 from stomprelay.wire.errors import StompError
@@ -238,7 +238,7 @@ class Caller:
         peer.full = full
         if peer is self.peer:
             for each in list(self.peers.values()):
-                if each.broker is not None and each.accepted and each.leg.state is not State.OPENING:
+                if each.broker is not None and each.accepted and each.leg.state is not LegState.OPENING:
                     (self.hold if full else self.release)(each, PRESSURE)
         elif not full and peer.reported:
             peer.reported = False
@@ -332,7 +332,7 @@ class Caller:
         if downstream and data.startswith(HTTP):
             return frames
         try:
-            if not peer.answered and not downstream and peer.leg.state is not State.OPENING:
+            if not peer.answered and not downstream and peer.leg.state is not LegState.OPENING:
                 peer.answered = True
                 version = peer.leg.dialect.version
                 session = self.relay.session

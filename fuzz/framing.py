@@ -15,7 +15,7 @@ from fuzz.caller import Finding, raised
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import Inflation, compressed
 from stomprelay.service.network.messages import masked
-from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
+from stomprelay.service.network.upgrade import AcceptedUpgrade, HttpRefusal, WebSocketHandshake
 from stomprelay.service.network.websocket import WebSocket
 
 MOST: Final = 1 << 40
@@ -154,12 +154,12 @@ class Framing:
     # What is none
 
     def _request(self) -> None:
-        handshake = Handshake(Web(compression=bool(self._window)), _VERSIONS, 1000)
+        handshake = WebSocketHandshake(Web(compression=bool(self._window)), _VERSIONS, 1000)
         for piece in self._cut(spoilt(self._chance, _HEAD)):
             answer = handshake.received(piece)
             if answer is None:
                 continue
-            good = isinstance(answer, Accepted) and answer.answer.startswith(b"HTTP/1.1 101 ")
+            good = isinstance(answer, AcceptedUpgrade) and answer.answer.startswith(b"HTTP/1.1 101 ")
             bad = isinstance(answer, HttpRefusal) and answer.status >= 400
             if not (good or bad) or b"\r\n\r\n" not in answer.answer:
                 self._found(Finding("a request has no answer that is one", repr(answer)))

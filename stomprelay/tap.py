@@ -9,7 +9,7 @@ from twisted.python import usage
 import stomprelay
 from stomprelay import config
 from stomprelay.cli.hold import hold
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make
 
@@ -60,7 +60,7 @@ class Options(usage.Options):
         """Read the configuration, so that its errors are shown like errors of the command line."""
         given = {name: self[name.replace("_", "-")] for name in config.OPTIONS}
         try:
-            self.source = Source.of(self["config"], given)
+            self.source = ConfigSource.of(self["config"], given)
             self.configuration = self.source.read()
         except config.ConfigError as error:
             raise usage.UsageError(str(error)) from error

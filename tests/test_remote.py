@@ -14,8 +14,8 @@ import pytest
 
 from stomprelay.remote import (
     AdminClient,
+    AdminCredentials,
     AdminError,
-    Credentials,
     brokers,
     cancel_drain,
     drain,
@@ -143,7 +143,7 @@ def test_a_relay_that_has_another_name(relay: Relay) -> None:
 
 def test_the_token(relay: Relay) -> None:
     """Is said with each request, where there is one, and in no representation."""
-    known = Credentials(b"0123456789abcdef")
+    known = AdminCredentials(b"0123456789abcdef")
     assert "0123456789abcdef" not in repr(known)
     AdminClient(relay.place).brokers()
     AdminClient(relay.place, known).brokers()
@@ -158,7 +158,7 @@ def test_a_token_that_is_not_taken(relay: Relay) -> None:
     with pytest.raises(AdminError, match=r"wants its token: name the file with --token-file$"):
         AdminClient(relay.place).brokers()
     with pytest.raises(AdminError, match=r"has another token$"):
-        AdminClient(relay.place, Credentials(b"x")).brokers()
+        AdminClient(relay.place, AdminCredentials(b"x")).brokers()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_tls_files_that_cannot_be_used(tmp_path: Path, field: str, named: str) -
             "key": str(good.key),
             field: str(file),
         }
-        known = Credentials(**fields)
+        known = AdminCredentials(**fields)
         expected = named.format(re.escape(str(file)), re.escape(str(tmp_path)))
         if field == "certificate":
             expected = f"{expected}, .*good.key"

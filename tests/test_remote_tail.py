@@ -9,14 +9,14 @@ import pytest
 
 from stomprelay.cli import main
 from stomprelay.journal.block import BlockKind, encode, pack_sizes
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalSide
+from stomprelay.journal.schema import VERSION, Context, EventRecord, JournalSide, SegmentHeader
 from stomprelay.journal.tail import LONGEST_BODY, TailAnswer, TailRequest
 from stomprelay.remote import AdminClient, AdminError, tail, watch
 from stomprelay.remote.commands import POLL
 from tests.fake_admin import Relay, serving_relay
 
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
-HEADER = encode(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
+HEADER = encode(0, 1, 0, b"", b"", SegmentHeader(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 SECOND = 10**9
 
 

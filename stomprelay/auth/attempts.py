@@ -28,7 +28,7 @@ class _Address:
         self.free_at = now
 
 
-class Attempts:
+class FailedAttempts:
     """The failures of addresses; `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:

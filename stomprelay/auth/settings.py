@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # what they import is there only where it is wanted
 _TOKEN: Final = re.compile(rb"e[wy][A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 
 
-class Told(Enum):
+class BrokerLogin(Enum):
     """The login that a broker gets for a user without an own one there."""
 
     LOGIN = "login"
@@ -60,7 +60,7 @@ class AuthSettings:
     certificates: bool = False
     tokens: "Tokens | None" = None
     service: AuthService | None = None
-    broker: Told = Told.LOGIN
+    broker: BrokerLogin = BrokerLogin.LOGIN
     logins: Mapping[str, Credentials] = field(default_factory=dict, repr=False)
     renew: str | None = None
 
@@ -84,7 +84,7 @@ class AuthSettings:
         if self.users is not None:
             groups |= self.users.groups(user)
         told = self.logins.get(user)
-        if told is None and self.broker is Told.USER:
+        if told is None and self.broker is BrokerLogin.USER:
             told = Credentials(user.encode())
         return Identity(user, groups, certificate, told, until)
 

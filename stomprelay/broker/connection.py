@@ -24,7 +24,7 @@ from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.heartbeat import BEAT, NO_BEATS, Terms
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
@@ -78,7 +78,7 @@ class Connection:
         leg.heartbeat.received_at = now
         self._start_turn()
         try:
-            if leg.state is State.OPENING:
+            if leg.state is LegState.OPENING:
                 self._received_first(data, now)
             else:
                 leg.decoder.feed(data)
@@ -153,7 +153,8 @@ class Connection:
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the connection."""
+        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the connection.
+        """
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat
@@ -227,7 +228,7 @@ class Connection:
             (HEART_BEAT, bytes(ours)),
         ]
         self._buffer.reply(compose_raw(CONNECTED, headers))
-        leg.enter(State.CONNECTED, dialect)
+        leg.enter(LegState.CONNECTED, dialect)
         leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
         self._connect_by = inf
         self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
@@ -252,7 +253,7 @@ class Connection:
         """Undo the client's unfinished work, and call `ended`: the connection is closed or lost."""
         self._connect_by = inf
         self._buffer.closed()
-        self.leg.enter(State.CLOSED)
+        self.leg.enter(LegState.CLOSED)
         self._ended(self)
         commands, self._commands = self._commands, None
         if commands is not None:

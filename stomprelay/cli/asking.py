@@ -237,7 +237,7 @@ def _admin(options: argparse.Namespace) -> remote.AdminClient:
             raise ConfigError(f"{COMMAND_LINE}: --token-file: {error}") from None
     if options.key is not None and options.certificate is None:
         raise ConfigError(f"{COMMAND_LINE}: --key: is of no use without --certificate")
-    known = remote.Credentials(token, options.certificate, options.key, options.ca, own)
+    known = remote.AdminCredentials(token, options.certificate, options.key, options.ca, own)
     return remote.AdminClient(remote.DEFAULT if place is None else place, known)
 
 

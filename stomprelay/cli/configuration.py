@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import ADVICE, summary
 from stomprelay.relay.guard import places, request
 from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rules import AccessRules, Place, Policy, Request
+from stomprelay.relay.model.rules import AccessRules, ClientRules, Place, Request
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import DESTINATION, SEND, SUBSCRIBE
@@ -84,8 +84,8 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
             parser.add_argument(*flags, metavar=option.value, help=option.meaning)
 
 
-def _source(options: argparse.Namespace) -> Source:
-    return Source.of(options.config, {name: getattr(options, name) for name in OPTIONS})
+def _source(options: argparse.Namespace) -> ConfigSource:
+    return ConfigSource.of(options.config, {name: getattr(options, name) for name in OPTIONS})
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -208,7 +208,7 @@ def decide(options: argparse.Namespace, config: Config, print_line: Callable[[st
     if listener.rules is None:
         print_line("  allowed: there are no rules")
         return 0
-    policy = Policy(listener.rules, identity)
+    policy = ClientRules(listener.rules, identity)
     asked = request(_COMMANDS[options.asks], headers, options.size)
     try:
         named = places(asked.command, headers, policy.naming)
@@ -225,7 +225,7 @@ def decide(options: argparse.Namespace, config: Config, print_line: Callable[[st
     return 0 if decision.allow else 1
 
 
-def _otherwise(said: str, place: Place, policy: Policy) -> str:
+def _otherwise(said: str, place: Place, policy: ClientRules) -> str:
     shown = "" if place.destination == said else f", which may be read as {place.destination}"
     names = policy.naming.names(place.destination)[1:]
     return f"{shown}, and is {' or '.join(names)} to some brokers" if names else shown
@@ -242,7 +242,7 @@ def _listener(config: Config, name: str | None) -> Listener:
 
 
 def _trail(
-    rules: AccessRules, policy: Policy, identity: Identity, request: Request, place: Place
+    rules: AccessRules, policy: ClientRules, identity: Identity, request: Request, place: Place
 ) -> Iterator[str]:
     """Yield a line for each rule before the one that decides, with the reason why it does not decide."""
     asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, place)}

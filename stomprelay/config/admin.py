@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.auth.lines import OTHERS, private
 from stomprelay.config.endpoint import exposed, server, server_endpoint
 from stomprelay.config.listener import read_tls
-from stomprelay.config.table import ConfigError, Table, read_file
+from stomprelay.config.table import ConfigError, ConfigTable, read_file
 from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
@@ -45,7 +45,7 @@ class AdminAccess(NamedTuple):
         return f"AdminAccess({self.endpoint!r})"
 
 
-def read(table: Table) -> AdminAccess:
+def read(table: ConfigTable) -> AdminAccess:
     """Return how the admin endpoint of a file is asked. Reads the file of its token. Raises `ConfigError`."""
     place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
@@ -59,7 +59,8 @@ def read_token(path: str) -> bytes:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the token."""
+    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the token.
+    """
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):

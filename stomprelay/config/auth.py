@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.auth.lines import LONGEST, read_logins
-from stomprelay.auth.settings import AuthService, AuthSettings, Told
+from stomprelay.auth.settings import AuthService, AuthSettings, BrokerLogin
 from stomprelay.config.address import MEMORY
 from stomprelay.config.settings import SETTINGS
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.config.values import shown, text
 from stomprelay.relay.model.listener import Listener
 
@@ -21,7 +21,7 @@ INSTALL: Final = "pip install argon2-cffi pyjwt"
 """How to get what passcodes and tokens need."""
 
 
-def read(table: Table) -> AuthSettings:
+def read(table: ConfigTable) -> AuthSettings:
     """Return the settings in the table: who may connect. Raises `ConfigError`."""
     values = table.read(SETTINGS["auth.NAME"])
     tokens, renew = _tokens(table.table("token")) if "token" in table else (None, None)
@@ -54,24 +54,25 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
             )
         for upstream in listener.upstreams():
             away = any(broker.endpoint != MEMORY for broker in upstream.brokers)
-            if auth.broker is Told.LOGIN and upstream.credentials is None and away:
+            if auth.broker is BrokerLogin.LOGIN and upstream.credentials is None and away:
                 raise ConfigError(
                     f"{source}: auth.{auth.name}.broker: upstream.{upstream.name} has no login, and what clients "
                     "say is not for brokers: set its login and passcode_file, or say what they are told: "
-                    f'broker = "{Told.USER.value}" or "{Told.CLIENT.value}"'
+                    f'broker = "{BrokerLogin.USER.value}" or "{BrokerLogin.CLIENT.value}"'
                 )
 
 
 @contextmanager
-def _package(table: Table, key: str | None) -> Iterator[None]:
-    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is missing."""
+def _package(table: ConfigTable, key: str | None) -> Iterator[None]:
+    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is missing.
+    """
     try:
         yield
     except ImportError as error:
         raise table.error(key, f"needs {error.name}: {INSTALL}") from None
 
 
-def _users(table: Table) -> "Users | None":
+def _users(table: ConfigTable) -> "Users | None":
     if "users" not in table:
         return None
     with _package(table, "users"):
@@ -79,7 +80,7 @@ def _users(table: Table) -> "Users | None":
     return table.file("users", text, Users.read, LONGEST)
 
 
-def _tokens(table: Table) -> "tuple[Tokens, str | None]":
+def _tokens(table: ConfigTable) -> "tuple[Tokens, str | None]":
     """Return which tokens are good, and where a client shows a new one."""
     with _package(table, None):
         from stomprelay.auth.tokens import ALGORITHMS, Tokens, read_keys

@@ -19,7 +19,7 @@ from stomprelay.relay.model.rates import Scope
 from stomprelay.relay.model.upstream import Upstream
 
 
-class Source(NamedTuple):
+class ConfigSource(NamedTuple):
     """Where a configuration comes from: a file's path and text, the options over it, and the folder of relative paths.
     Another process reads the same from it.
     """
@@ -187,7 +187,8 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a restart."""
+    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a restart.
+    """
     skipped = {"listeners", "broker", "journal", "auths", "tables"}
     changed = _plain(before, after, field_keys(""), skipped)
     if before.broker != after.broker:

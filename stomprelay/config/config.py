@@ -19,7 +19,7 @@ from stomprelay.config.auth import read as read_auth
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_route, read_rule, routed, ruled
 from stomprelay.config.settings import SETTINGS
-from stomprelay.config.table import ConfigError, Table, deepest
+from stomprelay.config.table import ConfigError, ConfigTable, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved, places
 from stomprelay.config.upstream import read as read_upstream
@@ -130,8 +130,8 @@ def load_admin(path: str) -> AdminAccess:
     return read_admin(_table(path, read_text(path)))
 
 
-def _table(path: str, text: str) -> Table:
-    return Table(path, os.path.dirname(os.path.abspath(path)), _values(path, text))
+def _table(path: str, text: str) -> ConfigTable:
+    return ConfigTable(path, os.path.dirname(os.path.abspath(path)), _values(path, text))
 
 
 def read_text(path: str) -> str:
@@ -164,7 +164,7 @@ def _values(path: str, text: str) -> dict[str, Any]:
 
 def default() -> Config:
     """Return the configuration without a file: the embedded broker on port 61613 of the loopback interface."""
-    return _read(Table(COMMAND_LINE, "", {}))
+    return _read(ConfigTable(COMMAND_LINE, "", {}))
 
 
 def overridden(
@@ -297,7 +297,7 @@ def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
         yield replace(model, name=model.name if number == 1 else f"{model.name}-{number}", endpoint=where)
 
 
-def _read(table: Table, running: Config = NOTHING) -> Config:
+def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
     found = table.read(SETTINGS[""])
     listeners, auths = _read_sessions(table, running)
     if not table.values.keys().isdisjoint(ADMIN):
@@ -323,7 +323,9 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 """Tables that decide how sessions are served."""
 
 
-def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
+def _read_sessions(
+    table: ConfigTable, running: Config
+) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
     """Return the listeners with everything that they refer to, and who may connect. Each file that a table names is
     read.
     """
@@ -362,7 +364,7 @@ def _read_sessions(table: Table, running: Config) -> tuple[tuple[Listener, ...],
     return listeners, tuple(auths.values())
 
 
-def _read_upstreams(table: Table, running: Config) -> dict[str, Upstream]:
+def _read_upstreams(table: ConfigTable, running: Config) -> dict[str, Upstream]:
     """Return the upstreams by name. If a table is unchanged, the upstream is the running one."""
     known = {each.name: each for each in running.upstreams}
     said: Any = running.tables.get("upstream", {})
@@ -384,7 +386,10 @@ _OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
 
 
 def _kept_listeners(
-    tables: Iterable[Table], upstreams: Mapping[str, Upstream], fallback: Upstream | None, running: Config
+    tables: Iterable[ConfigTable],
+    upstreams: Mapping[str, Upstream],
+    fallback: Upstream | None,
+    running: Config,
 ) -> dict[str, Listener]:
     """Return the running listeners with unchanged tables, by name, each with its present upstream."""
     said: Any = running.tables.get("listener", {})
@@ -401,7 +406,7 @@ def _kept_listeners(
     return found
 
 
-def read_journal(table: Table) -> JournalSettings:
+def read_journal(table: ConfigTable) -> JournalSettings:
     """Return the journal's settings in a table. Raises `ConfigError`."""
     rules = [BodyRule(**each.read(SETTINGS["journal.capture[N]"])) for each in table.array("capture")]
     return JournalSettings(**table.read(SETTINGS["journal"]), rules=tuple(rules))

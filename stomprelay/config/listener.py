@@ -9,7 +9,7 @@ from typing import Any, Final
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
 from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import Table
+from stomprelay.config.table import ConfigTable
 from stomprelay.config.values import reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.profile import naming
@@ -22,7 +22,7 @@ _NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
 
 
 def read(
-    table: Table,
+    table: ConfigTable,
     upstreams: Mapping[str, Upstream],
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings] = _NO_AUTHS,
@@ -49,7 +49,7 @@ def read(
     )
 
 
-def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
+def _limits(bounds: ConfigTable, place: str, *, identified: bool) -> dict[str, Any]:
     """Return the values of a listener's table `limits`, by field. Raises `ConfigError`, also for one without effect."""
     found = bounds.read(SETTINGS["listener.NAME.limits"])
     for key in ("clients_per_address", "address"):
@@ -67,7 +67,7 @@ def _limits(bounds: Table, place: str, *, identified: bool) -> dict[str, Any]:
     return found
 
 
-def _check_rates(table: Table, found: Iterable[str]) -> None:
+def _check_rates(table: ConfigTable, found: Iterable[str]) -> None:
     """Raise `ConfigError` for a key that needs a rate in the same table; `found`: the fields in the table."""
     given = {field.rpartition(".")[2] for field in found}
     if "burst" in table and given.isdisjoint(("connects", "frames", "bytes")):
@@ -78,7 +78,7 @@ def _check_rates(table: Table, found: Iterable[str]) -> None:
         )
 
 
-def read_tls(table: Table, place: str) -> ServerTLS:
+def read_tls(table: ConfigTable, place: str) -> ServerTLS:
     """Return the TLS in a table, for the endpoint `place`. Raises `ConfigError`."""
     if endpoint.server(place).own_tls:
         raise table.error(None, "the endpoint brings TLS of its own; with this table it has to be a tcp: one")
@@ -88,7 +88,7 @@ def read_tls(table: Table, place: str) -> ServerTLS:
     return tls
 
 
-def _web(table: Table) -> Web | None:
+def _web(table: ConfigTable) -> Web | None:
     said = table.values.get("web", False)
     if isinstance(said, bool):
         return Web() if said else None
@@ -108,11 +108,11 @@ class RouteRule:
 
     route: Route
     listeners: frozenset[str]
-    table: Table
+    table: ConfigTable
 
 
 def read_route(
-    table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
+    table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
     """Return the route in a table. Both mappings have the tables of the file by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["route[N]"])
@@ -125,7 +125,7 @@ def read_route(
     return RouteRule(Route(Match(patterns[0]), found[patterns[0]], upstream), _held(table, listeners), table)
 
 
-def _held(table: Table, listeners: Iterable[str]) -> frozenset[str]:
+def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
     """Return the names of the listeners that a route or a rule is for: all where its table names none."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
@@ -158,7 +158,7 @@ class RuleFor:
     listeners: frozenset[str]
 
 
-def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
+def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> RuleFor:
     """Return the rule in a table; `listeners`: those of the file, by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
@@ -171,7 +171,7 @@ def read_rule(table: Table, listeners: Mapping[str, Listener]) -> RuleFor:
     return RuleFor(rule, names)
 
 
-def _check_conditions(table: Table, *, allow: bool) -> None:
+def _check_conditions(table: ConfigTable, *, allow: bool) -> None:
     for key, where in (("size", "send"), ("ack", "subscribe")):
         if key in table and where not in table:
             raise table.error(key, f"is about {where}, which the rule does not have")
@@ -179,7 +179,7 @@ def _check_conditions(table: Table, *, allow: bool) -> None:
         raise table.error("size", 'is how large what a rule allows may be: it goes with action = "allow"')
 
 
-def _check_who(table: Table, rule: AccessRule, listener: Listener) -> None:
+def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None:
     """Raise `ConfigError` if the rule depends on a fact about clients that the relay does not know at this listener."""
     identified = listener.auth is not None
     for key in WHO:

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Final
 
-from stomprelay.auth.settings import Told
+from stomprelay.auth.settings import BrokerLogin
 from stomprelay.broker.message import DEFAULTS
 from stomprelay.config import values
 from stomprelay.config.address import certificate_name, hosts
@@ -221,7 +221,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "certificates": Setting(values.flag),
         "token": Setting(field="tokens"),
         "service": Setting(),
-        "broker": Setting(values.member(Told)),
+        "broker": Setting(values.member(BrokerLogin)),
         "logins": Setting(),
     },
     "auth.NAME.token": {

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from math import inf
 from typing import Final
 
-from stomprelay.auth.settings import AuthSettings, Told
+from stomprelay.auth.settings import AuthSettings, BrokerLogin
 from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
@@ -147,9 +147,9 @@ def _auth(auth: AuthSettings) -> str:
 
 
 _TOLD: Final = {
-    Told.LOGIN: "the login of their upstream",
-    Told.USER: "the user's name, without a passcode",
-    Told.CLIENT: "what the client says, where their upstream has no login",
+    BrokerLogin.LOGIN: "the login of their upstream",
+    BrokerLogin.USER: "the user's name, without a passcode",
+    BrokerLogin.CLIENT: "what the client says, where their upstream has no login",
 }
 
 

@@ -60,7 +60,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if `read` does."""
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if `read` does.
+    """
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -98,7 +99,7 @@ class Setting(NamedTuple):
     moving: bool = False
 
 
-class Table:
+class ConfigTable:
     """A table of a file: the file's name, the folder of relative paths, the values, the keys that lead to it, and the
     last of them. Call `read` with the rows of its keys, or `only` and then `get`. All methods raise `ConfigError`.
     """
@@ -165,7 +166,8 @@ class Table:
         return found
 
     def read_inner(self, key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises `ConfigError`."""
+        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises `ConfigError`.
+        """
         return self.table(key).read(settings) if key in self.values else {}
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
@@ -193,14 +195,14 @@ class Table:
         except ValueError as error:
             raise self.error(key, str(error)) from None
 
-    def table(self, key: str) -> "Table":
+    def table(self, key: str) -> "ConfigTable":
         """Return the table under a key, or an empty one."""
         values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")
-        return Table(self.source, self.folder, values, (*self._path, key))
+        return ConfigTable(self.source, self.folder, values, (*self._path, key))
 
-    def tables(self, key: str) -> list["Table"]:
+    def tables(self, key: str) -> list["ConfigTable"]:
         """Return the named tables under a key, in the file's order."""
         parent = self.table(key)
         for name in parent.values:
@@ -210,12 +212,12 @@ class Table:
                 raise parent.error(name, f"must be a table, as in [{key}.main]")
         return [parent.table(name) for name in parent.values]
 
-    def array(self, key: str) -> list["Table"]:
+    def array(self, key: str) -> list["ConfigTable"]:
         """Return the tables of an array of tables, in the file's order."""
         values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
             raise self.error(key, f"must be tables, each under [[{key}]]")
         return [
-            Table(self.source, self.folder, each, (*self._path, key, number))
+            ConfigTable(self.source, self.folder, each, (*self._path, key, number))
             for number, each in enumerate(values, 1)
         ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from stomprelay.config import address, endpoint
 from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import Table
+from stomprelay.config.table import ConfigTable
 from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
@@ -45,7 +45,7 @@ def places(values: Mapping[str, object]) -> str:
     return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 
-def read(table: Table, running: Upstream | None = None) -> Upstream:
+def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
     """Return the upstream in a table, with the groups of `running` if there is one. Reads the passcode's file. Raises
     `ConfigError`.
     """
@@ -104,7 +104,7 @@ def _needs_a_list(upstream: Upstream) -> str:
     return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
 
 
-def _credentials(table: Table) -> Credentials | None:
+def _credentials(table: ConfigTable) -> Credentials | None:
     login = table.get("login", connect_value)
     secret = table.get("passcode", passcode)
     if "passcode_file" in table:
@@ -120,7 +120,7 @@ def _credentials(table: Table) -> Credentials | None:
     return Credentials(login, secret)
 
 
-def _tls(upstream: Table, brokers: Iterable[Broker]) -> ClientTLS:
+def _tls(upstream: ConfigTable, brokers: Iterable[Broker]) -> ClientTLS:
     table = upstream.table("tls")
     found = table.read(SETTINGS["upstream.NAME.tls"])
     if not any(broker.tls for broker in brokers):

@@ -218,7 +218,7 @@ _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
 
 
 @dataclass(frozen=True)
-class Place:
+class UnnamedGroup:
     """A group without a name. `listed`: a `failover:` list, with these options of ActiveMQ's that choose the broker."""
 
     brokers: tuple[Broker, ...]
@@ -239,7 +239,7 @@ class Place:
 class Location:
     """The groups of an upstream, of which `quorum` must confirm a SEND."""
 
-    places: tuple[Place, ...]
+    places: tuple[UnnamedGroup, ...]
     quorum: int = 1
     fan_out_queues: bool = True
 
@@ -256,7 +256,7 @@ class Location:
         )
 
 
-def _fits(policy: Policy, place: Place) -> None:
+def _fits(policy: Policy, place: UnnamedGroup) -> None:
     reconnect = place.reconnect
     if reconnect is None:
         return
@@ -276,7 +276,7 @@ def locate(text: str) -> Location:
     """Return the meaning of a URI: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
     found = parse(text)
     if isinstance(found, Address):
-        return Location((Place((address.broker(found.text),)),))
+        return Location((UnnamedGroup((address.broker(found.text),)),))
     if found.scheme == "failover":
         location = Location((_failover(found),))
     elif found.scheme == "fanout":
@@ -287,7 +287,7 @@ def locate(text: str) -> Location:
     return location
 
 
-def _failover(found: Several) -> Place:
+def _failover(found: Several) -> UnnamedGroup:
     settings = read_options(found.options, FAILOVER)
     brokers = []
     for number, part in enumerate(found.parts, 1):
@@ -296,7 +296,7 @@ def _failover(found: Several) -> Place:
         with _naming(f"address {number}"):
             address.broker(part.text)  # a mistake in it comes before one in its options
             brokers.append(address.broker(part.text, **read_options(part.options, BROKER)))
-    return Place(tuple(brokers), Reconnect(**settings), True, _CHOOSING.intersection(settings))
+    return UnnamedGroup(tuple(brokers), Reconnect(**settings), True, _CHOOSING.intersection(settings))
 
 
 def _fanout(found: Several) -> Location:
@@ -309,9 +309,9 @@ def _fanout(found: Several) -> Location:
     return Location(places, quorum, options.get("fan_out_queues", Location.fan_out_queues))
 
 
-def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+def _places(found: Several, settings: Mapping[str, Any]) -> tuple[UnnamedGroup, ...]:
     """Return the groups in a `fanout:` or `static:` list. `settings` apply to plain addresses in it."""
-    places: list[Place] = []
+    places: list[UnnamedGroup] = []
     for number, part in enumerate(found.parts, 1):
         with _naming(f"group {number}"):
             places.extend(_group(part, found, settings))
@@ -323,11 +323,11 @@ def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]) -> tuple[UnnamedGroup, ...]:
     if isinstance(part, Address):
         if read_options(part.options, BROKER):
             raise ValueError('option "weight": there is no other broker to choose')
-        return (Place((address.broker(part.text),), Reconnect(**settings)),)
+        return (UnnamedGroup((address.broker(part.text),), Reconnect(**settings)),)
     if part.scheme == "failover":
         return (_failover(part),)
     if part.scheme == "fanout" or within.scheme == "static":

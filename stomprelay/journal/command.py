@@ -11,7 +11,7 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Damage
 from stomprelay.journal.folder import Folder, is_written
 from stomprelay.journal.records import Contexts, Record, RecordFilter, parse_time, records, segments
-from stomprelay.journal.schema import Header, JournalSide
+from stomprelay.journal.schema import JournalSide, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, FRAMES_MISSING, OPEN, name_of, parse_name, spell_time
 from stomprelay.wire.errors import visible
 
@@ -30,7 +30,7 @@ class SegmentCheck:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.header: Header | None = None
+        self.header: SegmentHeader | None = None
         self.blocks = self.frames = 0
         self.size = path.stat().st_size if path.exists() else 0
         self.since: int | None = None
@@ -42,7 +42,7 @@ class SegmentCheck:
     def _read(self) -> None:
         contexts = Contexts()
         for found in segment.read(self.path):
-            if isinstance(found, Header):
+            if isinstance(found, SegmentHeader):
                 contexts = Contexts(found)
                 self.header = self.header or found
                 continue

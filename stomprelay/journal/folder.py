@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.journal import disk, segment
 from stomprelay.journal.block import Block, BlockKind, Damage, encode
-from stomprelay.journal.schema import RECOVERY, Context, EventRecord, Header, JournalEvent
+from stomprelay.journal.schema import RECOVERY, Context, EventRecord, JournalEvent, SegmentHeader
 from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
@@ -223,7 +223,7 @@ class _Extent:
         self.torn_at: int | None = None
         last: Block | None = None
         for found in segment.read(path):
-            if isinstance(found, Header):
+            if isinstance(found, SegmentHeader):
                 self.age = found.age
                 self.newest = max(self.newest, found.created)
             elif isinstance(found, Damage) and found.torn:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import Context, EventRecord, Header, JournalSide
+from stomprelay.journal.schema import Context, EventRecord, JournalSide, SegmentHeader
 from stomprelay.journal.segment import EPOCH, spell_time
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.frame import Frame
@@ -87,12 +87,12 @@ def records(path: Path | str) -> Iterator[Record | Damage]:
     return records_of(segment.read(path), Path(path).name.partition(".journal")[0])
 
 
-def records_of(items: Iterable[Header | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
+def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
     """Yield all records and damages among these items of the segment of this name."""
     contexts = Contexts()
     relay = ""
     for found in items:
-        if isinstance(found, Header):
+        if isinstance(found, SegmentHeader):
             contexts = Contexts(found)
             relay = found.relay
             continue
@@ -117,7 +117,7 @@ def records_of(items: Iterable[Header | Block | Damage], name: str = "") -> Iter
 class Contexts(dict[bytes, Context]):
     """The contexts of the blocks under a header, decoded once each: encoded -> decoded."""
 
-    def __init__(self, header: Header | None = None) -> None:
+    def __init__(self, header: SegmentHeader | None = None) -> None:
         super().__init__({b"": Context()})
         self._header = header
 

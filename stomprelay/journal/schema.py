@@ -32,7 +32,8 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see `Context`."""
+    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see `Context`.
+    """
     return b"[" + _texts(listener, session, peer, client)
 
 
@@ -112,7 +113,7 @@ class NewerVersion(ValueError):
     """A segment of a higher `VERSION`, which is not read because it might be misunderstood."""
 
 
-class Header(NamedTuple):
+class SegmentHeader(NamedTuple):
     """The first block of a segment. `created`: nanoseconds since 1970. `age`: seconds after which a relay that lives
     ends it.
     """
@@ -131,7 +132,7 @@ class Header(NamedTuple):
         return json.dumps(self._asdict(), separators=(",", ":")).encode("utf-8")
 
     @classmethod
-    def decode(cls, data: bytes) -> "Header":
+    def decode(cls, data: bytes) -> "SegmentHeader":
         """Return the header in these bytes. Raises `NewerVersion` for a higher `VERSION`, else `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, dict) or not isinstance(values.get("version"), int):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stomprelay.journal.block import NO_BLOCK, SIZES, Block, BlockKind, Damage, decode, walk
-from stomprelay.journal.schema import VERSION, EventRecord, Header, JournalEvent, NewerVersion
+from stomprelay.journal.schema import VERSION, EventRecord, JournalEvent, NewerVersion, SegmentHeader
 from stomprelay.wire.errors import visible
 
 CLOSED: Final = ".journal"
@@ -72,7 +72,7 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
     return name, found["open"] is not None
 
 
-def name_of(file: str, header: Header | None) -> SegmentName | None:
+def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
     """Return the name of a segment, from its file's name or its header; None if neither has it."""
     named = parse_name(file)
     if named is not None:
@@ -99,8 +99,8 @@ _NAMED: Final = 3
 _NONE: Final = "not a segment of a journal"
 
 
-def read(path: Path | str) -> Iterator[Header | Block | Damage]:
-    """Yield what is in a segment, in order: a `Header` before the first block, then blocks of frames and events;
+def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
+    """Yield what is in a segment, in order: a `SegmentHeader` before the first block, then blocks of frames and events;
     what cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
 
     A header holds for all blocks behind it, up to the next (there is one more where segments were joined into one
@@ -129,7 +129,7 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
         yield from _counted(_under_headers(found, Path(path).name, status.st_size))
 
 
-def parse(data: bytes) -> Iterator[Header | Block | Damage]:
+def parse(data: bytes) -> Iterator[SegmentHeader | Block | Damage]:
     """Yield what is in these bytes of segments, as `read`, without looking for missing frames."""
     return _under_headers(decode(data), "", len(data))
 
@@ -161,7 +161,7 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
-) -> Iterator[Header | Block | Damage]:
+) -> Iterator[SegmentHeader | Block | Damage]:
     known = False
     for found in items:
         if isinstance(found, Damage):
@@ -178,7 +178,7 @@ def _under_headers(
             yield found
         else:
             try:
-                yield Header.decode(found.payload)
+                yield SegmentHeader.decode(found.payload)
                 known = True
             except NewerVersion as error:
                 yield Damage(found.offset, size - found.offset, str(error))
@@ -296,9 +296,9 @@ def _frames(count: int) -> str:
     return f"{count} frame{'' if count == 1 else 's'}"
 
 
-def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Block | Damage]:
+def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[SegmentHeader | Block | Damage]:
     """Yield what is in a segment, then what `_Gaps` finds. A leg that counts from 0 again is a new one."""
-    header: Header | None = None
+    header: SegmentHeader | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
     gaps = _Gaps()
@@ -322,14 +322,14 @@ def _counted(items: Iterator[Header | Block | Damage]) -> Iterator[Header | Bloc
                     gaps.missing(leg, number - due[0], found.offset)
                 due[0] = number + len(found.sizes) // SIZES
             continue
-        if isinstance(found, Header):
+        if isinstance(found, SegmentHeader):
             header = found
         legs.clear()
         known.clear()
     yield from gaps.damages()
 
 
-def _leg(header: Header, context: bytes) -> _Leg | None:
+def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
     try:
         of = header.contexts(context)
     except ValueError:
@@ -343,10 +343,10 @@ def _shown(text: str) -> str:
     return visible(text[:_LONGEST])
 
 
-def _by_name(file: str) -> Header | None:
+def _by_name(file: str) -> SegmentHeader | None:
     """Return a header with the values that the file's name holds; None for the name of another kind of file."""
     named = parse_name(file)
     if named is None:
         return None
     found, _ = named
-    return Header(VERSION, found.relay, found.run, found.number, found.created, 0.0, "")
+    return SegmentHeader(VERSION, found.relay, found.run, found.number, found.created, 0.0, "")

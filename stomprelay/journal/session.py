@@ -7,7 +7,7 @@ from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.schema import EventRecord, JournalSide, context_end, context_start
 from stomprelay.session.effects import Note
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -96,7 +96,7 @@ class SessionRecorder:
         """Begin in the middle of a session. Call `opening` for its brokers' legs before."""
         self._begun(client, _spelled(login or b"") or client.host)
         for recorder in self.recorders:
-            if recorder.leg.state is not State.OPENING:
+            if recorder.leg.state is not LegState.OPENING:
                 recorder.number = 1
                 self._identify(recorder, client)
 

@@ -1,4 +1,4 @@
-"""Watching what passes a relay: a `Watch` takes records as a journal does, and has them as a piece of a segment,
+"""Watching what passes a relay: a `TailWatch` takes records as a journal does, and has them as a piece of a segment,
 without secrets. What does not fit is left out and counted.
 """
 
@@ -111,7 +111,7 @@ class TailAnswer(NamedTuple):
         )
 
 
-class Watch:
+class TailWatch:
     """Keeps the requested part of everything that is recorded, up to `ROOM` bytes, until `take`. `header`: the block
     before it.
     """

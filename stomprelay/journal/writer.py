@@ -7,7 +7,7 @@ from typing import Final
 
 from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import VERSION, Header
+from stomprelay.journal.schema import VERSION, SegmentHeader
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, safe_name
 
 _SECOND: Final = 10**9
@@ -117,7 +117,9 @@ class Writer:
 
     def _header(self) -> bytes:
         name = self._name
-        header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
+        header = SegmentHeader(
+            VERSION, self._relay, self._run, name.number, name.created, self._age, self._software
+        )
         return encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode())
 
     def _mend(self) -> None:

@@ -22,7 +22,7 @@ _WIDEST: Final = 110
 _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
-class Bar:
+class ProgressBar:
     """A line that shows `name`, a bar and how many `unit` are done; `octets`: these are bytes. For any thread."""
 
     def __init__(
@@ -196,9 +196,9 @@ class Tasks:
 
 
 @contextmanager
-def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[Bar]:
+def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[ProgressBar]:
     """Draw a bar of Spark's tasks while something is done in this thread."""
-    bar = Bar(out, "tasks")
+    bar = ProgressBar(out, "tasks")
     if not bar.live:
         yield bar
         return
@@ -266,7 +266,7 @@ class Shares:
 class Steps:
     """Shows the present step of several. `usual`: their names in order, and their relative lengths."""
 
-    def __init__(self, bar: Bar, name: str, usual: Mapping[str, float]) -> None:
+    def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar
         self._name = name
         self._shares = Shares(usual, monotonic)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.records import parse_time
-from stomprelay.pipeline.bar import Bar
+from stomprelay.pipeline.bar import ProgressBar
 from stomprelay.pipeline.settings import LONGEST_HEADER, MOST_HEADERS, Settings
 from stomprelay.pipeline.spark import delta, launch
 from stomprelay.pipeline.store import layout
@@ -228,7 +228,7 @@ def session(
     """Return a Spark session as the options of `add_spark` ask for; `--conf` wins over `conf`. See `launch.session` for
     the rest; end it with `launch.stop`.
     """
-    bar = Bar(sys.stderr)
+    bar = ProgressBar(sys.stderr)
     told = None if say is None else bar.beside(say)
     folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]
     is_near = all(local(folder) for folder in folders if folder)

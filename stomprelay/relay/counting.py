@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from stomprelay.relay.model.destinations import Destinations, DestinationTally
+from stomprelay.relay.model.destinations import DestinationCounts, DestinationTally
 from stomprelay.relay.model.histogram import Times
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Dialect
@@ -29,7 +29,7 @@ class DestinationCounter:
     __slots__ = ("_every", "_interval", "_left", "_looks", "_number", "_ticks", "table")
 
     def __init__(self) -> None:
-        self.table = Destinations()
+        self.table = DestinationCounts()
         self._every = self._interval = self._left = 1
         self._looks = self._number = self._ticks = 0
 

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple, TypeVar
 from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.model.access import ANYBODY, Claim, Identity
 from stomprelay.relay.model.profile import ANY_NAMES, Naming
-from stomprelay.relay.model.rules import OCTETS, AccessRules, Matching, Place, Policy, Request, folded
+from stomprelay.relay.model.rules import (
+    OCTETS,
+    AccessRules,
+    ClientRules,
+    MatchingRules,
+    Place,
+    Request,
+    folded,
+)
 from stomprelay.session.leg import Leg
 from stomprelay.session.subscriptions import AUTO, MODES, Subscription
 from stomprelay.wire.dialect import LETTERS, Dialect, Headers
@@ -129,7 +137,8 @@ def _judge_lengths(headers: Headers) -> None:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of SENDs."""
+    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of SENDs.
+    """
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -207,8 +216,8 @@ class Guard:
         self._identity = identity
         self._counters = counters
         self.active = rules is not None or renewal is not None
-        self._policy: Policy | None = None
-        self._known: dict[bytes, Matching] | None = None
+        self._policy: ClientRules | None = None
+        self._known: dict[bytes, MatchingRules] | None = None
         self._doubted: list[Subscription] | None = None
 
     def ruled(self, rules: AccessRules | None) -> None:
@@ -297,10 +306,10 @@ class Guard:
             self._doubted = None
         return None
 
-    def _its_policy(self) -> Policy | None:
+    def _its_policy(self) -> ClientRules | None:
         """Return the rules for this client; None where there are none at all."""
         if self._policy is None and self._rules is not None:
-            self._policy = Policy(self._rules, self._identity)
+            self._policy = ClientRules(self._rules, self._identity)
         return self._policy
 
     def _judge(self, frame: Frame, dialect: Dialect) -> None:
@@ -338,7 +347,7 @@ class Guard:
             headers = frame.headers(dialect) if matching.headers else []
         _decide(policy, matching, request(frame.command, headers, frame.end - frame.body))
 
-    def _judge_end(self, policy: Policy, headers: Headers) -> None:
+    def _judge_end(self, policy: ClientRules, headers: Headers) -> None:
         """Judge an UNSUBSCRIBE: by its headers, and where it names a queue, as a SUBSCRIBE to that."""
         decision = policy.steering(headers)
         if decision is not None and not decision.allow:
@@ -348,7 +357,7 @@ class Guard:
             named = [Place(SUBSCRIBE, each) for each in queues]
             _decide(policy, policy.matching(named), request(UNSUBSCRIBE, headers, 0))
 
-    def _remember(self, value: bytes, matching: Matching) -> None:
+    def _remember(self, value: bytes, matching: MatchingRules) -> None:
         """These rules match SENDs with this destination, as it stands on the wire."""
         if len(value) > _LONGEST or b"\r" in value:
             return
@@ -361,7 +370,7 @@ UNGUARDED: Final = Guard(None, ANYBODY, {})
 """For all clients without rules that show no tokens: there may be very many."""
 
 
-def _decide(policy: Policy, matching: Matching, request: Request) -> None:
+def _decide(policy: ClientRules, matching: MatchingRules, request: Request) -> None:
     decision = policy.decide(matching, request)
     if not decision.allow:
         raise Refused("not allowed", decision.reason, quoted=decision.place.destination.encode())

@@ -59,7 +59,7 @@ from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, NO_BEATS
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Budget, Session
@@ -231,7 +231,7 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
-                if not self._accepted and self.client.state is State.CONNECTED:
+                if not self._accepted and self.client.state is LegState.CONNECTED:
                     self._accepted = True
                     self._outbox.put(Took(CONNECT, self.listener.name, now - self.opened_at))
                 if self._sample is not None:
@@ -318,13 +318,13 @@ class Relay:
 
     def _watched(self, event: inputs.Watched, now: float) -> None:
         connection, client = self._connection, self.client
-        if connection is not None and client.state is State.CONNECTED and not client.decoder.buffered:
+        if connection is not None and client.state is LegState.CONNECTED and not client.decoder.buffered:
             limits, dialect = client.decoder.limits, connection.session.dialect
             self._sample = Sample(self.listener, connection.flow.links, dialect, limits, event.looks, now)
 
     def _looked(self, event: inputs.Looked, now: float) -> None:
         sample = self._sample
-        if sample is not None and (sample.over(now) or self.client.state is not State.CONNECTED):
+        if sample is not None and (sample.over(now) or self.client.state is not LegState.CONNECTED):
             self._outbox.put(*sample.given_up(now))
             self._sample = None
 
@@ -370,7 +370,7 @@ class Relay:
             )
         for leg in outbox.legs:
             if not leg.closed:
-                leg.enter(State.CLOSED)
+                leg.enter(LegState.CLOSED)
             outbox.put(Close(leg, How.LINGER))  # which brings brokers what they were sent
         outbox.put(Wake(inf))
         return self._ended()
@@ -468,7 +468,7 @@ class ClientConnection:
         for link in self.flow.links:
             deadline = min(deadline, link.until)
             for leg in link.legs:
-                if leg.state is State.CONNECTED:
+                if leg.state is LegState.CONNECTED:
                     deadline = min(deadline, leg.heartbeat.deadline)
         return deadline
 
@@ -485,7 +485,7 @@ class ClientConnection:
     def limit(self, pace: Pace | None, now: float) -> None:
         """Carry the client's frames at this pace from now on; None: as fast as possible."""
         self._buffer.limit(pace)
-        if self._client.state is State.CONNECTED:
+        if self._client.state is LegState.CONNECTED:
             self._release(now)
             self._buffer.paced(self.flow)
 
@@ -494,7 +494,7 @@ class ClientConnection:
     def begin(self, now: float, *, paused: bool) -> None:
         """Look for brokers while the client waits for CONNECTED. `paused`: it is not read from already."""
         client, dialect = self._client, self.session.dialect
-        client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
+        client.enter(LegState.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
             self._buffer.hold()
         self._begin(self.flow.links, now)
@@ -511,19 +511,19 @@ class ClientConnection:
         self.session.active_at = now
         try:
             match leg.state:
-                case State.CONNECTED if downstream:
+                case LegState.CONNECTED if downstream:
                     ready = leg not in self.turns.deferred and self.flow.flowing
                     if ready and buffer.pace is None and not buffer.cost:
                         self._to_broker(now, data)
                     else:
                         self._wait(data, now)
-                case State.CONNECTED | State.LEAVING if not downstream:
+                case LegState.CONNECTED | LegState.LEAVING if not downstream:
                     leg.decoder.feed(data)
                     if leg not in self.turns.deferred:
                         self._to_client(leg, now)
-                case State.OPENING:
+                case LegState.OPENING:
                     self._answered(leg, data, now)
-                case State.CONNECTING:
+                case LegState.CONNECTING:
                     leg.decoder.feed(data)
                     buffer.hold()
         except StompError as error:
@@ -559,7 +559,7 @@ class ClientConnection:
         event.leg.heartbeat.paused()
 
     def _resumed(self, event: inputs.Resumed, now: float) -> None:
-        if event.leg.state is not State.LEAVING:
+        if event.leg.state is not LegState.LEAVING:
             event.leg.heartbeat.resumed(now)
         self.due = True
 
@@ -650,7 +650,7 @@ class ClientConnection:
         for link in due:
             link.woke(now)
         self._sought(due, now)
-        if now >= self.turns.deadline or (self._client.state is State.CONNECTED and self._buffer.unread):
+        if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self._buffer.unread):
             self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
@@ -697,7 +697,8 @@ class ClientConnection:
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more anyway."""
+        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more anyway.
+        """
         if self._arriving(event.leg) is None:
             self.flow.blocked(event.leg)
 
@@ -719,7 +720,7 @@ class ClientConnection:
             if not self.over:
                 self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
         turns = self.turns
-        if turns.allowed or (passes and self._client.state is State.CONNECTED):
+        if turns.allowed or (passes and self._client.state is LegState.CONNECTED):
             turns.let_pass(self.flow.passes() if passes and not self.shutdown.begun else [])
 
     # Brokers accept
@@ -762,7 +763,7 @@ class ClientConnection:
         client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
         connection = link.connection
         leg, broker = connection.leg, connection.broker
-        first = client.state is State.CONNECTING and flow.ready
+        first = client.state is LegState.CONNECTING and flow.ready
         if link.recovering:  # a failover
             counters["failovers"] += 1
             outbox.put(Took(SILENCE, link.upstream.name, now - link.seeks_since))
@@ -791,7 +792,7 @@ class ClientConnection:
         if (not client.gone or link.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
         self._hurry()
-        if client.state is State.CONNECTED and (more or self._buffer.unread):
+        if client.state is LegState.CONNECTED and (more or self._buffer.unread):
             self._release(now)
         if first and not client.gone:
             self._buffer.paced(self.flow)
@@ -803,7 +804,7 @@ class ClientConnection:
         client, session = self._client, self.session
         terms = None if self._offer is None else self._offer.terms
         self._offer = None  # links that may need another broker have it
-        client.enter(State.CONNECTED)
+        client.enter(LegState.CONNECTED)
         if self._buffer.pace is not None:
             self._buffer.pace.early = client.decoder.buffered
         client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
@@ -838,14 +839,14 @@ class ClientConnection:
             self._begin(opened, now)
         if not (opened and client.closed):
             self._carried(client, before, failure, now)
-            if client.decoder.buffered and client.state is State.CONNECTED and client.decoder.behind:
+            if client.decoder.buffered and client.state is LegState.CONNECTED and client.decoder.behind:
                 self.turns.give_way(client)
         return self.session.client_frames - frames
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
         for link in self.flow.links:
-            if link.state.leg is leg and leg.state is not State.CLOSED:
+            if link.state.leg is leg and leg.state is not LegState.CLOSED:
                 break
         else:
             return
@@ -874,7 +875,8 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for this turn."""
+        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for this turn.
+        """
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)
@@ -915,7 +917,7 @@ class ClientConnection:
             self.turns.release(self._to_broker, now)
         except StompError as error:
             self._fail(self._client, error, now)
-        if self._client.state is not State.CONNECTED:
+        if self._client.state is not LegState.CONNECTED:
             self._buffer.clear()
         elif self._buffer.pace is not None:
             self._buffer.paced(self.flow)
@@ -959,7 +961,7 @@ class ClientConnection:
         if failure is None:
             self.due = True
             return
-        self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
+        self.session.counters["sessions_given_up"] += self._client.state is LegState.CONNECTED
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
@@ -1014,7 +1016,7 @@ class ClientConnection:
         """Let links leave that can leave now. A client that was held for a link that stays continues."""
         self._move(now)
         self.due = True
-        if self._client.state is State.CONNECTED:
+        if self._client.state is LegState.CONNECTED:
             self._release(now)
 
     def _fell_silent(self, leg: Leg, now: float) -> None:

@@ -16,7 +16,7 @@ from stomprelay.relay.link.link import Connected, Link
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
@@ -245,8 +245,8 @@ class Single:
                 if data:
                     self._outbox.send(broker, data, now)
         finally:
-            if self.disconnect is DisconnectState.SENT and broker.state is State.CONNECTED:
-                broker.enter(State.LEAVING)
+            if self.disconnect is DisconnectState.SENT and broker.state is LegState.CONNECTED:
+                broker.enter(LegState.LEAVING)
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
             if self._paused and (not self._session.crowded or self.crowded):
                 self._paused = False
@@ -317,13 +317,13 @@ class Single:
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all earlier frames are safe."""
         self.disconnect_receipt = frame.header(RECEIPT_HEADER, self._client.dialect)
-        self._client.enter(State.LEAVING)
+        self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._frame = frame.wire
 
     def finish(self, now: float) -> None:
         """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
-        self._client.enter(State.LEAVING)
+        self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
         if self.safe and self._link.up:
@@ -345,7 +345,7 @@ class Single:
             frame = connection.bridges.to_broker.leave(self._goodbye, self._session)
         elif self._resender is not None:
             frame = self._resender.spelled(frame)
-        broker.enter(State.LEAVING)
+        broker.enter(LegState.LEAVING)
         self._outbox.send(broker, frame, now)
 
     # Frames of the broker

@@ -5,7 +5,7 @@ show frames as they pass; refuse new clients; read its configuration again.
 """
 
 from stomprelay.journal.tail import LONGEST_BODY
-from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminError, BrokerStatus, Credentials
+from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials, AdminError, BrokerStatus
 from stomprelay.remote.commands import (
     ALL,
     FILTERS,
@@ -23,6 +23,23 @@ from stomprelay.remote.commands import (
 )  # fmt: skip
 
 __all__ = [
-    "ALL", "DEFAULT", "FILTERS", "LONGEST_BODY", "ORDERS", "RATES", "AdminClient", "AdminError", "BrokerStatus",
-    "Credentials", "brokers", "cancel_drain", "drain", "kill", "pause", "reload", "resume", "sessions", "tail", "watch",
-]  # fmt: skip
+    "ALL",
+    "DEFAULT",
+    "FILTERS",
+    "LONGEST_BODY",
+    "ORDERS",
+    "RATES",
+    "AdminClient",
+    "AdminCredentials",
+    "AdminError",
+    "BrokerStatus",
+    "brokers",
+    "cancel_drain",
+    "drain",
+    "kill",
+    "pause",
+    "reload",
+    "resume",
+    "sessions",
+    "tail",
+    "watch", ]  # fmt: skip

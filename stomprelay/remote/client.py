@@ -17,7 +17,7 @@ _UNAUTHORIZED: Final = 401
 _MISDIRECTED: Final = 421
 
 Answer = TypeVar("Answer")
-Record = TypeVar("Record", "BrokerStatus", "SessionPage", "Reloaded", "DrainStatus")
+Record = TypeVar("Record", "BrokerStatus", "SessionPage", "ReloadAnswer", "DrainStatus")
 DEFAULT: Final = "http://127.0.0.1:61680"
 
 _REQUEST: Final = 10.0
@@ -31,7 +31,7 @@ class AdminError(Exception):
     """The relay cannot be connected to, or refused a request. The caller shows the text and stops."""
 
 
-class Credentials(NamedTuple):
+class AdminCredentials(NamedTuple):
     """For an admin endpoint: its `token`; for TLS our `certificate` with its `key`, and `ca`, the relay's authorities
     (None: the system's). `own` is the relay's certificate, if known: then an endpoint string uses TLS, too, and only it
     is accepted.
@@ -44,7 +44,7 @@ class Credentials(NamedTuple):
     own: str | None = None
 
     def __repr__(self) -> str:
-        return f"Credentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
+        return f"AdminCredentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for these credentials. Raises `AdminError` for a file that cannot be used."""
@@ -74,7 +74,7 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
+def connector(place: str, credentials: AdminCredentials) -> tuple[Callable[[], HTTPConnection], str]:
     """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
     try:
         return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
@@ -82,7 +82,7 @@ def connector(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPCo
         raise AdminError(f"{place}: {error}") from None
 
 
-def _by_url(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConnection], str]:
+def _by_url(place: str, credentials: AdminCredentials) -> tuple[Callable[[], HTTPConnection], str]:
     url = urlsplit(place)
     host, port = url.hostname, url.port
     if url.scheme not in ("http", "https") or not host or "@" in url.netloc or url.query or url.fragment:
@@ -93,11 +93,11 @@ def _by_url(place: str, credentials: Credentials) -> tuple[Callable[[], HTTPConn
     return lambda: HTTPConnection(host, port, timeout=_REQUEST), prefix
 
 
-def _secured(host: str, port: int | None, credentials: Credentials) -> HTTPConnection:
+def _secured(host: str, port: int | None, credentials: AdminCredentials) -> HTTPConnection:
     return HTTPSConnection(host, port, timeout=_REQUEST, context=credentials.context())
 
 
-def _by_endpoint(place: str, credentials: Credentials) -> Callable[[], HTTPConnection]:
+def _by_endpoint(place: str, credentials: AdminCredentials) -> Callable[[], HTTPConnection]:
     found = endpoint.server(place)
     if found.kind == "unix":
         return lambda: _UnixConnection(found.arguments["address"])
@@ -135,7 +135,7 @@ RATES: Final = {
 
 # Requests
 
-_NONE: Final = Credentials()
+_NONE: Final = AdminCredentials()
 
 
 class BrokerStatus(NamedTuple):
@@ -162,7 +162,7 @@ class SessionPage(NamedTuple):
     missing: list[str]
 
 
-class Reloaded(NamedTuple):
+class ReloadAnswer(NamedTuple):
     """The settings that a reload changed, and those that need a restart."""
 
     changed: list[str]
@@ -179,7 +179,7 @@ class DrainStatus(NamedTuple):
 class AdminClient:
     """The admin endpoint of a running relay: a URL, or its endpoint string. All methods raise `AdminError`."""
 
-    def __init__(self, place: str, credentials: Credentials = _NONE) -> None:
+    def __init__(self, place: str, credentials: AdminCredentials = _NONE) -> None:
         self._place = place
         self._token = credentials.token
         self._connect, self._prefix = connector(place, credentials)
@@ -204,9 +204,9 @@ class AdminClient:
         said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
-    def reload(self) -> Reloaded:
+    def reload(self) -> ReloadAnswer:
         """Make the relay read its configuration again, and return the changes."""
-        return self._request("POST", "/reload", partial(_read, Reloaded), {})
+        return self._request("POST", "/reload", partial(_read, ReloadAnswer), {})
 
     def kill(self, name: str) -> None:
         """End a session, by its name."""

@@ -36,7 +36,7 @@ from stomprelay.service.network.endpoints import (
 from stomprelay.service.network.passing import (
     BrokenMessage,
     Passage,
-    Passed,
+    PassedMessage,
     ReactorPassage,
     parse,
     spell,
@@ -258,7 +258,7 @@ class Handover(MultiService):
             self._offer.stop()
 
 
-class Taken(Service):
+class TakenOver(Service):
     """What a relay got from the earlier one: the `passage` to it, and services by the keys of their sockets. When this
     service starts, the earlier relay is told to leave.
     """
@@ -287,7 +287,7 @@ class Taken(Service):
         conversation.send({"do": "leave", "kept": list(self._kept)})
         self._late = self._reactor.callLater(ANSWER, self._ended, f"no answer within {ANSWER:g} s")
 
-    def _answered(self, passed: Passed) -> None:
+    def _answered(self, passed: PassedMessage) -> None:
         passed.close()
         reason = passed.said.get("refused")
         if reason is None:
@@ -313,7 +313,7 @@ class Taken(Service):
         _log.info("handover: {how}; {count} sockets are ours", how=how, count=len(self._kept))
 
 
-def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> Taken | None:
+def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> TakenOver | None:
     """Have a relay listen on the sockets of the one that runs. Return the service to start when it is ready; None if
     none runs. Raises `BadEndpoint` if it hands nothing over.
     """
@@ -356,10 +356,10 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
         count=len(passed.sockets),
     )
     handover.busy("it takes over itself")
-    return Taken(passage, kept, handover, reactor)
+    return TakenOver(passage, kept, handover, reactor)
 
 
-def _ask(passage: Passage) -> Passed:
+def _ask(passage: Passage) -> PassedMessage:
     passage.put({"do": "take"})
     with suppress(BrokenPipeError):  # it has said why before
         passage.flush()
@@ -369,7 +369,7 @@ def _ask(passage: Passage) -> Passed:
             return found[0]
 
 
-def _adopt(passed: Passed, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
+def _adopt(passed: PassedMessage, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
     """Have each service listen on the socket for its place, best that of its name; close the others. Return the
     services by key. Raises `BrokenMessage`.
     """

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
 
 from stomprelay.config import ConfigError
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 
@@ -129,8 +129,8 @@ class Reloads(Service):
     def __init__(
         self,
         reactor: Any,
-        source: Source,
-        use: Callable[[Source], "Reloaded | Deferred[Reloaded]"],
+        source: ConfigSource,
+        use: Callable[[ConfigSource], "Reloaded | Deferred[Reloaded]"],
         notice: Callable[[bool], None],
     ) -> None:
         self._source = source
@@ -356,7 +356,8 @@ def return_freed_memory() -> None:
 
 
 def memory_limit(configured: int | None) -> int:
-    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this process."""
+    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this process.
+    """
     return available() // 2 if configured is None else configured
 
 

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
-from stomprelay.config.change import Change, Source, change
+from stomprelay.config.change import Change, ConfigSource, change
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.summary import choice
 from stomprelay.config.upstream import PARTS
@@ -25,7 +25,7 @@ from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.clients.clients import Admission, Clients
 from stomprelay.service.clients.identification import Identification
-from stomprelay.service.connection.memory import Memory
+from stomprelay.service.connection.memory import SessionMemory
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
@@ -168,7 +168,7 @@ class RelayService(MultiService):
         clock: Callable[[], int] = time.time_ns,
         descriptors: int | None = None,
         inherited: Inherited | None = None,
-        source: Source | None = None,
+        source: ConfigSource | None = None,
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
@@ -178,7 +178,9 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         shared = {} if inherited is None else {"total": inherited.kept}
-        memory = Memory(reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared)
+        memory = SessionMemory(
+            reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared
+        )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.listeners)
         sessions = (
@@ -301,7 +303,8 @@ class RelayService(MultiService):
         return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names their files."""
+        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names their files.
+        """
         found: dict[str, list[TLSConnections]] = {}
         for each in self._listening.services:
             if each.secured is not None:
@@ -426,7 +429,7 @@ class RelayService(MultiService):
 
         some()
 
-    def _reload(self, source: Source) -> Deferred[Reloaded]:
+    def _reload(self, source: ConfigSource) -> Deferred[Reloaded]:
         prepared = self.prepare(source.path or COMMAND_LINE, source.read(self.config))
         prepared.open()
         return prepared.commit()

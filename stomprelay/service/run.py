@@ -14,7 +14,7 @@ from twisted.python.reflect import qual
 
 import stomprelay
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.log import begin, logger
 from stomprelay.service.process import (
@@ -42,7 +42,7 @@ def chosen_reactor() -> Any:
     return reactor
 
 
-def make(config: Config, source: Source, reactor: Any, *, taking_over: bool = False) -> IService:
+def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: bool = False) -> IService:
     """Return the service of a configuration from `source`: a relay, or the parent of its workers. `taking_over`: on the
     sockets of the relay that runs. Raises `BadEndpoint` or `ConfigError`.
     """
@@ -79,7 +79,7 @@ def _hand_over(
         taken.setServiceParent(when_ready)
 
 
-def run(source: Source, form: str, *, taking_over: bool = False) -> int | None:
+def run(source: ConfigSource, form: str, *, taking_over: bool = False) -> int | None:
     """Run the relay of `source`, with its log in this form on standard error. Return the number of the signal that
     ended it, or None. Raises `ConfigError`, `BadEndpoint` or `CannotStart`.
     """

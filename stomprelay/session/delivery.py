@@ -18,7 +18,7 @@ def ours(name: bytes) -> bool:
     return name.startswith(TOKEN)
 
 
-class Orders:
+class DeliveryNumbers:
     """Numbers for the deliveries of one client, from 1 on, in their order, as a reader of the journal counts them."""
 
     __slots__ = ("_next",)
@@ -33,11 +33,11 @@ class Orders:
         return first
 
 
-class Taken(Sized, Iterable[int], Protocol):
+class TakenPositions(Sized, Iterable[int], Protocol):
     """Pending positions that an ACK settled."""
 
 
-class Connection:
+class BrokerConnection:
     """A broker's connection, as far as deliveries are concerned: `lost` once it has ended."""
 
     __slots__ = ("lost",)
@@ -68,11 +68,11 @@ class Delivery:
 
     def __init__(
         self,
-        unsettled: "Unsettled",
+        unsettled: "UnsettledDeliveries",
         message_id: bytes,
         ack: bytes | None,
         order: int,
-        connection: Connection,
+        connection: BrokerConnection,
         *,
         tokened: bool,
         hidden: bool = False,
@@ -114,14 +114,14 @@ class Delivery:
         """Our name for it in the client's ACK: on 1.2 without an `ack` value, or where its name is taken."""
         return TOKEN + b"%d" % self.order
 
-    def move(self, unsettled: "Unsettled") -> None:
+    def move(self, unsettled: "UnsettledDeliveries") -> None:
         """Move a pending delivery from its account to another one."""
         self.unsettled.remove(self.position)
         self.unsettled = unsettled
         self.position = unsettled.add(self, self._connection)
 
 
-class Unsettled(ABC):
+class UnsettledDeliveries(ABC):
     """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position. What
     an ACK takes is either forgotten (`release`), or held for its transaction and perhaps given back (`give_back`).
     """
@@ -132,7 +132,7 @@ class Unsettled(ABC):
         self.subscription = subscription
         self._deliveries: dict[int, Delivery] = {}
         self._next = 0
-        self._connection = Connection()
+        self._connection = BrokerConnection()
         self._live_from = 0
         self._again: list[tuple[Delivery, Callable[[Delivery], None]]] = []
         self._room = 16
@@ -155,7 +155,7 @@ class Unsettled(ABC):
     def __getitem__(self, position: int) -> Delivery:
         return self._deliveries[position]
 
-    def add(self, delivery: Delivery, connection: Connection) -> int:
+    def add(self, delivery: Delivery, connection: BrokerConnection) -> int:
         """Add a delivery that came on this connection, the newest; return its position."""
         position = self._next
         if connection is not self._connection:
@@ -171,11 +171,11 @@ class Unsettled(ABC):
         self._take_out(position)
         del self._deliveries[position]
 
-    def take_all(self) -> Taken:
+    def take_all(self) -> TakenPositions:
         """Take all pending ones."""
         return self.take_below(self._next)
 
-    def release(self, taken: Taken) -> Iterator[Delivery]:
+    def release(self, taken: TakenPositions) -> Iterator[Delivery]:
         """Forget what was taken, and yield it. Exhaust the iterator."""
         for position in taken:
             yield self._deliveries.pop(position)
@@ -187,7 +187,7 @@ class Unsettled(ABC):
             self._again = [each for each in self._again if not each[0].gone]
             self._room = 2 * len(self._again) + 16
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: TakenPositions) -> None:
         """Make these pending again, in their old order."""
         self._put_back(taken)
         waiting, self._again = self._again, []
@@ -210,15 +210,15 @@ class Unsettled(ABC):
         """Whether the delivery at this position is pending."""
 
     @abstractmethod
-    def take(self, position: int) -> Taken:
+    def take(self, position: int) -> TakenPositions:
         """Take what an ACK of this position covers: this delivery, and others as the subscription's mode says."""
 
     @abstractmethod
-    def take_below(self, position: int) -> Taken:
+    def take_below(self, position: int) -> TakenPositions:
         """Take all pending ones below a position."""
 
     @abstractmethod
-    def lost_among(self, taken: Taken) -> int:
+    def lost_among(self, taken: TakenPositions) -> int:
         """Return how many of these are lost."""
 
     @abstractmethod
@@ -228,10 +228,10 @@ class Unsettled(ABC):
     def _take_out(self, position: int) -> None: ...
 
     @abstractmethod
-    def _put_back(self, taken: Taken) -> None: ...
+    def _put_back(self, taken: TakenPositions) -> None: ...
 
 
-class Individual(Unsettled):
+class Individual(UnsettledDeliveries):
     """The deliveries of a subscription in which an ACK is for one delivery."""
 
     __slots__ = ("_live", "_pending")
@@ -255,19 +255,19 @@ class Individual(Unsettled):
         """Whether the delivery at this position is pending."""
         return position in self._pending
 
-    def take(self, position: int) -> Taken:
+    def take(self, position: int) -> TakenPositions:
         """Take the one at this position."""
         self._take_out(position)
         return (position,)
 
-    def take_below(self, position: int) -> Taken:
+    def take_below(self, position: int) -> TakenPositions:
         """Take all pending ones below a position. Looks at every pending one."""
         taken = [each for each in self._pending if each < position]
         self._pending.difference_update(taken)
         self._live -= sum(each >= self._live_from for each in taken)
         return taken
 
-    def lost_among(self, taken: Taken) -> int:
+    def lost_among(self, taken: TakenPositions) -> int:
         """Return how many of these are lost."""
         return sum(each < self.live_from for each in taken)
 
@@ -281,12 +281,12 @@ class Individual(Unsettled):
         self._pending.remove(position)
         self._live -= position >= self._live_from
 
-    def _put_back(self, taken: Taken) -> None:
+    def _put_back(self, taken: TakenPositions) -> None:
         self._live += sum(each >= self._live_from for each in taken)
         self._pending.update(taken)
 
 
-class Cumulative(Unsettled):
+class Cumulative(UnsettledDeliveries):
     """The deliveries of a subscription in which an ACK covers all earlier ones, too: it takes one piece."""
 
     __slots__ = ("_pending",)
@@ -309,15 +309,15 @@ class Cumulative(Unsettled):
         """Whether the delivery at this position is pending."""
         return position in self._pending
 
-    def take(self, position: int) -> Taken:
+    def take(self, position: int) -> TakenPositions:
         """Take the one at this position and all before it."""
         return self._pending.take_below(position + 1)
 
-    def take_below(self, position: int) -> Taken:
+    def take_below(self, position: int) -> TakenPositions:
         """Take all pending ones below a position."""
         return self._pending.take_below(position)
 
-    def lost_among(self, taken: Taken) -> int:
+    def lost_among(self, taken: TakenPositions) -> int:
         """Return how many of these are lost."""
         assert isinstance(taken, Positions)
         return taken.below(self.live_from)
@@ -333,11 +333,11 @@ class Cumulative(Unsettled):
     def _take_out(self, position: int) -> None:
         self._pending.remove(position)
 
-    def _put_back(self, taken: Taken) -> None:
+    def _put_back(self, taken: TakenPositions) -> None:
         assert isinstance(taken, Positions)
         self._pending.give(taken)
 
 
-def unsettled(subscription: Subscription) -> Unsettled:
+def unsettled(subscription: Subscription) -> UnsettledDeliveries:
     """Return a new account of a subscription's deliveries, as its mode wants it."""
     return Cumulative(subscription) if subscription.ack == CUMULATIVE else Individual(subscription)

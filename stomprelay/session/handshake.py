@@ -97,7 +97,7 @@ class Credentials:
     passcode: bytes | None = field(default=None, repr=False)
 
 
-class Header(NamedTuple):
+class OwnHeader(NamedTuple):
     """A header of the relay's own; None: remove this header, whoever wrote it."""
 
     name: bytes
@@ -154,7 +154,7 @@ class Offer:
         *,
         host: bytes | None = None,
         credentials: Credentials | None = None,
-        added: Header | None = None,
+        added: OwnHeader | None = None,
     ) -> bytes:
         """Return the CONNECT frame for a broker: the client's headers, with the versions `asked` and the heart-beats
         `terms`.

@@ -11,13 +11,13 @@ from typing import Final
 from stomprelay.session.delivery import (
     THING,
     TOKEN,
-    Connection,
+    BrokerConnection,
     Cumulative,
     Delivery,
+    DeliveryNumbers,
     Individual,
-    Orders,
-    Taken,
-    Unsettled,
+    TakenPositions,
+    UnsettledDeliveries,
     ours,
     unsettled,
 )
@@ -36,7 +36,7 @@ def _cost(delivery: Delivery) -> int:
     return THING + len(delivery.message_id) + len(delivery.ack or b"")
 
 
-def _left(account: Unsettled) -> int:
+def _left(account: UnsettledDeliveries) -> int:
     """Return how many bytes an ended subscription costs as long as something of it is unsettled."""
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
@@ -214,24 +214,24 @@ class Ledger:
     def __init__(
         self,
         most: int,
-        orders: Orders | None = None,
+        orders: DeliveryNumbers | None = None,
         dialect: Dialect = V1_2,
     ) -> None:
         self._most = most
-        self._orders = Orders() if orders is None else orders
+        self._orders = DeliveryNumbers() if orders is None else orders
         self.forgot = self.dropped = self._again = False
         self._size = 0
-        self._connection = Connection()
-        self._accounts: dict[Subscription, Unsettled] = {}
+        self._connection = BrokerConnection()
+        self._accounts: dict[Subscription, UnsettledDeliveries] = {}
         self._replaced: dict[Subscription, Individual] = {}
         self._by_order: dict[int, Delivery] = {}
         self._by_ack: dict[bytes, Delivery] = {}
         self._tokened: dict[bytes, Delivery] = {}
         self._named = Namesakes()
         self._hidden = Namesakes()
-        self._held: dict[bytes, list[tuple[Unsettled, Taken]]] = {}
+        self._held: dict[bytes, list[tuple[UnsettledDeliveries, TakenPositions]]] = {}
         self._pending = self._lost = self._expected = self._in_doubt = 0
-        self._ended: dict[Unsettled, None] = {}
+        self._ended: dict[UnsettledDeliveries, None] = {}
         self._stale = False
         self.recent = Recent(dialect, self._orders)
 
@@ -386,7 +386,7 @@ class Ledger:
             self._size += _left(account)
             self._leave(account)
 
-    def _leave(self, account: Unsettled) -> None:
+    def _leave(self, account: UnsettledDeliveries) -> None:
         """Forget the pending deliveries of an ended subscription, or remember the subscription for later."""
         self._ended[account] = None
         if self.crowded or account.empty:
@@ -401,7 +401,7 @@ class Ledger:
             for account in [*self._accounts.values(), *self._replaced.values()]:
                 self._forget(account)
 
-    def _forget(self, account: Unsettled) -> None:
+    def _forget(self, account: UnsettledDeliveries) -> None:
         """Forget the pending deliveries of an ended subscription; of an open one, those of lost brokers."""
         lost = account.lost
         self.forgot = self.forgot or lost > 0
@@ -412,7 +412,7 @@ class Ledger:
         self._release(account, taken)
         self._ended.pop(account, None)
 
-    def _release(self, account: Unsettled, taken: Taken) -> None:
+    def _release(self, account: UnsettledDeliveries, taken: TakenPositions) -> None:
         """Forget deliveries that were taken, and their names."""
         for delivery in account.release(taken):
             delivery.gone = True
@@ -436,7 +436,7 @@ class Ledger:
         """Record that the broker is lost: its deliveries are lost, and no broker gets their ACKs."""
         self._list_recent()
         self._connection.lost = True
-        self._connection = Connection()
+        self._connection = BrokerConnection()
         self.forgot = self.forgot or self.dropped
         self.dropped = False
         self._lost = self._pending
@@ -491,7 +491,9 @@ class Ledger:
         account = delivery.unsettled
         return self._take(account, account.take(delivery.position), transaction)
 
-    def _take(self, account: Unsettled, taken: Taken, transaction: bytes | None = None) -> bool:
+    def _take(
+        self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
+    ) -> bool:
         """Settle these. Return whether no lost broker's delivery is among them."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
@@ -502,7 +504,7 @@ class Ledger:
             self._in_doubt += len(taken)
         return not lost
 
-    def _count(self, account: Unsettled, taken: Taken, lost: int, sign: int) -> None:
+    def _count(self, account: UnsettledDeliveries, taken: TakenPositions, lost: int, sign: int) -> None:
         """Count these as pending (`sign` 1) or no longer pending (-1)."""
         self._pending += sign * len(taken)
         self._lost += sign * lost

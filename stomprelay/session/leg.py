@@ -31,7 +31,7 @@ class Side(Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python
 
 
-class State(Enum):
+class LegState(Enum):
     """Where a leg is in its life; see the module."""
 
     OPENING = "opening"
@@ -46,25 +46,25 @@ class State(Enum):
 _NOTHING: Final[frozenset[bytes]] = frozenset()
 
 EXPECTED: Final = {
-    (Side.DOWNSTREAM, State.OPENING): OPENING,
-    (Side.DOWNSTREAM, State.CONNECTING): _NOTHING,
-    (Side.DOWNSTREAM, State.CONNECTED): CLIENT_COMMANDS,
-    (Side.DOWNSTREAM, State.LEAVING): CLIENT_COMMANDS,
-    (Side.DOWNSTREAM, State.CLOSED): _NOTHING,
-    (Side.UPSTREAM, State.OPENING): frozenset({CONNECTED, ERROR}),
-    (Side.UPSTREAM, State.CONNECTING): _NOTHING,
-    (Side.UPSTREAM, State.CONNECTED): BROKER_COMMANDS,
-    (Side.UPSTREAM, State.LEAVING): BROKER_COMMANDS,
-    (Side.UPSTREAM, State.CLOSED): _NOTHING,
+    (Side.DOWNSTREAM, LegState.OPENING): OPENING,
+    (Side.DOWNSTREAM, LegState.CONNECTING): _NOTHING,
+    (Side.DOWNSTREAM, LegState.CONNECTED): CLIENT_COMMANDS,
+    (Side.DOWNSTREAM, LegState.LEAVING): CLIENT_COMMANDS,
+    (Side.DOWNSTREAM, LegState.CLOSED): _NOTHING,
+    (Side.UPSTREAM, LegState.OPENING): frozenset({CONNECTED, ERROR}),
+    (Side.UPSTREAM, LegState.CONNECTING): _NOTHING,
+    (Side.UPSTREAM, LegState.CONNECTED): BROKER_COMMANDS,
+    (Side.UPSTREAM, LegState.LEAVING): BROKER_COMMANDS,
+    (Side.UPSTREAM, LegState.CLOSED): _NOTHING,
 }
 """The commands that may come on a leg, by side and state; for any other the connection is ended with an ERROR."""
 
 NEXT: Final = {
-    State.OPENING: frozenset({State.CONNECTING, State.CONNECTED, State.CLOSED}),
-    State.CONNECTING: frozenset({State.CONNECTED, State.CLOSED}),
-    State.CONNECTED: frozenset({State.LEAVING, State.CLOSED}),
-    State.LEAVING: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset[State](),
+    LegState.OPENING: frozenset({LegState.CONNECTING, LegState.CONNECTED, LegState.CLOSED}),
+    LegState.CONNECTING: frozenset({LegState.CONNECTED, LegState.CLOSED}),
+    LegState.CONNECTED: frozenset({LegState.LEAVING, LegState.CLOSED}),
+    LegState.LEAVING: frozenset({LegState.CLOSED}),
+    LegState.CLOSED: frozenset[LegState](),
 }
 """The states that may follow a state."""
 
@@ -80,24 +80,24 @@ class Leg:
 
     def __init__(self, side: Side, limits: Limits, dialect: Dialect = V1_0) -> None:
         self.side = side
-        self.state = State.OPENING
+        self.state = LegState.OPENING
         self.dialect = dialect
         self.heartbeat = HeartBeat()
         self.gone = self.closed = False
         self.decoder = Decoder(dialect, EXPECTED[side, self.state], limits)
 
-    def enter(self, state: State, dialect: Dialect | None = None) -> None:
+    def enter(self, state: LegState, dialect: Dialect | None = None) -> None:
         """Change to `state`; where a `dialect` is given, frames are read in it from the next one on."""
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
-        self.closed = state is State.CLOSED
+        self.closed = state is LegState.CLOSED
         self.dialect = dialect or self.dialect
         self.decoder.expect(self.dialect, EXPECTED[self.side, state])
-        if state is State.CLOSED:
+        if state is LegState.CLOSED:
             self.decoder.drop()
 
     @property
     def beating(self) -> bool:
         """Whether its heart-beats count. A client that sent DISCONNECT still gets beats until it is answered."""
-        leaving = self.state is State.LEAVING and self.side is Side.DOWNSTREAM
-        return leaving or self.state is State.CONNECTED
+        leaving = self.state is LegState.LEAVING and self.side is Side.DOWNSTREAM
+        return leaving or self.state is LegState.CONNECTED

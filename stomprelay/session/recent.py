@@ -9,7 +9,7 @@ are texts with an LF behind each value, as on the wire to the client: see `Diale
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.session.delivery import THING, TOKEN, Orders
+from stomprelay.session.delivery import THING, TOKEN, DeliveryNumbers
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
@@ -61,7 +61,7 @@ class Recent:
 
     __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
 
-    def __init__(self, dialect: Dialect, orders: Orders) -> None:
+    def __init__(self, dialect: Dialect, orders: DeliveryNumbers) -> None:
         self._dialect = dialect
         self._orders = orders
         self._end = 0

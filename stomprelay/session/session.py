@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import filterfalse
 from typing import Final, Protocol
 
-from stomprelay.session.delivery import THING, Orders, ours
+from stomprelay.session.delivery import THING, DeliveryNumbers, ours
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
@@ -200,7 +200,7 @@ class Session:
         dialect: Dialect,
         unsettled: int,
         counters: dict[str, int],
-        orders: Orders | None = None,
+        orders: DeliveryNumbers | None = None,
         neighbours: "list[Session] | None" = None,
         *,
         transactions: int = 1024,
@@ -235,7 +235,7 @@ class Session:
 
     def beside(self) -> "Session":
         """Return a session of the same client for one more broker, which names no delivery as this one does."""
-        self._orders = self._orders or Orders()
+        self._orders = self._orders or DeliveryNumbers()
         if self._neighbours is None:
             self._neighbours = [self]
         return Session(
@@ -278,7 +278,7 @@ class Session:
     def ledger(self) -> Ledger:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
-            self._orders = self._orders or Orders()
+            self._orders = self._orders or DeliveryNumbers()
             ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
             self.kept.watch(ledger)
         return self._ledger

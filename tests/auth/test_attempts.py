@@ -1,11 +1,11 @@
 """Addresses that fail are slowed down, and only they; what is known of them has a bound."""
 
-from stomprelay.auth.attempts import FORGET, FREE, MOST, PATIENCE, PLACES, STEP, Attempts
+from stomprelay.auth.attempts import FORGET, FREE, MOST, PATIENCE, PLACES, STEP, FailedAttempts
 
 
-def failing(times: int, address: str = "192.0.2.1", now: float = 0.0) -> Attempts:
+def failing(times: int, address: str = "192.0.2.1", now: float = 0.0) -> FailedAttempts:
     """An address that failed so many times at once."""
-    attempts = Attempts()
+    attempts = FailedAttempts()
     for _ in range(times):
         attempts.failed(address, now)
     return attempts
@@ -49,7 +49,7 @@ def test_failures_are_forgotten() -> None:
 
 def test_how_fast_one_address_can_guess() -> None:
     """In an hour not much more than one attempt in `STEP` times `MOST` seconds, however many connections it has."""
-    attempts, looked_at, now = Attempts(), 0, 0.0
+    attempts, looked_at, now = FailedAttempts(), 0, 0.0
     while now < 3600:
         wait = attempts.wait("192.0.2.1", now)
         if wait is not None:
@@ -61,7 +61,7 @@ def test_how_fast_one_address_can_guess() -> None:
 
 def test_so_many_addresses_are_known() -> None:
     """The one that failed longest ago goes first."""
-    attempts = Attempts()
+    attempts = FailedAttempts()
     for number in range(PLACES + 5):
         for _ in range(FREE + 1):
             attempts.failed(f"192.0.2.{number}", 0.0)

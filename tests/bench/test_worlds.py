@@ -11,7 +11,7 @@ from bench.journals import Truth, World, make
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder, SegmentFile
-from stomprelay.journal.schema import EventRecord, Header
+from stomprelay.journal.schema import EventRecord, SegmentHeader
 from stomprelay.pipeline.settings import TimeLimits
 from tests.pipeline.journals import Tables
 
@@ -21,9 +21,9 @@ WORLD = World(9000, segment=60_000, nacked=0.02, unanswered=0.02)
 def items(entry: SegmentFile) -> list[Block | Damage]:
     """What is in a segment behind its header."""
     found = list(segment.read(entry.path))
-    assert isinstance(found[0], Header)
-    assert not any(isinstance(each, Header) for each in found[1:])
-    return [each for each in found if not isinstance(each, Header)]
+    assert isinstance(found[0], SegmentHeader)
+    assert not any(isinstance(each, SegmentHeader) for each in found[1:])
+    return [each for each in found if not isinstance(each, SegmentHeader)]
 
 
 def event(block: Block) -> EventRecord:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.auth.settings import AuthService, Method, Told
+from stomprelay.auth.settings import AuthService, BrokerLogin, Method
 from stomprelay.config import ConfigError, overridden
 from stomprelay.config.change import change
 from stomprelay.config.summary import summary
@@ -32,7 +32,12 @@ def folder(tmp_path: Path) -> Path:
 def test_every_default(folder: Path) -> None:
     """Of the settings of each method."""
     [auth] = config(folder, LISTENER, BROKER, PEOPLE, TOKEN, SERVICE).auths
-    assert (auth.name, auth.certificates, auth.broker, auth.logins) == ("people", False, Told.LOGIN, {})
+    assert (auth.name, auth.certificates, auth.broker, auth.logins) == (
+        "people",
+        False,
+        BrokerLogin.LOGIN,
+        {},
+    )
     assert auth.service == AuthService("https://auth.example.net/x", 3.0, 0.0, 10_000)
     assert auth.users is not None
     assert auth.tokens is not None

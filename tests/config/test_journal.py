@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from stomprelay.config.config import read_journal as read
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 
 def journal(**values: Any) -> JournalSettings:
     """The settings of a table with these values, in a file of the folder /etc."""
-    return read(Table("f", "/etc", values, ("journal",)))
+    return read(ConfigTable("f", "/etc", values, ("journal",)))
 
 
 def refusal(**values: Any) -> str:

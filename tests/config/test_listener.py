@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.config.address import broker
 from stomprelay.config.listener import read
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
@@ -19,7 +19,7 @@ OTHER = Upstream("other", alone(broker("tcp://other")))
 
 def listener(**values: Any) -> Listener:
     """The listener of a table with these values."""
-    table = Table("f", "/etc/relay", values, ("listener", "public"))
+    table = ConfigTable("f", "/etc/relay", values, ("listener", "public"))
     return read(table, {"main": MAIN, "other": OTHER}, None)
 
 

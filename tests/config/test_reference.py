@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.auth.settings import AuthService, AuthSettings, Told
+from stomprelay.auth.settings import AuthService, AuthSettings, BrokerLogin
 from stomprelay.auth.tokens import Tokens
 from stomprelay.config import Config, ConfigError, default, listener, load
 from stomprelay.config.settings import SETTINGS
@@ -73,10 +73,10 @@ def test_the_defaults_in_words_are_those_of_the_code() -> None:
     }
     said = {setting.key: setting.meaning for setting in settings()}
     defaults = {
-        table + field.name: field.default.value if isinstance(field.default, Told) else field.default
+        table + field.name: field.default.value if isinstance(field.default, BrokerLogin) else field.default
         for table, owner in owners.items()
         for field in fields(owner)
-        if isinstance(field.default, int | float | str | Told) and not isinstance(field.default, bool)
+        if isinstance(field.default, int | float | str | BrokerLogin) and not isinstance(field.default, bool)
     }
     assert len(defaults) == 13
     for key, value in defaults.items():
@@ -109,7 +109,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert found.admin_tls is not None
     assert None not in asdict(found.admin_tls).values()
     [access] = found.auths
-    assert (listener.auth, access.certificates, access.broker) == ("default", True, Told.LOGIN)
+    assert (listener.auth, access.certificates, access.broker) == ("default", True, BrokerLogin.LOGIN)
     assert None not in (access.users, access.tokens, access.service, access.logins.get("alice"))
     assert access.tokens is not None
     assert (access.tokens.issuer, access.tokens.leeway) == ("https://login.example.net", 30.0)

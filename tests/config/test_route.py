@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.config.address import broker
 from stomprelay.config.listener import RouteRule, read_route, routed
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
@@ -19,7 +19,7 @@ OUTSIDE = Listener("outside", "tcp:2", MAIN)
 
 def rule(number: int = 1, **values: Any) -> RouteRule:
     """The rule of a table with these values."""
-    table = Table("f", "/", values, ("route", number))
+    table = ConfigTable("f", "/", values, ("route", number))
     return read_route(table, {"main": MAIN, "other": OTHER}, {"inside": INSIDE, "outside": OUTSIDE})
 
 

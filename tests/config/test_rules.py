@@ -8,7 +8,7 @@ import pytest
 from stomprelay.config import ConfigError
 from stomprelay.config.address import broker
 from stomprelay.config.listener import RuleFor, read_rule, ruled
-from stomprelay.config.table import Table
+from stomprelay.config.table import ConfigTable
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.rules import AccessRule, AccessRules
@@ -26,7 +26,7 @@ LISTENERS = {each.name: each for each in (OPEN, CLOSED, OPTIONAL)}
 
 def rule(number: int = 1, **values: Any) -> RuleFor:
     """The rule of a table with these values, for a listener that knows its clients if it names no other."""
-    table = Table("f", "/", {"listener": "closed", **values}, ("rule", number))
+    table = ConfigTable("f", "/", {"listener": "closed", **values}, ("rule", number))
     return read_rule(table, LISTENERS)
 
 

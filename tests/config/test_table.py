@@ -2,12 +2,12 @@
 
 import pytest
 
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 
 
-def table(values: dict[str, object], *path: str | int) -> Table:
+def table(values: dict[str, object], *path: str | int) -> ConfigTable:
     """A table with these values."""
-    return Table("relay.toml", "/etc/relay", values, path)
+    return ConfigTable("relay.toml", "/etc/relay", values, path)
 
 
 @pytest.mark.parametrize(

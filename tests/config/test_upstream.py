@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.config.upstream import location, moved, read
 from stomprelay.relay.model.group import Checks, Policy
 from stomprelay.relay.model.profile import PROFILES
@@ -17,7 +17,7 @@ from stomprelay.wire.frame import Limits
 
 def upstream(folder: str = "/etc/relay", **values: Any) -> Upstream:
     """The upstream of a table with these values, and an address."""
-    return read(Table("f", folder, {"uri": "tcp://b"} | values, ("upstream", "main")))
+    return read(ConfigTable("f", folder, {"uri": "tcp://b"} | values, ("upstream", "main")))
 
 
 def refusal(folder: str = "/etc/relay", **values: Any) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import Context, Header
+from stomprelay.journal.schema import Context, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, read
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.clients.client import Client
@@ -58,13 +58,13 @@ class Journal:
         self.entries: list[Entry] = []
         self._next: Counter[tuple[str, ...]] = Counter()
         for segment in Folder(directory).segments():
-            header: Header | None = None
+            header: SegmentHeader | None = None
             for found in read(segment.path):
                 if isinstance(found, Damage):
                     # What was dropped explains all that is missing.
                     assert gaps
                     assert FRAMES_DROPPED in found.reason, (segment, found)
-                elif isinstance(found, Header):
+                elif isinstance(found, SegmentHeader):
                     header = found
                 else:
                     assert header is not None

@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.caller import Finding
 from fuzz.framing import Framing
-from stomprelay.service.network.upgrade import Handshake
+from stomprelay.service.network.upgrade import WebSocketHandshake
 from stomprelay.service.network.websocket import Received, WebSocket
 
 
@@ -53,7 +53,7 @@ def _raises(original: Callable[..., Any], *arguments: Any) -> Any:
         (WebSocket, "received", _loses, "a WebSocket changes what a client says"),
         (WebSocket, "received", _refuses, "a good WebSocket is refused"),
         (WebSocket, "write", _cuts, "a WebSocket changes what a relay says"),
-        (Handshake, "received", _raises, "a WebSocket raises"),
+        (WebSocketHandshake, "received", _raises, "a WebSocket raises"),
     ],
 )
 def test_what_must_not_be_is_seen(

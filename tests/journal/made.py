@@ -6,7 +6,7 @@ from typing import Final
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
+from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
 from stomprelay.journal.writer import Writer
 
 SECOND: Final = 10**9
@@ -17,12 +17,12 @@ NAME: Final = f"20261121T082300-eu-1-{RUN}-000001"
 CLIENT: Final = Context("main", "eu-1.7", "10.0.0.1:5", "orders", "client", version="1.2")
 BROKER: Final = Context("main", "eu-1.7", "10.0.0.1:5", "orders", "broker", "erp", "tcp://b:61613", "1.2")
 SEND: Final = b"SEND\ndestination:/queue/a\n\n"
-HEADER: Final = Header(VERSION, "eu-1", RUN, 1, NOW, 60.0, "stomprelay 0")
+HEADER: Final = SegmentHeader(VERSION, "eu-1", RUN, 1, NOW, 60.0, "stomprelay 0")
 
-Item = Header | Block | Damage
+Item = SegmentHeader | Block | Damage
 
 
-def header(of: Header = HEADER) -> bytes:
+def header(of: SegmentHeader = HEADER) -> bytes:
     """A segment's first block."""
     return encode(BlockKind.HEADER, of.created, 0, b"", (), of.encode())
 
@@ -74,7 +74,7 @@ def items(path: Path) -> list[Item]:
 def blocks(path: Path) -> list[Block]:
     """The blocks of a segment in which nothing is damaged."""
     found = items(path)
-    assert isinstance(found[0], Header)
+    assert isinstance(found[0], SegmentHeader)
     assert not [item for item in found if isinstance(item, Damage)]
     return [item for item in found if isinstance(item, Block)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stomprelay.journal.block import Block, BlockKind, RecordedFrame, decode, encode
 from stomprelay.journal.capture import MASK, Capture, LegRecorder, traced
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame, Limits
@@ -187,8 +187,8 @@ def client(capture: Capture, *, traced: bool = False) -> LegRecorder:
     recorder = opening(capture, traced=traced)
     receive(recorder, CONNECT)
     recorder.take()
-    recorder.leg.enter(State.CONNECTING, V1_2)
-    recorder.leg.enter(State.CONNECTED)
+    recorder.leg.enter(LegState.CONNECTING, V1_2)
+    recorder.leg.enter(LegState.CONNECTED)
     return recorder
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stomprelay.journal.block import FRAME_SIZES
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.settings import ALL, SECRETS, BodyRule
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire import decoder as wire
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.errors import StompError
@@ -27,8 +27,8 @@ Taken = list[tuple[int, list[int], bytes]]
 def leg(dialect: Dialect = V1_2) -> Leg:
     """A client's, that has sent CONNECT."""
     leg = Leg(Side.DOWNSTREAM, Limits())
-    leg.enter(State.CONNECTING, dialect)
-    leg.enter(State.CONNECTED)
+    leg.enter(LegState.CONNECTING, dialect)
+    leg.enter(LegState.CONNECTED)
     return leg
 
 
@@ -133,8 +133,8 @@ def test_a_passcode_that_comes_with_what_follows() -> None:
     opening = LegRecorder(Leg(Side.DOWNSTREAM, Limits()), Capture(ALL))
     opening.leg.decoder.feed(CONNECT)
     for _ in opening.leg.decoder.frames():
-        opening.leg.enter(State.CONNECTING, V1_2)
-        opening.leg.enter(State.CONNECTED)
+        opening.leg.enter(LegState.CONNECTING, V1_2)
+        opening.leg.enter(LegState.CONNECTED)
     assert read(opening, b"SEND\na:1\n\n\0SEND\npasscode:open\n\n\0") == 1
     number, _, payload = opening.take()
     assert number == 0

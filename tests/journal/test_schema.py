@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, NewerVersion
+from stomprelay.journal.schema import VERSION, Context, EventRecord, NewerVersion, SegmentHeader
 from tests.journal.made import BROKER, HEADER
 
 LITERAL = (
@@ -17,7 +17,7 @@ LITERAL = (
 def test_the_bytes_of_a_header() -> None:
     """They are on disks, so they cannot change."""
     assert HEADER.encode() == LITERAL
-    assert Header.decode(LITERAL) == HEADER
+    assert SegmentHeader.decode(LITERAL) == HEADER
 
 
 def test_the_bytes_of_a_context() -> None:
@@ -54,7 +54,7 @@ def test_a_segment_of_a_newer_schema() -> None:
     data = json.dumps([1, *BROKER[:3], None, *BROKER[3:]]).encode()
     assert newer.contexts(data) == BROKER
     more = json.dumps({**HEADER._asdict(), "mood": "good"}).encode()
-    assert Header.decode(more) == HEADER
+    assert SegmentHeader.decode(more) == HEADER
 
 
 def test_a_segment_of_an_older_schema() -> None:
@@ -69,9 +69,9 @@ def test_a_higher_version(version: int) -> None:
     """It may mean anything: it is not read, whatever else it has."""
     reason = f"version {version} of the format; this software reads up to {VERSION}"
     with pytest.raises(NewerVersion, match=reason):
-        Header.decode(b'{"version": %d}' % version)
+        SegmentHeader.decode(b'{"version": %d}' % version)
     with pytest.raises(NewerVersion, match=reason):
-        Header.decode(HEADER._replace(version=version).encode())
+        SegmentHeader.decode(HEADER._replace(version=version).encode())
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_a_higher_version(version: int) -> None:
 def test_what_is_no_header(data: bytes, reason: str) -> None:
     """It is a `ValueError`, and not that of a newer one."""
     with pytest.raises(ValueError, match=reason) as raised:
-        Header.decode(data)
+        SegmentHeader.decode(data)
     assert not isinstance(raised.value, NewerVersion)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, decode, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
+from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, parse_name, safe_name
 from tests.journal.made import (
     BROKER,
@@ -93,13 +93,13 @@ def test_names_round_trip(created: int, relay: str, run: int, number: int) -> No
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 BLOCKS = [frames((SEND, b"%d" % number), number=number) for number in range(3)]
-BY_NAME = Header(VERSION, "eu-1", RUN, 1, NOW // SECOND * SECOND, 0.0, "")
+BY_NAME = SegmentHeader(VERSION, "eu-1", RUN, 1, NOW // SECOND * SECOND, 0.0, "")
 
 
 def told(path: Path) -> list[int | str]:
     """The numbers of the blocks, `header` for headers, `damage` for damages."""
     return [
-        item.number if isinstance(item, Block) else "header" if isinstance(item, Header) else "damage"
+        item.number if isinstance(item, Block) else "header" if isinstance(item, SegmentHeader) else "damage"
         for item in items(path)
     ]
 
@@ -231,7 +231,7 @@ def test_a_segment_that_is_written(tmp_path: Path) -> None:
     journal.write(BLOCKS[0] + BLOCKS[1], NOW)
     assert journal.path is not None
     found = segment.read(journal.path)
-    assert isinstance(next(found), Header)
+    assert isinstance(next(found), SegmentHeader)
     journal.write(BLOCKS[2], NOW)
     assert len(list(found)) == 2
     assert told(journal.path) == ["header", 0, 1, 2]

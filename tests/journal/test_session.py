@@ -8,7 +8,7 @@ from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.session import SessionRecorder
 from stomprelay.session.effects import Event, Note, Wake
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_2
 from stomprelay.wire.frame import Frame, Limits
@@ -103,7 +103,7 @@ def test_a_leg_that_is_closed() -> None:
     receive(leg, b"CONNECT\nlogin:me\n\n\0")
     receive(broker, b"CONNECTED\n\n\0")
     assert session.recorder(broker).leg is broker
-    broker.enter(State.CLOSED)
+    broker.enter(LegState.CLOSED)
     session.record(told)
     assert b'"broker","main","tcp://192.0.2.1:61613","1.0"' in told.blocks[1][0]
     with pytest.raises(LookupError):
@@ -122,9 +122,9 @@ def test_amid_a_session() -> None:
         Leg(Side.UPSTREAM, Limits()),
     )
     receive(leg, b"CONNECT\nlogin:me\n\n\0")
-    leg.enter(State.CONNECTING, V1_2)
-    leg.enter(State.CONNECTED)
-    broker.enter(State.CONNECTED, V1_2)
+    leg.enter(LegState.CONNECTING, V1_2)
+    leg.enter(LegState.CONNECTED)
+    broker.enter(LegState.CONNECTED, V1_2)
     told.version = "1.2"
     session = SessionRecorder(told, leg, "public", "n-1", traced=False)
     session.opening(broker, "main", "tcp://192.0.2.1:61613")

@@ -9,17 +9,17 @@ import pytest
 from stomprelay.journal.block import Damage, encode
 from stomprelay.journal.capture import Capture, LegRecorder
 from stomprelay.journal.records import Record, records_of
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalSide
+from stomprelay.journal.schema import VERSION, Context, EventRecord, JournalSide, SegmentHeader
 from stomprelay.journal.segment import parse
 from stomprelay.journal.settings import SECRETS
-from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, Watch
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.journal.tail import LONGEST_BODY, ROOM, TailAnswer, TailRequest, TailWatch
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
 
-HEADER = encode(0, 1, 0, b"", b"", Header(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
+HEADER = encode(0, 1, 0, b"", b"", SegmentHeader(VERSION, "here", "0" * 8, 1, 1, 10.0, "tests").encode())
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")
 SEND = b"SEND\ndestination:/queue/a\n\nhello\0"
 ACK = b"ACK\nid:1\n\n\0"
@@ -31,15 +31,15 @@ class Watched:
 
     def __init__(self, bodies: int = 0, *destinations: str) -> None:
         self.leg = Leg(Side.DOWNSTREAM, Limits())
-        self.leg.enter(State.CONNECTING, V1_2)
-        self.leg.enter(State.CONNECTED)
+        self.leg.enter(LegState.CONNECTING, V1_2)
+        self.leg.enter(LegState.CONNECTED)
         capture = Capture(redact=SECRETS)
         self.recorder = LegRecorder(self.leg, capture)
         self.recorder.context = CONTEXT.encode()
         self.recorder.number = 1
         self.now = 0
         request = TailRequest("one", destinations=destinations, bodies=bodies)
-        self.watch = Watch(request, HEADER, capture, self._clock)
+        self.watch = TailWatch(request, HEADER, capture, self._clock)
 
     def _clock(self) -> int:
         self.now += 1000

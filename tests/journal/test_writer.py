@@ -10,7 +10,7 @@ import pytest
 from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, Damage
 from stomprelay.journal.folder import Folder, Recovery
-from stomprelay.journal.schema import Context, Header
+from stomprelay.journal.schema import Context, SegmentHeader
 from tests.journal.made import (
     HEADER,
     NAME,
@@ -117,7 +117,7 @@ def test_segments_roll_by_size(tmp_path: Path) -> None:
     assert [len(blocks(path)) for path in found] == [3, 3, 3, 1]
     assert [block.number for path in found for block in blocks(path)] == list(range(10))
     headers = [items(path)[0] for path in found]
-    assert [each.number for each in headers if isinstance(each, Header)] == [1, 2, 3, 4]
+    assert [each.number for each in headers if isinstance(each, SegmentHeader)] == [1, 2, 3, 4]
 
 
 def test_segments_roll_by_age(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
+from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
 
 START = 1_795_248_000 * 10**9
 """2026-11-21 08:00:00."""
@@ -18,7 +18,7 @@ def name(number: int = 1, relay: str = "r1", run: str = "0000000a", stamp: str =
 
 def header(number: int = 1, relay: str = "r1", run: str = "0000000a", **changes: Any) -> bytes:
     """A segment's first block."""
-    made = Header(VERSION, relay, run, number, START, 60.0, "stomprelay test")._replace(**changes)
+    made = SegmentHeader(VERSION, relay, run, number, START, 60.0, "stomprelay test")._replace(**changes)
     return encode(BlockKind.HEADER, START, 0, b"", (), made.encode())
 
 

@@ -11,18 +11,18 @@ from zlib import crc32
 from pyarrow import parquet
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, Header, JournalEvent
+from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, JournalEvent, SegmentHeader
 from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match.at_once import AtOnce
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
-from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.ordering import JournalOrders
 from stomprelay.pipeline.match.slices import Slice, loaded, special
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.read.writing import summed
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
-from stomprelay.pipeline.sessions.outages import Outage, Outages
+from stomprelay.pipeline.sessions.outages import OpenOutages, Outage
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
@@ -75,7 +75,7 @@ class Run:
         ):
             part = self.blocks[first:last]
             created = part[0][0]
-            header = Header(VERSION, self.relay, self.run, number, created, 60.0, "tests")
+            header = SegmentHeader(VERSION, self.relay, self.run, number, created, 60.0, "tests")
             path = folder / f"{SegmentName(created, self.relay, self.run, number)}{CLOSED}"
             first_block = encode(BlockKind.HEADER, created, 0, b"", [], header.encode())
             path.write_bytes(first_block + b"".join(data for _, data in part))
@@ -148,7 +148,7 @@ class Tables:
             self._number,
             len(rows),
             Conversations(self.limits, runs.newest, runs.present, runs.gone, runs.ended),
-            Orders(self.limits, runs.until),
+            JournalOrders(self.limits, runs.until),
             Matchings(self.limits, runs.until),
             self._known,
             messages,
@@ -176,7 +176,7 @@ class Tables:
         waits = [Wait(*each) for each in said(SessionRow.WAIT)]
         self.ended += [wait for wait in waits if wait.final]
         self.waiting = [wait for wait in waits if not wait.final]
-        outages = Outages(self._losses)
+        outages = OpenOutages(self._losses)
         outages.told(Outage(*each) for each in said(SessionRow.OUTAGE))
         outages.repeated((each[0], each[1], each[2], each[3]) for each in said(MatchRow.REPEAT))
         self.outages |= {each.key: each._asdict() for each in outages.changed}
@@ -189,7 +189,7 @@ class Tables:
 
 
 def phase(row: Any) -> tuple[Any, ...]:
-    """What `Orders` wants its rows sorted by."""
+    """What `JournalOrders` wants its rows sorted by."""
     place = [(each is not None, each) for each in row[transfer.SEGMENT : transfer.KIND]]
     kind = row[transfer.KIND]
     return (row[transfer.KEY], row[transfer.NS] or 0, kind >> 1, *place, kind)

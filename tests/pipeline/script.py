@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 from zlib import crc32
 
-from stomprelay.pipeline.match.matching import Matching
-from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.matching import TransferMatching
+from stomprelay.pipeline.match.ordering import JournalOrders
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record
 from stomprelay.pipeline.sessions import transfer as s
@@ -157,7 +157,7 @@ def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> lis
         by_key.setdefault(each[s.KEY], []).append(each)
     found = []
     for key, seen in by_key.items():
-        matching = Matching(key, limits)
+        matching = TransferMatching(key, limits)
         for each in seen:
             matching.saw([*each])
         matching.go(until)
@@ -174,11 +174,11 @@ def named(
     given = [[*each] for each in transfers]
     for key, text in kept:
         state: s.Transfer = [None] * len(s.FIELDS)
-        state[s.KEY], state[s.NS], state[s.KIND], state[s.TEXT] = key, 0, int(s.Kind.KEPT), text
+        state[s.KEY], state[s.NS], state[s.KIND], state[s.TEXT] = key, 0, int(s.RowKind.KEPT), text
         given.append(state)
     given.sort(key=phase)
     schema = arrow.schema(s.FIELDS)
     batches = (arrow.batch(given[at : at + 3], schema) for at in range(0, len(given), 3))
-    told = [[*row] for row in arrow.rows(Orders(limits, until)(batches))]
+    told = [[*row] for row in arrow.rows(JournalOrders(limits, until)(batches))]
     left = [(row[s.KEY], row[s.TEXT]) for row in told if row[s.KIND] == SessionRow.ORDER]
     return [row for row in told if row[s.KIND] < SessionRow.STATE], left

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from stomprelay.pipeline import bar as bars
-from stomprelay.pipeline.bar import Bar, Shares, Steps, Tasks, octets, spelled, tasks
+from stomprelay.pipeline.bar import ProgressBar, Shares, Steps, Tasks, octets, spelled, tasks
 from tests.pipeline.follow.test_progress import Clock, Terminal
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((100, 24)))
 
 
-def going(out: io.StringIO, clock: Clock, unit: str = "messages", *, sizes: bool = False) -> Bar:
+def going(out: io.StringIO, clock: Clock, unit: str = "messages", *, sizes: bool = False) -> ProgressBar:
     """One that began with 100 of 1,000 a moment ago."""
-    bar = Bar(out, unit, octets=sizes, clock=clock)
+    bar = ProgressBar(out, unit, octets=sizes, clock=clock)
     bar.begin("replay", 1000, 100)
     return bar
 
@@ -52,14 +52,14 @@ def test_octets_have_units_of_their_own() -> None:
     """A slow rate of anything else has a decimal."""
     clock = Clock()
     assert going(io.StringIO(), clock, "").words(0) == "100 of 1,000"
-    sizes = Bar(io.StringIO(), octets=True, clock=clock)
+    sizes = ProgressBar(io.StringIO(), octets=True, clock=clock)
     sizes.begin("once", 10 << 20)
     sizes.set(1 << 20)
     assert sizes.words(2) == "1.0 of 10.0 MiB, 512.0 KiB/s, 18 s left"
     sizes.begin("once", 2000)
     sizes.set(5)
     assert sizes.words(0) == "0.0 of 2.0 KiB"
-    slow = Bar(io.StringIO(), "steps", clock=clock)
+    slow = ProgressBar(io.StringIO(), "steps", clock=clock)
     slow.begin("report", 9)
     slow.set(3)
     assert slow.words(4) == "3 of 9 steps, 0.8/s, 8 s left"
@@ -118,7 +118,7 @@ def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_total_it_says_how_long_it_goes_on() -> None:
     """More is not known."""
     out, clock = Terminal(), Clock()
-    bar = Bar(out, clock=clock)
+    bar = ProgressBar(out, clock=clock)
     bar.begin("Spark starts")
     clock.now += 3
     bar.draw()
@@ -152,7 +152,9 @@ def test_another_thread_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps() -> None:
     """Those that are through count, the name is that of the one which goes on, and what is left is their usual time."""
     out, clock = Terminal(), Clock()
-    steps = Steps(Bar(out, "steps", clock=clock), "report", {"traffic": 4.0, "messages": 2.0, "clients": 2.0})
+    steps = Steps(
+        ProgressBar(out, "steps", clock=clock), "report", {"traffic": 4.0, "messages": 2.0, "clients": 2.0}
+    )
     clock.now += 4
     for name in ("traffic", "messages"):
         steps.step(name)
@@ -244,9 +246,9 @@ def test_tasks_of_a_query(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 def test_what_draws_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is told when something begins on a terminal; elsewhere nothing needs it."""
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    Bar(io.StringIO()).begin("query")
+    ProgressBar(io.StringIO()).begin("query")
     with pytest.raises(ImportError) as caught:
-        Bar(Terminal()).begin("query")
+        ProgressBar(Terminal()).begin("query")
     assert caught.value.name == "tqdm"
 
 

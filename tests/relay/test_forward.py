@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.forward import NOTHING, Joiner, NewHead
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame, Limits
@@ -23,7 +23,7 @@ def frames(data: bytes) -> list[Frame]:
 def received(side: Side, data: bytes) -> Leg:
     """A connected leg on which this came."""
     leg = Leg(side, Limits())
-    leg.enter(State.CONNECTED)
+    leg.enter(LegState.CONNECTED)
     leg.decoder.feed(data)
     return leg
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from stomprelay.broker.message import Bounds
 from stomprelay.config import Config
 from stomprelay.journal.block import Block, BlockKind, decode
-from stomprelay.journal.schema import Context, Header, JournalEvent
+from stomprelay.journal.schema import Context, JournalEvent, SegmentHeader
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener
@@ -173,7 +173,7 @@ class RelayHarness:
 # With a journal
 
 
-HEADER = Header(1, "here", "00000000", 1, 0, 60.0, "tests")
+HEADER = SegmentHeader(1, "here", "00000000", 1, 0, 60.0, "tests")
 """Tells how contexts are written."""
 
 

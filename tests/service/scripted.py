@@ -9,13 +9,13 @@ from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Pass
-from stomprelay.relay.link.link import Move
+from stomprelay.relay.link.link import BalanceMove
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.session.effects import Close, How, Note
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.frame import Limits
 from tests.service.harness import FakeTransport, broker, listener
 
@@ -84,7 +84,7 @@ class Link:
         self.broker = on
         self.legs: list[Leg] = []
         self.quiet = False
-        self.moving: Move | None = None
+        self.moving: BalanceMove | None = None
         self.stays = ""
         self.__dict__.update(facts)
 
@@ -120,7 +120,7 @@ class ScriptedRelay:
             case inputs.Opened():
                 return self._hears("opened")
             case inputs.BrokerConnected(leg):
-                leg.enter(State.CONNECTED)
+                leg.enter(LegState.CONNECTED)
                 return self._hears("connected", leg)
             case inputs.NotConnected(leg, reason):
                 return self._hears("refused", leg, reason)
@@ -190,7 +190,7 @@ class ScriptedSession:
 
     def close(self, leg: Leg) -> None:
         """The relay closes a leg."""
-        leg.enter(State.CLOSED)
+        leg.enter(LegState.CLOSED)
         self.does(Close(leg, How.FLUSH))
 
 

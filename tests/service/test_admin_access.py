@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
-from stomprelay.remote import AdminClient, AdminError, Credentials
+from stomprelay.remote import AdminClient, AdminCredentials, AdminError
 from stomprelay.service.admin.pages import Token
 from stomprelay.service.admin.site import metrics_site, site
 from stomprelay.service.relay import RelayService
@@ -204,7 +204,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
     async with running(service):
         port = port_of(service.admin.getServiceNamed("admin"))
         url, ca = f"https://localhost:{port}", str(authority.file)
-        known = Credentials(None, str(ours.certificate), str(ours.key), ca)
+        known = AdminCredentials(None, str(ours.certificate), str(ours.key), ca)
         [broker] = await deferToThread(AdminClient(url, known).brokers)
         assert broker.uri == "tcp://192.0.2.1:61613"
         pinned = known._replace(ca=None, own=str(own.certificate))

@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.service.connection.failures import ASKED, PRESSURE
 from stomprelay.session.effects import GiveWay
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from tests.service.harness import FakeTransport
 from tests.service.scripted import DriverHarness, ScriptedSession
 
@@ -112,7 +112,7 @@ def test_a_full_client_holds_the_next_broker_once_it_is_connected() -> None:
     scripted.relay.handle = lambda event, now: []  # type: ignore[method-assign]
     leg, broker = scripted.open(1)
     assert broker.reading
-    leg.enter(State.CONNECTED)
+    leg.enter(LegState.CONNECTED)
     broker.sends(b"CONNECTED\n\n\0")
     assert not broker.reading
     scripted.relay.handle = handle  # type: ignore[method-assign]
@@ -179,7 +179,7 @@ def test_a_client_that_gave_way_and_went() -> None:
     scripted.reactor.advance(0)
     assert scripted.said() == [("gave_way", scripted.relay.client)]
     scripted.does(GiveWay(scripted.relay.client))
-    scripted.relay.client.enter(State.CLOSED)
+    scripted.relay.client.enter(LegState.CLOSED)
     scripted.reactor.advance(0)
     assert scripted.said() == []
 

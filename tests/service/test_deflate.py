@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionLost
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import compressed
-from stomprelay.service.network.upgrade import Accepted
+from stomprelay.service.network.upgrade import AcceptedUpgrade
 from stomprelay.service.network.websocket import WebSocket
 from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, SUBSCRIBE, FakeTransport, RelayHarness
 from tests.service.test_websocket import (
@@ -68,7 +68,7 @@ def compressing(**web: Any) -> tuple[RelayHarness, FakeTransport, FakeTransport]
 def test_what_is_agreed(offer: bytes, answer: bytes | None) -> None:
     """The first offer that can be taken, and neither side keeps anything between messages."""
     found = asked(HEAD + b"Sec-WebSocket-Extensions: " + offer + b"\r\n\r\n", Web(compression=True))
-    assert isinstance(found, Accepted)
+    assert isinstance(found, AcceptedUpgrade)
     said_so = b"Sec-WebSocket-Extensions: %b\r\n" % answer if answer else b""
     assert found.answer.count(b"Sec-WebSocket-Extensions") == bool(answer)
     assert said_so in found.answer

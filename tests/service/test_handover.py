@@ -18,9 +18,9 @@ from twisted.logger import capturedLogs, formatEvent
 from stomprelay.config.endpoint import quoted
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service import handover as module
-from stomprelay.service.handover import Handover, Taken, take_over
+from stomprelay.service.handover import Handover, TakenOver, take_over
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
-from stomprelay.service.network.passing import Passage, Passed, spell
+from stomprelay.service.network.passing import Passage, PassedMessage, spell
 from tests.service.sockets import ANY_PORT, Accepting, connect, port_of, reactor, stopped, turns, until
 
 
@@ -66,7 +66,7 @@ class Relay:
         self.service.privilegedStartService()
         self.service.startService()
 
-    async def take(self) -> Taken | None:
+    async def take(self) -> TakenOver | None:
         """Ask the relay that runs, which answers meanwhile."""
         taken = await deferToThread(take_over, str(self.path), self.service, self.handover, self.reactor)
         if taken is not None:
@@ -146,7 +146,7 @@ async def test_a_relay_that_is_gone_in_the_middle(path: Path, monkeypatch: pytes
         monkeypatch.setattr(module, "ANSWER", 0.05)
         ours, theirs = socket.socketpair()
         relay = Relay(path)
-        Taken(Passage(ours), {}, relay.handover, relay.reactor).setServiceParent(relay.when_ready)
+        TakenOver(Passage(ours), {}, relay.handover, relay.reactor).setServiceParent(relay.when_ready)
         with theirs, capturedLogs() as logs:
             if not silent:
                 theirs.close()
@@ -185,7 +185,7 @@ async def test_a_new_relay_that_takes_too_long(path: Path, monkeypatch: pytest.M
 TOO_LONG = b"x" * 20_000
 
 
-def asking(path: Path, *messages: dict[str, Any] | bytes) -> list[Passed]:
+def asking(path: Path, *messages: dict[str, Any] | bytes) -> list[PassedMessage]:
     """What a process is answered that says this, until the relay closes."""
     with socket.socket(socket.AF_UNIX) as own:
         own.connect(str(path))
@@ -193,7 +193,7 @@ def asking(path: Path, *messages: dict[str, Any] | bytes) -> list[Passed]:
         with contextlib.suppress(BrokenPipeError):  # it was answered before
             for each in messages:
                 own.sendall(each if isinstance(each, bytes) else spell(each))
-        found: list[Passed] = []
+        found: list[PassedMessage] = []
         try:
             while True:
                 found += passage.receive()

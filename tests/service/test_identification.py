@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.auth.attempts import FREE, MOST, STEP
-from stomprelay.auth.settings import AuthService, AuthSettings, Told
+from stomprelay.auth.settings import AuthService, AuthSettings, BrokerLogin
 from stomprelay.auth.tokens import Tokens, read_keys
 from stomprelay.auth.users import Users
 from stomprelay.relay.client.opening import REFUSAL
@@ -136,7 +136,7 @@ def test_a_newer_token() -> None:
     """The session goes on until that expires, and is no second one of its user; a bad one does not end it, nor failures
     of its neighbours, by which logins of its address are looked at no more.
     """
-    harness = Harness(most=1, renew=b"/relay/token", tokens=TOKENS, broker=Told.USER)
+    harness = Harness(most=1, renew=b"/relay/token", tokens=TOKENS, broker=BrokerLogin.USER)
     client = harness.says("whoever", token(exp=NOW + 20))
     broker = harness.broker()
     broker.written()

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from stomprelay.journal.block import Block, Damage, pack_sizes
-from stomprelay.journal.schema import Header, JournalEvent
+from stomprelay.journal.schema import JournalEvent, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, read
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
@@ -73,7 +73,7 @@ class JournalOnDisk:
             assert path.name.endswith("-here-0123abcd-000001.journal")
             for each in read(path):
                 assert not isinstance(each, Damage) or FRAMES_DROPPED in each.reason
-                if isinstance(each, Header):
+                if isinstance(each, SegmentHeader):
                     assert (each.relay, each.run, each.software) == ("here", "0123abcd", SOFTWARE)
                 if isinstance(each, Block):
                     found.append(told(each))

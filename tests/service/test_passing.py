@@ -14,7 +14,7 @@ from twisted.internet.main import CONNECTION_DONE
 from twisted.python.failure import Failure
 
 from stomprelay.service.network import passing
-from stomprelay.service.network.passing import BATCH, BrokenMessage, Passage, Passed, ReactorPassage
+from stomprelay.service.network.passing import BATCH, BrokenMessage, Passage, PassedMessage, ReactorPassage
 from stomprelay.service.process import open_descriptors
 
 
@@ -50,7 +50,9 @@ def receive_all(theirs: Passage) -> None:
         assert theirs.receive() == []
 
 
-def pass_over(ours: Passage, theirs: Passage, said: dict[str, Any], sockets: dict[str, int]) -> list[Passed]:
+def pass_over(
+    ours: Passage, theirs: Passage, said: dict[str, Any], sockets: dict[str, int]
+) -> list[PassedMessage]:
     """Return what comes of a message that is sent."""
     ours.put(said, sockets)
     ours.flush()
@@ -67,7 +69,7 @@ def test_messages_follow_each_other_and_keep_their_own_sockets(
     ours.put({"n": 2})
     ours.put({"n": 3}, {"a": second.fileno()})
     ours.flush()
-    came: list[Passed] = []
+    came: list[PassedMessage] = []
     while len(came) < 3:
         came += theirs.receive()
     assert [each.said["n"] for each in came] == [1, 2, 3]
@@ -88,7 +90,7 @@ def test_more_sockets_than_the_system_passes_at_a_time_come_all_the_same(
     names = [f"listener-{number}" for number in range(2 * BATCH + 1)]
     ours.put({}, dict.fromkeys(names, one.fileno()))
     ours.flush()
-    came: list[Passed] = []
+    came: list[PassedMessage] = []
     while not came:
         came = theirs.receive()
     assert list(came[0].sockets) == names
@@ -165,7 +167,7 @@ def test_in_a_reactor_a_message_comes_whatever_its_size(listening: Callable[[], 
     """What the socket does not take at once is sent later; both ends learn of the end."""
     from twisted.internet import reactor
 
-    came: Deferred[Passed] = Deferred()
+    came: Deferred[PassedMessage] = Deferred()
     over: Deferred[str] = Deferred()
     ours, theirs = socket.socketpair()
     left = ReactorPassage(reactor, Passage(ours), lambda _: None, lambda _: None)

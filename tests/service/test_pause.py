@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.link.link import Move
+from stomprelay.relay.link.link import BalanceMove
 from stomprelay.service.brokers.brokers import ALL, Brokers, Pauses
 from tests.service.harness import JournalHarness, failover, listener, movable, upstream
 from tests.service.scripted import Link, ScriptedSession
@@ -39,7 +39,7 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     harness.switchover.pause(harness.brokers.find(ALL))
     harness.told()
     log.clear()
-    harness.scripted_sessions[0].relay.links[0].moving = Move(None, False, 0.0)
+    harness.scripted_sessions[0].relay.links[0].moving = BalanceMove(None, False, 0.0)
     harness.scripted_sessions[2].relay.links = (Link(harness.one),)
     harness.switchover.pause(harness.brokers.find(ALL))
     assert harness.told() == [[], [("leave", harness.two, 5.0, None)], [("leave", harness.one, 5.0, None)]]

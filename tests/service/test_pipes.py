@@ -29,7 +29,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.network.sockets import FIRST_READ, READ, Socket
 from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, How, Send
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
@@ -84,8 +84,8 @@ class Scene:
         self.driver = self.driver_of(core, endpoints)
         self._kind = kind
         self.client = self.accept(self.client_protocol())
-        self.relay.client.enter(State.CONNECTING, V1_2)
-        self.relay.client.enter(State.CONNECTED)
+        self.relay.client.enter(LegState.CONNECTING, V1_2)
+        self.relay.client.enter(LegState.CONNECTED)
         self.broker: Any = None
         self.does(Open(self.upstream, place))
         self.takes: Callable[[Run], bool] = lambda run: True
@@ -297,7 +297,7 @@ def test_leave_is_taken_back(scene: Scene) -> None:
 
 def test_both_directions(scene: Scene) -> None:
     """Each has leave of its own."""
-    scene.upstream.enter(State.CONNECTED) if scene.upstream.state is State.OPENING else None
+    scene.upstream.enter(LegState.CONNECTED) if scene.upstream.state is LegState.OPENING else None
     message = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\n\nhello\0"
     scene.lets_pass()
     scene.does(Pass(scene.upstream, scene.relay.client, Passing((Rule(b"MESSAGE"),), lambda run: True)))

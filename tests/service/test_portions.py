@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, BlockKind, decode, encode, pack_sizes
 from stomprelay.journal.capture import Capture, LegRecorder
-from stomprelay.service.journal.portions import PORTIONS, Batch, Portions
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.service.journal.portions import PORTIONS, EncodedBlocks, Portions
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.run import Passing, Rule
@@ -41,7 +41,7 @@ def test_a_block_is_as_others_make_it(kind: type[Portions], size: int) -> None:
     )
 
 
-def iter_taken(portions: Portions, *, whole: bool = False) -> Iterator[Batch]:
+def iter_taken(portions: Portions, *, whole: bool = False) -> Iterator[EncodedBlocks]:
     """Each portion, done with before the next."""
     while (batch := portions.take(whole)) is not None:
         yield batch
@@ -78,7 +78,7 @@ def test_a_leg_is_recorded_as_its_recorder_has_it(kind: type[Portions], bodies: 
     recorders = []
     for _ in range(2):
         leg = Leg(Side.DOWNSTREAM, Limits())
-        leg.enter(State.CONNECTED, V1_2)
+        leg.enter(LegState.CONNECTED, V1_2)
         recorders.append(LegRecorder(leg, Capture(bodies)))
         recorders[-1].context = b'["c"]'
     ack = b"ACK\nid:1\n\n\0"
@@ -135,7 +135,7 @@ def test_runs_of_frames(made_of: list[list[bytes]], acks: bool, bodies: int) -> 
     both = made(PORTIONS, 1 << 20), made(Portions, 1 << 20)
     for each in both:
         leg = Leg(Side.DOWNSTREAM, Limits())
-        leg.enter(State.CONNECTED, V1_2)
+        leg.enter(LegState.CONNECTED, V1_2)
         recorder = LegRecorder(leg, Capture(bodies))
         recorder.context = b'["c"]'
         leg.decoder.feed(chunk)

@@ -10,7 +10,7 @@ import pytest
 
 from stomprelay.journal.block import Block, decode
 from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings, WhenFull
-from stomprelay.journal.tail import TailRequest, Watch
+from stomprelay.journal.tail import TailRequest, TailWatch
 from stomprelay.relay.effects import Effect, Pass
 from stomprelay.service.connection.failures import JOURNAL, PRESSURE
 from stomprelay.service.connection.protocol import PIPE, LegProtocol
@@ -170,7 +170,7 @@ def test_where_each_frame_needs_a_look(tmp_path: Path, settings: dict[str, Any])
 def test_it_passes_whoever_takes_the_records(scene: RecordedScene) -> None:
     """Others beside the journal, nobody, or others alone: from the next chunk on, and nothing stops for it."""
     capture = scene.journal.capture
-    watch = Watch(TailRequest("one"), b"", capture, lambda: 0)
+    watch = TailWatch(TailRequest("one"), b"", capture, lambda: 0)
     scene.lets_pass()
     scene.relay.allowed = (Pass(scene.relay.client, scene.upstream, Passing(RULES, scene.takes)),)
     scene.sends(SEND)
@@ -188,7 +188,7 @@ def test_it_passes_whoever_takes_the_records(scene: RecordedScene) -> None:
     assert {what for what, *_ in scene.reported()} == {"passed"}
 
 
-def watched(watch: Watch) -> list[Block]:
+def watched(watch: TailWatch) -> list[Block]:
     """The blocks that were kept since the last look."""
     return [block for block in decode(watch.take().segment) if isinstance(block, Block)]
 

@@ -16,7 +16,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service.brokers.checks import _Asked
 from stomprelay.service.network import tls
@@ -312,7 +312,7 @@ class Scene:
         self.notices: list[bool] = []
         self.reloads = Reloads(
             MemoryReactorClock(),
-            Source(None, "", {}, os.getcwd()),
+            ConfigSource(None, "", {}, os.getcwd()),
             lambda _source: use(),
             self.notices.append,
         )
@@ -379,7 +379,7 @@ async def test_a_signal(tmp_path: Path) -> None:
     text = f'[listener.a]\nendpoint = "unix:{tmp_path}/a.sock"\n'
     file.write_text(text)
     before = Path.cwd()
-    source = Source("stomprelay.toml", text, {}, str(tmp_path))
+    source = ConfigSource("stomprelay.toml", text, {}, str(tmp_path))
     with source.here():
         service = RelayService(source.read(), reactor, source=source)
         service.privilegedStartService()
@@ -402,7 +402,7 @@ async def test_a_signal(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     """It is named."""
-    source = Source(None, "", {}, str(tmp_path / "gone"))
+    source = ConfigSource(None, "", {}, str(tmp_path / "gone"))
     with (
         pytest.raises(ConfigError, match="gone: cannot be entered: No such file or directory"),
         source.here(),

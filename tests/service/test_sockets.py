@@ -21,7 +21,7 @@ from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.network import sockets
 from stomprelay.service.network.endpoints import listening_service
-from stomprelay.service.network.sockets import READ, Attempt, Socket
+from stomprelay.service.network.sockets import READ, Socket, SocketConnector
 from tests.service.sockets import Accepting, port_of, reactor, running, until
 
 
@@ -373,7 +373,7 @@ def test_a_connection_is_made(kind: type, host: str) -> None:
         factory = Told(Whole())
         port = door.getsockname()[1]
         connector = made.connectTCP(host, port, factory, 5)
-        assert isinstance(connector, Attempt) == (kind is RelayReactor)
+        assert isinstance(connector, SocketConnector) == (kind is RelayReactor)
         turn(made)
         peer, place = door.accept()
         with peer:
@@ -434,7 +434,7 @@ def test_an_event_of_another_connection_establishes_nothing() -> None:
     """A descriptor may be used again in the turn in which its last connection ended, of which an event may follow."""
     with silent() as port:
         memory, factory = MemoryReactorClock(), Told(Whole())
-        attempt = Attempt(memory, "127.0.0.1", port, factory, 5)
+        attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
         attempt.connect()
         attempt.doRead()
         attempt.doWrite()
@@ -458,7 +458,7 @@ def test_there_is_no_descriptor_for_an_attempt(monkeypatch: pytest.MonkeyPatch) 
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(socket, "SocketType", none_left)
-    Attempt(memory, "127.0.0.1", 1, factory, 5).connect()
+    SocketConnector(memory, "127.0.0.1", 1, factory, 5).connect()
     assert reasons == []
     memory.advance(0)
     assert shortage(reasons[0]) == "Too many open files"
@@ -468,7 +468,7 @@ def test_a_reactor_that_stops() -> None:
     """Ends attempts, and connections that were made."""
     with silent() as port:
         memory, factory = MemoryReactorClock(), Told(Whole())
-        attempt = Attempt(memory, "127.0.0.1", port, factory, 5)
+        attempt = SocketConnector(memory, "127.0.0.1", port, factory, 5)
         attempt.connect()
         attempt.connectionLost(Failure(CONNECTION_LOST))
         assert factory.told[2][:2] == ("failed", error.ConnectError)

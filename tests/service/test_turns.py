@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.connection.timers import BUDGET, Turns
+from stomprelay.service.connection.timers import BUDGET, TurnQueue
 from stomprelay.service.network import messages
 from stomprelay.service.network.websocket import FRAMES, WebSocket
 from tests.service.harness import FakeTransport
@@ -23,7 +23,7 @@ class Work:
         self.takes = takes
         self.called: list[Any] = []
         reactor: Any = SimpleNamespace(callLater=lambda _, call: self.called.append(call))
-        self.turns = Turns(reactor, lambda: self.now)
+        self.turns = TurnQueue(reactor, lambda: self.now)
         self.done: list[int] = []
         for number in range(clients):
             self.wait(number)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.clients.clients import LINGERING
 from stomprelay.service.connection.web import WebLegProtocol
-from stomprelay.service.network.upgrade import Accepted, Handshake, HttpRefusal
+from stomprelay.service.network.upgrade import AcceptedUpgrade, HttpRefusal, WebSocketHandshake
 from stomprelay.service.network.websocket import FRAMES
 from tests.service.harness import (
     CONNECT,
@@ -90,7 +90,7 @@ def asked(
     request: bytes, web: Web | None = None, versions: tuple[bytes, ...] = (b"1.0", b"1.1", b"1.2")
 ) -> Any:
     """What a request gets, which is given byte by byte."""
-    handshake = Handshake(web or Web(), versions, 1000)
+    handshake = WebSocketHandshake(web or Web(), versions, 1000)
     for at in range(len(request) - 1):
         found = handshake.received(request[at : at + 1])
         if found is not None:
@@ -166,7 +166,7 @@ FIRST = st.sampled_from(
 def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
     """To whatever opens a WebSocket, h11 says as well that it is one request, and has the same values in it."""
     request = b"\r\n".join([first, *HEAD.split(b"\r\n")[1:-1], *more, b"", b""])
-    found = Handshake(Web(origins=("https://a.example",)), (b"1.2",), 1000).received(request)
+    found = WebSocketHandshake(Web(origins=("https://a.example",)), (b"1.2",), 1000).received(request)
     http = h11.Connection(h11.SERVER)
     http.receive_data(request)
     try:
@@ -183,14 +183,16 @@ def test_what_is_taken_is_right(first: bytes, more: list[bytes]) -> None:
         and [value for name, value in fields if name == b"sec-websocket-version"] == [b"13"]
         and [value for name, value in fields if name == b"origin"] in ([], [b"https://a.example"])
     )
-    assert isinstance(found, Accepted) == (good and b" folded" not in more and b"A: b\nHost: d" not in more)
-    if isinstance(found, Accepted):
+    assert isinstance(found, AcceptedUpgrade) == (
+        good and b" folded" not in more and b"A: b\nHost: d" not in more
+    )
+    if isinstance(found, AcceptedUpgrade):
         assert (b"v12.stomp" in found.answer) == ((b"sec-websocket-protocol", b"v12.stomp") in fields)
 
 
 def test_bytes_behind_the_request() -> None:
     """What no client sends before the answer is a request that somebody smuggles."""
-    found = Handshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
+    found = WebSocketHandshake(Web(), (b"1.2",), 1000).received(HEAD + b"\r\n" + HEAD)
     assert found == HttpRefusal(
         HTTPStatus.BAD_REQUEST, "Nothing may follow the request before it is answered."
     )
@@ -212,7 +214,7 @@ def test_bytes_behind_the_request() -> None:
 def test_origins(origins: tuple[str, ...], origin: bytes, allowed: bool) -> None:
     """Browsers come from pages of the sites that are named alone, also not from where the Host says."""
     found = asked(HEAD + b"Origin: " + origin + b"\r\n\r\n", Web(origins=origins))
-    assert isinstance(found, Accepted) is allowed
+    assert isinstance(found, AcceptedUpgrade) is allowed
     assert allowed or found.status == 403
 
 

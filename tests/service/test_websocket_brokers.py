@@ -13,7 +13,12 @@ from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.service.network.messages import masked
-from stomprelay.service.network.upgrade import Accepted, Handshake, Opened, Request
+from stomprelay.service.network.upgrade import (
+    AcceptedUpgrade,
+    OpenedUpgrade,
+    WebSocketHandshake,
+    WebSocketRequest,
+)
 from stomprelay.service.network.websocket import each_frame
 from tests.service.harness import (
     CONNECT,
@@ -40,8 +45,8 @@ def over_websocket(**settings: Any) -> RelayHarness:
 
 def answer(request: bytes, web: Web | None = None) -> bytes:
     """What our own listener answers to a request."""
-    found = Handshake(web or Web(path="/stomp/ws"), (b"1.0", b"1.1", b"1.2"), 1000).received(request)
-    assert isinstance(found, Accepted), found
+    found = WebSocketHandshake(web or Web(path="/stomp/ws"), (b"1.0", b"1.1", b"1.2"), 1000).received(request)
+    assert isinstance(found, AcceptedUpgrade), found
     return found.answer
 
 
@@ -84,7 +89,7 @@ def session(relay: RelayHarness) -> tuple[FakeTransport, FakeTransport]:
 
 def test_the_request() -> None:
     """What the standard asks of a client; of STOMP's subprotocols those that the upstream may speak, the best first."""
-    wire = Request("broker.example.net:15674", "/ws", (b"1.1", b"1.2")).wire
+    wire = WebSocketRequest("broker.example.net:15674", "/ws", (b"1.1", b"1.2")).wire
     line, *headers, _, rest = wire.split(b"\r\n")
     named = dict(each.split(b": ") for each in headers)
     assert line == b"GET /ws HTTP/1.1"
@@ -101,11 +106,11 @@ def test_the_request() -> None:
 
 def test_an_answer_in_pieces() -> None:
     """Byte by byte, behind another one that only says to wait; what follows it is the WebSocket's."""
-    request = Request("a", "/stomp/ws", (b"1.2",))
+    request = WebSocketRequest("a", "/stomp/ws", (b"1.2",))
     wire = b"HTTP/1.1 100 Continue\r\n\r\n" + answer(request.wire)
     for byte in wire[:-1]:
         assert request.received(bytes((byte,))) is None
-    assert request.received(wire[-1:] + b"rest") == Opened(b"rest")
+    assert request.received(wire[-1:] + b"rest") == OpenedUpgrade(b"rest")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from stomprelay.config import Config
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.journal.records import Record, records_of
 from stomprelay.journal.segment import parse as parse_segment
 from stomprelay.journal.tail import TailAnswer, TailRequest
@@ -32,13 +32,13 @@ from stomprelay.service.network.passing import Passage
 from stomprelay.service.relay import MARGIN
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers import worker as module
-from stomprelay.service.workers.child import Plan, answer, line
+from stomprelay.service.workers.child import WorkerPlan, answer, line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.service import GRACE, WorkersService, _reload
 from stomprelay.service.workers.worker import FIRST, HUNG, LONGEST, STEADY, WITHIN, Child, Worker
 from tests.service.harness import RelayHarness, failover, listener, movable
 
-SOURCE = Source("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
+SOURCE = ConfigSource("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
 
 
 class Process:
@@ -64,13 +64,13 @@ class Process:
                     self.stopped |= "stop" in each.said
         return [*(["end"] if self.stopped else []), *self.signals]
 
-    def hears(self) -> tuple[Plan, dict[str, int]]:
+    def hears(self) -> tuple[WorkerPlan, dict[str, int]]:
         """The next plan that it was told, and the inodes of its sockets."""
         (passed,) = Passage(self.own).receive()
         sockets = {name: os.fstat(each.fileno()).st_ino for name, each in passed.sockets.items()}
         passed.close()
         self.numbers.append(passed.said["number"])
-        return Plan.parse(passed), sockets
+        return WorkerPlan.parse(passed), sockets
 
     def says(self, answer: str) -> None:
         """It answers the first plan that it has not answered."""
@@ -168,8 +168,8 @@ def worker(
 ) -> Iterator[Worker]:
     """Worker 2, which was started."""
 
-    def plan(number: int) -> Plan:
-        return Plan(number, SOURCE, {"public": listening.fileno()}, "/loads", [], "the.reactor")
+    def plan(number: int) -> WorkerPlan:
+        return WorkerPlan(number, SOURCE, {"public": listening.fileno()}, "/loads", [], "the.reactor")
 
     made = Worker(2, reactor, plan, lambda it: changes.append(it.serves), lambda: 30.0)
     made.start()
@@ -185,7 +185,7 @@ def test_what_a_worker_is_told(
     [process] = reactor.processes
     plan, sockets = process.hears()
     assert sockets == {"public": os.fstat(listening.fileno()).st_ino}
-    expected = Plan(2, SOURCE, {}, "/loads", [], "the.reactor")
+    expected = WorkerPlan(2, SOURCE, {}, "/loads", [], "the.reactor")
     assert plan._replace(sockets={}) == expected
     [environment] = reactor.environments
     assert "NOTIFY_SOCKET" not in environment
@@ -285,7 +285,7 @@ def test_a_signal_that_comes_too_late(worker: Worker, reactor: ProcessReactor) -
 def test_one_that_hangs(reactor: ProcessReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that says nothing is told of first, then killed and replaced, whether its process ends or not."""
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-    plan = Plan(1, SOURCE, {}, "", [], "")
+    plan = WorkerPlan(1, SOURCE, {}, "", [], "")
     hung: list[bool] = []
     watched = Worker(1, reactor, lambda number: plan, lambda it: hung.append(it.hung), lambda: 30.0)
     watched.start()
@@ -406,10 +406,10 @@ def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.Mo
         'workers = 2\nadmin = "tcp:1:interface=127.0.0.1"\nlimits.clients = 3\n'
     )
     monkeypatch.chdir(tmp_path)
-    source = Source.of("relay.toml", {"upstream": "tcp://a:1"})
+    source = ConfigSource.of("relay.toml", {"upstream": "tcp://a:1"})
     (tmp_path / "relay.toml").write_text("nonsense")
     assert source.read().admin == "tcp:1:interface=127.0.0.1"
-    assert Plan(2, source, {}, "", [], "").read().clients == 1
+    assert WorkerPlan(2, source, {}, "", [], "").read().clients == 1
 
 
 # The parent
@@ -526,9 +526,9 @@ def crew() -> Crew:
     return own
 
 
-def plan_of(paused: list[str]) -> Plan:
+def plan_of(paused: list[str]) -> WorkerPlan:
     """A plan with these brokers out of service."""
-    return Plan(1, SOURCE, {}, "", paused, "")
+    return WorkerPlan(1, SOURCE, {}, "", paused, "")
 
 
 def asked(crew: Crew, number: int) -> Any:

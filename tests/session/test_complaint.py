@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.refusal import complain
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import FrameError, Refused
@@ -18,7 +18,7 @@ versions = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dial
 def heard(wire: bytes, dialect: Dialect) -> tuple[Headers, bytes]:
     """The one frame of it, by a client's own strict reading."""
     client = Leg(Side.UPSTREAM, Limits())
-    client.enter(State.CONNECTED, dialect)
+    client.enter(LegState.CONNECTED, dialect)
     client.decoder.feed(wire)
     (frame,) = client.decoder.frames()
     assert frame.command == ERROR

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.handshake import Accord, Credentials, Header, Offer
+from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
@@ -163,7 +163,7 @@ def test_the_upstreams_own_login_without_a_passcode() -> None:
 )
 def test_a_header_of_our_own(lines: bytes, value: bytes | None, wire: bytes) -> None:
     """Whatever a client says under its name, in any case and with blanks that a broker may drop, is not sent on."""
-    assert offer(lines).connect(ONLY_1_0, OURS, added=Header(b"X-Client", value)) == wire
+    assert offer(lines).connect(ONLY_1_0, OURS, added=OwnHeader(b"X-Client", value)) == wire
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
@@ -11,36 +11,36 @@ COMMANDS = sorted(OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS)
 
 CLIENT = b"SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT"
 MAY_COME = {
-    (Side.DOWNSTREAM, State.OPENING): b"CONNECT STOMP",
-    (Side.DOWNSTREAM, State.CONNECTING): b"",
-    (Side.DOWNSTREAM, State.CONNECTED): CLIENT,
-    (Side.DOWNSTREAM, State.LEAVING): CLIENT,
-    (Side.DOWNSTREAM, State.CLOSED): b"",
-    (Side.UPSTREAM, State.OPENING): b"CONNECTED ERROR",
-    (Side.UPSTREAM, State.CONNECTING): b"",
-    (Side.UPSTREAM, State.CONNECTED): b"MESSAGE RECEIPT ERROR",
-    (Side.UPSTREAM, State.LEAVING): b"MESSAGE RECEIPT ERROR",
-    (Side.UPSTREAM, State.CLOSED): b"",
+    (Side.DOWNSTREAM, LegState.OPENING): b"CONNECT STOMP",
+    (Side.DOWNSTREAM, LegState.CONNECTING): b"",
+    (Side.DOWNSTREAM, LegState.CONNECTED): CLIENT,
+    (Side.DOWNSTREAM, LegState.LEAVING): CLIENT,
+    (Side.DOWNSTREAM, LegState.CLOSED): b"",
+    (Side.UPSTREAM, LegState.OPENING): b"CONNECTED ERROR",
+    (Side.UPSTREAM, LegState.CONNECTING): b"",
+    (Side.UPSTREAM, LegState.CONNECTED): b"MESSAGE RECEIPT ERROR",
+    (Side.UPSTREAM, LegState.LEAVING): b"MESSAGE RECEIPT ERROR",
+    (Side.UPSTREAM, LegState.CLOSED): b"",
 }
 PATH = {
-    State.OPENING: (),
-    State.CONNECTING: (State.CONNECTING,),
-    State.CONNECTED: (State.CONNECTED,),
-    State.LEAVING: (State.CONNECTED, State.LEAVING),
-    State.CLOSED: (State.CLOSED,),
+    LegState.OPENING: (),
+    LegState.CONNECTING: (LegState.CONNECTING,),
+    LegState.CONNECTED: (LegState.CONNECTED,),
+    LegState.LEAVING: (LegState.CONNECTED, LegState.LEAVING),
+    LegState.CLOSED: (LegState.CLOSED,),
 }
 FOLLOWS = {
-    State.OPENING: {State.CONNECTING, State.CONNECTED, State.CLOSED},
-    State.CONNECTING: {State.CONNECTED, State.CLOSED},
-    State.CONNECTED: {State.LEAVING, State.CLOSED},
-    State.LEAVING: {State.CLOSED},
-    State.CLOSED: set[State](),
+    LegState.OPENING: {LegState.CONNECTING, LegState.CONNECTED, LegState.CLOSED},
+    LegState.CONNECTING: {LegState.CONNECTED, LegState.CLOSED},
+    LegState.CONNECTED: {LegState.LEAVING, LegState.CLOSED},
+    LegState.LEAVING: {LegState.CLOSED},
+    LegState.CLOSED: set[LegState](),
 }
 
 cells = pytest.mark.parametrize(("side", "state"), MAY_COME, ids=lambda part: part.value)
 
 
-def leg_in(side: Side, state: State) -> Leg:
+def leg_in(side: Side, state: LegState) -> Leg:
     """A leg that came into the state by the shortest way."""
     leg = Leg(side, Limits())
     for step in PATH[state]:
@@ -50,7 +50,7 @@ def leg_in(side: Side, state: State) -> Leg:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=bytes.decode)
 @cells
-def test_what_may_come(side: Side, state: State, command: bytes) -> None:
+def test_what_may_come(side: Side, state: LegState, command: bytes) -> None:
     """A command that may come is a frame; any other costs the connection, and is named."""
     leg = leg_in(side, state)
     leg.decoder.feed(command + b"\n\n\0")
@@ -61,9 +61,9 @@ def test_what_may_come(side: Side, state: State, command: bytes) -> None:
             list(leg.decoder.frames())
 
 
-@pytest.mark.parametrize("after", State, ids=lambda state: state.value)
-@pytest.mark.parametrize("before", State, ids=lambda state: state.value)
-def test_what_follows(before: State, after: State) -> None:
+@pytest.mark.parametrize("after", LegState, ids=lambda state: state.value)
+@pytest.mark.parametrize("before", LegState, ids=lambda state: state.value)
+def test_what_follows(before: LegState, after: LegState) -> None:
     """From each state to each: forward only, and to CLOSED from everywhere but itself."""
     leg = leg_in(Side.DOWNSTREAM, before)
     if after in FOLLOWS[before]:

@@ -14,7 +14,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.profile import GENERIC, detect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Limits
@@ -77,7 +77,7 @@ def hear(chunks: Iterable[bytes]) -> Heard:
                     accord = Accord.read(frame)
                     profile = detect(accord.server, accord.session)
                     assert (profile is GENERIC) == (not accord.server)  # Artemis does not say it on 1.0
-                    leg.enter(State.CONNECTED, profile.dialects[accord.dialect.version])
+                    leg.enter(LegState.CONNECTED, profile.dialects[accord.dialect.version])
                 frames.append(Said(frame.wire, frame.command, frame.headers(leg.dialect), frame.payload))
     except StompError as failure:
         error = failure
@@ -231,7 +231,7 @@ class Write(NamedTuple):
         """The frames of it, by a client's leg in the state that it was written in, and what waits."""
         leg = Leg(Side.DOWNSTREAM, Limits())
         if not self.opening:
-            leg.enter(State.CONNECTED, self.dialect)
+            leg.enter(LegState.CONNECTED, self.dialect)
         frames = []
         for chunk in chunks:
             leg.decoder.feed(chunk)

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import Bar
+from stomprelay.pipeline.bar import ProgressBar
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import StoreError
@@ -26,7 +26,7 @@ def main(given: argparse.Namespace) -> int:
         store = opened(spark, given.tables, options.table_format(given))
         if not store.volume.exists(store.root):
             raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
-        bar = Bar(sys.stderr, "tables")
+        bar = ProgressBar(sys.stderr, "tables")
         with Lock(local(store.root)), bar.going():
             bar.begin("migrating")
             done = migrate(store, STATE, bar.set)

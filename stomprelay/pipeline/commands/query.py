@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import Bar, tasks
+from stomprelay.pipeline.bar import ProgressBar, tasks
 from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -87,7 +87,7 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
     return found.withColumns({name: found[f"`{name}`"].cast("string") for name in bare})
 
 
-def _rows(found: "DataFrame", bar: Bar) -> Iterator[Row]:
+def _rows(found: "DataFrame", bar: ProgressBar) -> Iterator[Row]:
     """Yield the rows; where they go to a terminal, the bar makes way for the first."""
     with as_value_error():
         for row in found.toLocalIterator():

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from stomprelay.journal.segment import parse_name
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from stomprelay.pipeline.store.volume import Volume
 
 _HEAD: Final = "v1"
@@ -55,9 +55,9 @@ class Arrivals:
         first, _, sizes = self._planned(batch)
         return sum(size for number, size in enumerate(sizes, first) if number > self.finished)
 
-    def arrivals(self, part: Part) -> list[SegmentFile]:
+    def arrivals(self, part: Part) -> list[SegmentToRead]:
         """Return the segments of a part, with their sizes in bytes."""
-        return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
+        return [SegmentToRead(path, self._volume.size(path)) for path in part.paths]
 
     def done(self, part: Part) -> None:
         """Record that all rows of a part are in the tables."""

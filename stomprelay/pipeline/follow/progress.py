@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TextIO
 
-from stomprelay.pipeline.bar import Bar, Shares, octets
+from stomprelay.pipeline.bar import ProgressBar, Shares, octets
 
 _USUAL: Final = {
     "frames": 1.0,
@@ -31,7 +31,7 @@ class ProgressLine:
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
         self._out = out
-        self._bar = Bar(out, octets=True, clock=clock)
+        self._bar = ProgressBar(out, octets=True, clock=clock)
         self._shares = Shares(_USUAL, clock)
         self._clock = clock
         self._began = clock()
@@ -99,7 +99,7 @@ class ProgressLine:
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         """Show another bar while in the context. Gives the function to call with how many of all are done."""
-        bar = Bar(self._out, unit, clock=self._clock)
+        bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)
         with bar.going():

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matchings, MatchRow
-from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.ordering import JournalOrders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES, TOPICS
@@ -47,7 +47,7 @@ class AtOnce:
     number: int
     rows: int
     conversations: Conversations
-    orders: Orders
+    orders: JournalOrders
     matchings: Matchings
     known: Mapping[str, Slice]
     messages: Path
@@ -125,7 +125,7 @@ def _same(rows: pa.Table, value: int) -> pa.Array:
 
 
 def _kept(rows: pa.Table) -> pa.Array:
-    return _same(rows, int(transfer.Kind.KEPT))
+    return _same(rows, int(transfer.RowKind.KEPT))
 
 
 def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
@@ -216,7 +216,7 @@ def advance(
         number,
         rows,
         Conversations(runs.limits, runs.newest, runs.present, runs.gone, runs.ended),
-        Orders(runs.limits, runs.until),
+        JournalOrders(runs.limits, runs.until),
         Matchings(runs.limits, runs.until),
         known,
         folder,

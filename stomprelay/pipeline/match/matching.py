@@ -1,8 +1,8 @@
 """Transfers of one key, the messages that they are of, and the rows of these.
 
-Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
-so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
-been read, is only a foretaste and done again in the next batch.
+Time is the journal's. A message counts as long as signs of it come in time (`MatchedMessage.until`), whenever they are
+read: so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays
+have been read, is only a foretaste and done again in the next batch.
 
 `Matchings` is what runs in Spark's Python processes: one key after another, on rows sorted by key.
 """
@@ -56,7 +56,7 @@ DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
 
 
 @dataclass(slots=True, eq=False)
-class Message:
+class MatchedMessage:
     """One message: its SEND, None if it was not seen, and its MESSAGEs in order. `first` and `last` are the times (ns)
     of its first and last sign, `ends` has the last delivery by recipient. `_open` counts deliveries without an outcome,
     `_bad` those in `ends` that were returned.
@@ -191,7 +191,7 @@ class Message:
         ]
 
     @classmethod
-    def load(cls, key: str, values: list[Any]) -> "Message":
+    def load(cls, key: str, values: list[Any]) -> "MatchedMessage":
         """Return the message whose state `dump` returned; the state leaves out its `key`."""
         sent, deliveries, _, aborted, topic, first, last = values
         message = cls(first, topic=topic)
@@ -220,7 +220,7 @@ def _told(delivery: s.Transfer) -> tuple[Any, ...]:
     )
 
 
-class Matching:
+class TransferMatching:
     """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
     first; then `go` once; then read `finals` (final rows), `kept()` (state for the next batch), `due` (until when (ns)
     that holds if no row comes), `repeats` (session, broker, time and next time of repeated deliveries) and, last,
@@ -231,9 +231,9 @@ class Matching:
         self._key = key
         self._limits = limits
         self._method = _METHODS.get(key[0], "order")
-        self._messages: list[Message] = []
-        self._sent: dict[tuple[str, int, int], Message] = {}
-        self._deliveries: dict[tuple[str, int, int], tuple[Message, s.Transfer]] = {}
+        self._messages: list[MatchedMessage] = []
+        self._sent: dict[tuple[str, int, int], MatchedMessage] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[MatchedMessage, s.Transfer]] = {}
         self._happenings: list[_Happening] = []
         self._kept: list[str] = []
         self.due = 0
@@ -245,14 +245,14 @@ class Matching:
     def saw(self, row: s.Transfer) -> None:
         """Take one row of `transfer.FIELDS`. The matching changes it: the caller must not use it again."""
         kind = row[s.KIND]
-        if kind == s.Kind.KEPT:
+        if kind == s.RowKind.KEPT:
             self._keep(row[s.TEXT])
             return
         _, ns, *place = row[: s.KIND]
         happenings = self._happenings
-        if kind <= s.Kind.SENT_MORE:
+        if kind <= s.RowKind.SENT_MORE:
             receipt, ended = row[s.RECEIPT_NS], row[s.ENDED_NS]
-            if kind == s.Kind.SENT:
+            if kind == s.RowKind.SENT:
                 row[s.RECEIPT_NS] = row[s.ENDED_NS] = None
                 happenings.append((ns, _SENT, *place, row))
             if ended is not None:
@@ -261,7 +261,7 @@ class Matching:
                 happenings.append((receipt, _CONFIRMED, *place, None))
             return
         known, settled, outcome = row[s.KNOWN_NS], row[s.SETTLED_NS], row[s.OUTCOME]
-        if kind == s.Kind.DELIVERED:
+        if kind == s.RowKind.DELIVERED:
             if known == ns:
                 happenings.append((ns, _DELIVERED, *place, row))
                 return
@@ -273,12 +273,12 @@ class Matching:
     def _keep(self, text: str) -> None:
         what, value = json.loads(text)
         if what == "message":
-            self._known(Message.load(self._key, value))
+            self._known(MatchedMessage.load(self._key, value))
         else:
             ns, happened, segment, position, number, rest = value
             self._happenings.append((ns, happened, segment, position, number, rest))
 
-    def _known(self, message: Message) -> None:
+    def _known(self, message: MatchedMessage) -> None:
         self._messages.append(message)
         if message.sent is not None:
             self._sent[_place(message.sent)] = message
@@ -364,7 +364,7 @@ class Matching:
         unsent = (each for each in self._messages if each.sent is None and ns <= each.until(self._limits))
         message = next(unsent, None)
         if message is None:
-            message = Message(ns, topic=is_topic(transfer))
+            message = MatchedMessage(ns, topic=is_topic(transfer))
             self._messages.append(message)
         message.sent, message.last = transfer, max(message.last, ns)
         self._sent[place] = message
@@ -373,7 +373,7 @@ class Matching:
         present = (each for each in reversed(self._messages) if ns <= each.until(self._limits))
         message = next(present, None)
         if message is None:
-            message = Message(ns, topic=is_topic(transfer))
+            message = MatchedMessage(ns, topic=is_topic(transfer))
             self._messages.append(message)
         before = message.was_delivered(transfer, ns)
         self._deliveries[place] = message, transfer
@@ -394,7 +394,7 @@ class MatchRow(IntEnum):
     KEPT = 2
     """State for the next batch that is of no message, in `text`."""
     REPEAT = 3
-    """A delivery that was repeated: `text` is a JSON list of the four values in `Matching.repeats`."""
+    """A delivery that was repeated: `text` is a JSON list of the four values in `TransferMatching.repeats`."""
     FILE = 4
     """A file with final rows of an `hour`: `text` is its path."""
 
@@ -447,7 +447,7 @@ class Matchings:
 
     def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
-        matching: Matching | None = None
+        matching: TransferMatching | None = None
         key = None
         for transfer in transfers:
             if transfer[s.KIND] >= SessionRow.STATE:
@@ -460,14 +460,14 @@ class Matchings:
                         yield rows_of(rows[: arrow.ROWS])
                         del rows[: arrow.ROWS]
                 key = transfer[s.KEY]
-                matching = Matching(key, self.limits)
+                matching = TransferMatching(key, self.limits)
             matching.saw([*transfer])
         if matching is not None:
             rows += self._found(key or "", matching)
         for at in range(0, len(rows), arrow.ROWS):
             yield rows_of(rows[at : at + arrow.ROWS])
 
-    def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
+    def _found(self, key: str, matching: TransferMatching) -> Iterator[list[Any]]:
         matching.go(self.until)
         for row in matching.finals:
             yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]

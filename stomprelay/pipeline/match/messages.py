@@ -28,14 +28,14 @@ from stomprelay.pipeline.match.matching import (
     other,
     rows_of,
 )
-from stomprelay.pipeline.match.ordering import Orders
+from stomprelay.pipeline.match.ordering import JournalOrders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, special
 from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
-from stomprelay.pipeline.sessions.outages import Outage, Outages
+from stomprelay.pipeline.sessions.outages import OpenOutages, Outage
 from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
@@ -129,7 +129,7 @@ def _written(
     return _done(doing, {**had, "final": {*had["final"], *hours}})
 
 
-def _watched(doing: slices.Plan) -> Sequence[Column]:
+def _watched(doing: slices.SlicePlan) -> Sequence[Column]:
     """Return what is observed of the rows: hours of final ones; hours, rows and due of each new slice."""
     finals = F.col("final") & F.col("slice").isNull()
     told = [
@@ -143,7 +143,7 @@ def _watched(doing: slices.Plan) -> Sequence[Column]:
     return told
 
 
-def _done(doing: slices.Plan, had: Mapping[str, Any]) -> slices.Done:
+def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
     """Return the result of a batch, from what was observed of the written rows, see `_watched`."""
     hours: dict[str, set[str]] = {}
     for row in had["hours"]:
@@ -213,7 +213,9 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return which of these rows are not for `Orders`: their keys are of single messages, or they are no transfers."""
+    """Return which of these rows are not for `JournalOrders`: their keys are of single messages, or they are no
+    transfers.
+    """
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
 
@@ -237,10 +239,10 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
     """Return the bundles with the keys of single messages in place of orders', and the orders' state."""
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
-        before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.Kind.KEPT))
+        before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.RowKind.KEPT))
     )
     rows = exchanged(told.unionByName(kept.mapInArrow(_of_keys(count), bundles.DDL)), count)
-    order = _then(Orders(runs.limits, runs.until), _of_keys(count))
+    order = _then(JournalOrders(runs.limits, runs.until), _of_keys(count))
     return rows.mapInArrow(Sorted(transfer.PHASED, order, passes_on=True), bundles.DDL)
 
 
@@ -253,7 +255,7 @@ def _matched(
         transfer.FIELDS,
         key=F.col("match"),
         ns=F.col("turn"),
-        kind=F.lit(int(transfer.Kind.KEPT)),
+        kind=F.lit(int(transfer.RowKind.KEPT)),
     )
     rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(count), bundles.DDL)), count)
     match: Rows = Sorted(transfer.SORTED, Matchings(runs.limits, runs.until))
@@ -358,10 +360,10 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
 # What is left
 
 
-def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
+def _outages(batch: Batch, before: list[list[Any]]) -> OpenOutages:
     """Return the outages of the sessions in this batch and of `before`, on the driver."""
     told = said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
-    outages = Outages(Outage(*each) for each in before)
+    outages = OpenOutages(Outage(*each) for each in before)
     outages.told(Outage(*json.loads(each.text)) for each in told)
     lossy = sorted(outages.sessions)
     if lossy:

@@ -5,7 +5,8 @@ sent is the first that is delivered; of a topic, to each of its subscribers. A b
 the relay's `relay-copy` show one that was delivered before.
 
 A `SendOrder` keeps no more than this takes. Each SEND has a number, and messages that only wait are kept as runs of
-numbers (`Waiting`), so that any number of them takes little memory. Messages in flight are known one by one (`Flight`).
+numbers (`UndeliveredRuns`), so that any number of them takes little memory. Messages in flight are known one by one
+(`Flight`).
 """
 
 import json
@@ -137,7 +138,7 @@ def subscriber(values: list[str | None] | None) -> Subscriber | None:
     return None if values is None else (values[0], values[1])
 
 
-class Waiting:
+class UndeliveredRuns:
     """Undelivered messages in order, as runs `[since, number, count, ahead]`; a name is number + ahead."""
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
@@ -224,7 +225,7 @@ class SendOrder:
         self._by_id = by_id
         self._number = self._name = self._low = 0
         self._last: Flight | None = None
-        self._waiting = Waiting(limits.give_up)
+        self._waiting = UndeliveredRuns(limits.give_up)
         self._flights: dict[str, Flight] = {}
         self._by_number: dict[int, Flight] = {}
         self._places: dict[Place, Flight] = {}
@@ -244,10 +245,10 @@ class SendOrder:
         """Return the name of the message that a transfer is of."""
         kind, ns = row[s.KIND], row[s.NS]
         place: Place = (row[s.SEGMENT], row[s.POSITION], row[s.NUMBER])
-        if kind == s.Kind.SENT:
+        if kind == s.RowKind.SENT:
             self.advance(ns)
             return self._was_sent(row, ns, place)
-        if kind == s.Kind.DELIVERED:
+        if kind == s.RowKind.DELIVERED:
             self.advance(ns, _DELIVERED)
             return self._was_delivered(row, ns, place)
         flight = self._places.get(place)
@@ -537,7 +538,7 @@ class SendOrder:
         """Restore what `dump` returned. Call it once, before anything else."""
         self._number, self._name, self._low, last, runs, flights, *rest = json.loads(text)
         flying, back, orphans, reached, times = rest
-        self._waiting = Waiting(self._limits.give_up, runs)
+        self._waiting = UndeliveredRuns(self._limits.give_up, runs)
         for values in flights:
             flight = self._flights[values[1]] = Flight.load(values)
             if flight.number is not None and (flight.topic or not flight.turn):

@@ -1,7 +1,7 @@
 """Which message each transfer is of, where its key does not say: one key after another, each in the order of time.
 
-What `Orders` yields has keys of single messages, so that a queue that all use is spread over all tasks afterwards. It
-runs in Spark's Python processes and takes each row once.
+What `JournalOrders` yields has keys of single messages, so that a queue that all use is spread over all tasks
+afterwards. It runs in Spark's Python processes and takes each row once.
 """
 
 import json
@@ -119,7 +119,7 @@ def _phase(row: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Orders:
+class JournalOrders:
     """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, with those that the last batch kept of
     orders. It yields rows of the same fields: those of an order with the key of their message, and `SessionRow.ORDER`.
     """
@@ -151,7 +151,7 @@ class Orders:
                         if current is not None:
                             rows += current.end()
                         current = _Current(key, self.limits, self.until)
-                    if row[s.KIND] == s.Kind.KEPT:
+                    if row[s.KIND] == s.RowKind.KEPT:
                         current.restore(row[s.TEXT])
                         stay.append(False)
                         continue

@@ -45,7 +45,7 @@ class Slice(NamedTuple):
 
 
 @dataclass
-class Plan:
+class SlicePlan:
     """What a batch does with slices. `gone`: those that it reads and replaces; `into`: the new slice for the untouched
     rows of each; `bounds` (µs): the times by which the new rows are cut into the slices `fresh`.
     """
@@ -91,14 +91,14 @@ class Done:
     final: list[str]
 
 
-def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> Plan:
+def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> SlicePlan:
     """Return what to do for a batch that touches so many rows of these slices and makes about `fresh` rows. `name`
     begins the names of its slices. Slices that are due late, or `late`, stay apart from others.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
     gone = sorted({*touched, *joined}, key=lambda each: (not known[each].late, known[each].due, each))
-    found = Plan(name, {each: known[each] for each in gone})
+    found = SlicePlan(name, {each: known[each] for each in gone})
     made, held, late = 0, 0, False
     for each, old in found.gone.items():
         left = max(old.rows - touched.get(each, 0), 0)
@@ -149,7 +149,7 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
     return rows.mapInArrow(Touched(until), f"{_INDEX}, slice string")
 
 
-def parted(store: Store, doing: Plan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
     """Return the rows of the slices that are gone: the touched ones (None: all), and the others."""
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
@@ -170,7 +170,7 @@ def bounds(found: DataFrame) -> list[int]:
     return sorted({told[1][number * _PARTS // many - 1] for number in range(1, many)})
 
 
-def sliced(found: DataFrame, same: DataFrame, doing: Plan, number: int) -> DataFrame:
+def sliced(found: DataFrame, same: DataFrame, doing: SlicePlan, number: int) -> DataFrame:
     """Return the new rows and the rest of the slices that go, with their new `slice`, null for final ones."""
     what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh

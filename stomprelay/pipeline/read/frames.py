@@ -31,7 +31,7 @@ _TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
 """The columns of `segments.DDL` in which a task tells of damages, segments and files."""
 
 
-class Damage(NamedTuple):
+class QuarantineRow(NamedTuple):
     """A row of `quarantine`."""
 
     segment: str
@@ -40,14 +40,14 @@ class Damage(NamedTuple):
     reason: str
 
 
-class SegmentFile(NamedTuple):
+class SegmentToRead(NamedTuple):
     """A segment to read: a path or a URI of Spark, and its size, 0 for one that has vanished."""
 
     path: str
     size: int
 
 
-class Taken(NamedTuple):
+class ReadBatch(NamedTuple):
     """What a batch had: numbers of frames (and events) and damages, the time (ns) of the newest record, and sentences
     about frames that are missing.
     """
@@ -58,7 +58,9 @@ class Taken(NamedTuple):
     missing: tuple[str, ...] = ()
 
 
-def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[SegmentFile] = ()) -> Taken:
+def advance(
+    batch: Batch, arrivals: Sequence[SegmentToRead], again: Sequence[SegmentToRead] = ()
+) -> ReadBatch:
     """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`."""
     folder = batch.store.stage("frames", batch.number)
     if folder is None:
@@ -68,7 +70,7 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[Segme
         write = _then(writing.summed, partial(writing.written, folder=folder))
         told = parsed(batch.spark, arrivals, write).select(*_TOLD).collect()
         batch.store.adopt("frames", batch.number, [Path(each.file) for each in told if each.file is not None])
-    damages = [Damage(*each[:4]) for each in told if each.reason is not None]
+    damages = [QuarantineRow(*each[:4]) for each in told if each.reason is not None]
     sums = [json.loads(each.sums) for each in told if each.sums is not None]
     segments = [Segment(*each)._replace(batch=batch.number) for _, each in sums]
     # A segment in which nothing could be read came, too.
@@ -76,7 +78,7 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[Segme
     broken -= {each.name for each in segments}
     unread = [Segment(name, batch.number, None, None, ended=False) for name in sorted(broken)]
     batch.note_frames({hour for hours, _ in sums for hour in hours}, [*segments, *unread])
-    damages += [Damage(each.path, 0, each.size, _AGAIN) for each in again]
+    damages += [QuarantineRow(each.path, 0, each.size, _AGAIN) for each in again]
     if damages:
         found = batch.spark.createDataFrame(damages, _QUARANTINE)
         batch.store.append("quarantine", batch.number, found.distinct().coalesce(1))
@@ -86,7 +88,7 @@ def advance(batch: Batch, arrivals: Sequence[SegmentFile], again: Sequence[Segme
         if FRAMES_MISSING in each.reason or FRAMES_DROPPED in each.reason
     )
     newest = max((each.newest_ns for each in segments if each.newest_ns is not None), default=None)
-    return Taken(sum(each.rows for each in segments), len(damages), newest, tuple(missing))
+    return ReadBatch(sum(each.rows for each in segments), len(damages), newest, tuple(missing))
 
 
 def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
@@ -101,7 +103,7 @@ def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
     return told
 
 
-def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile], then: Rows) -> "DataFrame":
+def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows) -> "DataFrame":
     """Return the rows of `segments.DDL` that each task makes by `then` of those of its segments."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
@@ -120,7 +122,7 @@ def _then(first: Rows, then: Rows) -> Rows:
     return lambda batches: then(first(batches))
 
 
-def shared(arrivals: Sequence[SegmentFile], processors: int) -> list[tuple[str, ...]]:
+def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str, ...]]:
     """Return the paths for each task: one large segment or several small ones, two tasks for each processor."""
     enough = sum(each.size for each in arrivals) // (2 * processors)
     enough = min(max(enough, _LEAST), _MOST)

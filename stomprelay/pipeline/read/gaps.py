@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from stomprelay.journal.schema import Header
+from stomprelay.journal.schema import SegmentHeader
 from stomprelay.journal.segment import CLOSED, name_of, parse_name, read
-from stomprelay.pipeline.read.frames import Damage, SegmentFile
-from stomprelay.pipeline.read.runs import Gap, Runs, number_of, run_of
+from stomprelay.pipeline.read.frames import QuarantineRow, SegmentToRead
+from stomprelay.pipeline.read.runs import RunGap, Runs, number_of, run_of
 from stomprelay.pipeline.schema import QUARANTINE
 from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.store.volume import absolute, local
@@ -26,9 +26,11 @@ LATE: Final = "came late"
 _INCOMPLETE: Final = "messages, sessions and figures of that time may be incomplete"
 
 
-def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[SegmentFile], list[SegmentFile]]:
+def first_of_each(
+    arrivals: Iterable[SegmentToRead], runs: Runs
+) -> tuple[list[SegmentToRead], list[SegmentToRead]]:
     """Return the files to read, and those of a run and number that was read or is here twice; the largest is read."""
-    best: dict[tuple[str, int], SegmentFile] = {}
+    best: dict[tuple[str, int], SegmentToRead] = {}
     again = []
     for arrival in arrivals:
         name = _name(arrival)
@@ -43,18 +45,20 @@ def first_of_each(arrivals: Iterable[SegmentFile], runs: Runs) -> tuple[list[Seg
     return list(best.values()), again
 
 
-def _rank(arrival: SegmentFile) -> tuple[bool, int]:
+def _rank(arrival: SegmentToRead) -> tuple[bool, int]:
     return parse_name(posixpath.basename(arrival.path)) is not None, arrival.size
 
 
-def _name(arrival: SegmentFile) -> str:
+def _name(arrival: SegmentToRead) -> str:
     """Return the segment's name: from its header where the file has another name and is on this machine."""
     file = posixpath.basename(arrival.path)
     path = local(arrival.path)
     if path is None or parse_name(file) is not None:
         return file.removesuffix(CLOSED)
     first = next(read(path), None)
-    return str(name_of(file, first if isinstance(first, Header) else None) or file.removesuffix(CLOSED))
+    return str(
+        name_of(file, first if isinstance(first, SegmentHeader) else None) or file.removesuffix(CLOSED)
+    )
 
 
 def advance(batch: Batch, runs: Runs) -> list[str]:
@@ -74,7 +78,7 @@ def advance(batch: Batch, runs: Runs) -> list[str]:
     return told
 
 
-def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> Iterator[Damage]:
+def missing_rows(journal: str, run: str, gaps: Iterable[RunGap], patience: int) -> Iterator[QuarantineRow]:
     """Yield the rows about these gaps of a run. Their `segment` is the path of the first segment that is missing, with
     `*` for the unknown time in it. `patience` is in seconds.
     """
@@ -84,7 +88,7 @@ def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> 
         for first, last in _lacking(gap):
             several = _several(first, last)
             words = f"{several} of run {digits} of {relay} {'is' if first == last else 'are'} {MISSING}"
-            yield Damage(
+            yield QuarantineRow(
                 f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, f"{words}: {_why(gap, last, patience)}"
             )
         for first, last in _ranges(gap.came):
@@ -92,10 +96,10 @@ def missing_rows(journal: str, run: str, gaps: Iterable[Gap], patience: int) -> 
                 f"{_several(first, last)} of run {digits} of {relay} {LATE}, after what follows had been read"
             )
             why = f"{words}: what is in there is used, but what was final before may lack it"
-            yield Damage(f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, why)
+            yield QuarantineRow(f"{folder}/*-{run}-{first:06d}{CLOSED}", 0, 0, why)
 
 
-def _why(gap: Gap, last: int, patience: int) -> str:
+def _why(gap: RunGap, last: int, patience: int) -> str:
     if gap.waits:
         return f"what follows is kept until it comes, for {patience} s of the journal's time at most"
     if gap.first == 1 and not gap.came:
@@ -107,7 +111,7 @@ def _several(first: int, last: int) -> str:
     return f"segment {first}" if first == last else f"segments {first} to {last}"
 
 
-def _lacking(gap: Gap) -> Iterator[tuple[int, int]]:
+def _lacking(gap: RunGap) -> Iterator[tuple[int, int]]:
     """Yield the ranges of numbers in a gap that did not come."""
     for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
         if after > before + 1:

@@ -70,7 +70,7 @@ def number_of(segment: str) -> int:
     return 0 if found is None else found[0].number
 
 
-class Gap(NamedTuple):
+class RunGap(NamedTuple):
     """Segments `first` to `last` of a run were not there when a later one was. `waits`: what follows is kept until they
     come, or for `patience`; else `came` has, sorted, those that came after it was read.
     """
@@ -86,7 +86,7 @@ class Gap(NamedTuple):
 
 
 @dataclass
-class Told:
+class RunSummary:
     """The facts about a run from all its segments: see `schema.RUNS`. `outcome`: how it ended, empty if it did not."""
 
     relay: str = ""
@@ -145,8 +145,8 @@ class _Run:
     within_ns: int = 0
     heard_ns: int = 0
     gone: bool = False
-    told: Told = field(default_factory=Told)
-    skipped: list[Gap] = field(default_factory=list)
+    told: RunSummary = field(default_factory=RunSummary)
+    skipped: list[RunGap] = field(default_factory=list)
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
@@ -170,7 +170,7 @@ class _Run:
                     self.skipped[at] = gap._replace(came=(*sorted((*gap.came, number)),))
         else:
             if number > self.due:
-                self.skipped.append(Gap(self.due, number - 1))
+                self.skipped.append(RunGap(self.due, number - 1))
             self.due = number + 1
             self.ended = segment.ended
             self.within_ns = segment.within_ns or self.within_ns
@@ -196,12 +196,12 @@ class _Run:
         self.ended = False
 
     @property
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> list[RunGap]:
         """Return all gaps, in order."""
         found, due = [*self.skipped], self.due
         for number in sorted(self.waiting):
             if number > due:
-                found.append(Gap(due, number - 1, waits=True))
+                found.append(RunGap(due, number - 1, waits=True))
             due = max(due, number + 1)
         return found
 
@@ -217,9 +217,9 @@ class Runs:
         self._runs: dict[str, _Run] = {}
         self.until = 0
         self._unread: int | None = None
-        self._before: dict[str, list[Gap]] = {}
+        self._before: dict[str, list[RunGap]] = {}
         self.gone: dict[str, int] = {}
-        self.gaps: dict[str, list[Gap]] = {}
+        self.gaps: dict[str, list[RunGap]] = {}
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
         """Add segments, in any order. Return the segments and parts that can be used now, in order of run and number.
@@ -320,7 +320,9 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each run that was not forgotten, or, with `gone`, of each forgotten one; see `Told.row`."""
+        """Return the row of each run that was not forgotten, or, with `gone`, of each forgotten one; see
+        `RunSummary.row`.
+        """
         horizon = self.horizon
         return {
             name: run.told.row(
@@ -349,7 +351,7 @@ class Runs:
             if run.newest_ns >= earliest and (run.waiting or not run.is_over(horizon))
         )
 
-    def before(self, run: str) -> list[Gap]:
+    def before(self, run: str) -> list[RunGap]:
         """Return the gaps of a run before the last call."""
         return self._before.get(run, [])
 
@@ -390,8 +392,8 @@ class Runs:
 
 def _loaded(values: Any) -> _Run:
     segments = [Segment(*each) for each in values.pop("waiting")]
-    skipped = [Gap(**{**each, "came": tuple(each["came"])}) for each in values.pop("skipped")]
-    told = Told(**values.pop("told", {}))  # tables of release 0.2 do not have it
+    skipped = [RunGap(**{**each, "came": tuple(each["came"])}) for each in values.pop("skipped")]
+    told = RunSummary(**values.pop("told", {}))  # tables of release 0.2 do not have it
     waiting = {number_of(each.name): each for each in segments}
     return _Run(**values, told=told, skipped=skipped, waiting=waiting)
 

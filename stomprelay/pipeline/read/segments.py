@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
-from stomprelay.journal.schema import Context, Header, JournalSide
+from stomprelay.journal.schema import Context, JournalSide, SegmentHeader
 from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.read.columns import FrameColumns, dialect
 from stomprelay.pipeline.schema import FRAMES
@@ -50,7 +50,7 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
             reading.block(found)
             if reading.is_full:
                 yield reading.flushed()
-        elif isinstance(found, Header):
+        elif isinstance(found, SegmentHeader):
             if reading.count:
                 yield reading.flushed()
             reading.begin(found)
@@ -80,13 +80,13 @@ class _Reading:
 
     def __init__(self, path: str) -> None:
         self.name = Path(path).name.removesuffix(CLOSED)
-        self.header: Header | None = None
+        self.header: SegmentHeader | None = None
         self.damages: list[Damage] = []
         self.contexts: dict[bytes, tuple[int, Dialect] | None] = {}
         self.known: list[Context] = []
         self._clear()
 
-    def begin(self, header: Header) -> None:
+    def begin(self, header: SegmentHeader) -> None:
         """Take the header of the following blocks; known contexts are forgotten."""
         self.header = header
         self.contexts.clear()

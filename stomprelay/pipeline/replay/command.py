@@ -11,10 +11,10 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import Bar, spelled, tasks
+from stomprelay.pipeline.bar import ProgressBar, spelled, tasks
 from stomprelay.pipeline.options import many
 from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, Selection, preview, selected
-from stomprelay.pipeline.replay.state import Frozen, State, write
+from stomprelay.pipeline.replay.state import Frozen, ReplayState, write
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.stomp.options import OptionError, Sink
@@ -158,7 +158,7 @@ def main(given: argparse.Namespace) -> int:
         return _dry_run(given, wanted)
     if given.to is None or given.state is None:
         raise ValueError("--to and --state must be given, unless it is a --dry-run")
-    with State(given.state) as state:
+    with ReplayState(given.state) as state:
         sink = sink_of(given, state)
         try:
             return _replay(given, wanted, state, sink)
@@ -178,7 +178,7 @@ def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
     return 0
 
 
-def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Sink) -> int:
+def _replay(given: argparse.Namespace, wanted: Selection, state: ReplayState, sink: Sink) -> int:
     frozen = state.frozen(asked(given))
     if frozen is not None:
         before = state.confirmed(frozen)
@@ -202,7 +202,7 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
     return store
 
 
-def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: State) -> Frozen:
+def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: ReplayState) -> Frozen:
     options.say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.
     rows = selected(store, wanted)
@@ -240,7 +240,7 @@ def _judge(given: argparse.Namespace, found: Preview) -> None:
         )
 
 
-def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
+def _send(spark: "SparkSession", state: ReplayState, frozen: Frozen, sink: Sink, log: str) -> None:
     from stomprelay.pipeline.replay.task import DDL, sender
 
     paths = state.paths(frozen)
@@ -249,7 +249,7 @@ def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: 
     tasks = spark.range(0, len(paths), 1, len(paths)).mapInArrow(sender(sink, paths, id, log), DDL)
     again = "say the same again to go on"
     try:
-        watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
+        watch = ReplayWatch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
         with as_value_error():
             rows = watch.follow(tasks.collect)
     except KeyboardInterrupt:
@@ -280,7 +280,7 @@ def asked(given: argparse.Namespace) -> dict[str, Any]:
     return {"tables": absolute(given.tables), **{name: getattr(given, name) for name in names}}
 
 
-def sink_of(given: argparse.Namespace, state: State) -> Sink:
+def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
     """Return how to send. Raises `ValueError` that names our options in place of the sink's."""
     further = dict(given.stomp)
     for name in further:
@@ -315,7 +315,7 @@ def ours_of(said: str) -> str:
     return f"{_SINKS.get(found[1].lower(), f'--stomp {found[1]}')}: {found[2]}"
 
 
-class Watch:
+class ReplayWatch:
     """Shows how many of `total` messages are `confirmed` (called to know it), of which `before` are old."""
 
     def __init__(
@@ -332,7 +332,7 @@ class Watch:
         self._confirmed = confirmed
         self._clock = clock
         self._began = self._shown = clock()
-        self._bar = Bar(out, "messages", clock=clock)
+        self._bar = ProgressBar(out, "messages", clock=clock)
         self._bar.begin("replay", total, before)
 
     def follow(self, work: Callable[[], T]) -> T:

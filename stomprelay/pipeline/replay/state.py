@@ -58,14 +58,14 @@ class Frozen:
         return sum(count for _, count in self.files)
 
 
-class State(AbstractContextManager["State"]):
+class ReplayState(AbstractContextManager["ReplayState"]):
     """The folder of one replay, locked while entered. Entering raises `StateError` where it cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self._lock: IO[bytes] | None = None
 
-    def __enter__(self) -> "State":
+    def __enter__(self) -> "ReplayState":
         try:
             self._claim()
         except OSError as error:
@@ -153,7 +153,7 @@ def _option(name: str, value: Any) -> str:
     return option if value is True else f"{option} {value!r}"
 
 
-class Passed(NamedTuple):
+class ConfirmedBatch(NamedTuple):
     """Stands in place of a batch of rows that are confirmed already."""
 
     num_rows: int
@@ -179,7 +179,7 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """Yield a file's messages as Arrow batches; a `Passed` may stand for some of the first `passed`."""
+    """Yield a file's messages as Arrow batches; a `ConfirmedBatch` may stand for some of the first `passed`."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, buffer_size=1 << 20) as file:
@@ -191,6 +191,6 @@ def read(path: Path, passed: int) -> Iterator[Any]:
             count = known.row_group(group).num_rows
             done += count
             if done <= passed:
-                yield Passed(count)
+                yield ConfirmedBatch(count)
             else:
                 yield from file.iter_batches(size, row_groups=[group])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from stomprelay.journal.disk import lock
 from stomprelay.pipeline.replay.state import BATCH, read
-from stomprelay.pipeline.stomp.client import Lost
+from stomprelay.pipeline.stomp.client import SessionLost
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
@@ -50,7 +50,7 @@ def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
             pace = SharedRate.shared(sink.rate, sink.progress, id)
             sending = TaskSender(sink, Job(id, BATCH, number), pace)
             return sending.run(read(path, sending.skipped)), None
-    except (Lost, ProgressError, ValueError, OSError) as error:
+    except (SessionLost, ProgressError, ValueError, OSError) as error:
         return 0, " ".join(str(error).split())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.bar import Bar, Steps
+from stomprelay.pipeline.bar import ProgressBar, Steps
 from stomprelay.pipeline.report.gather import Range
 from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
@@ -89,7 +89,7 @@ def main(given: argparse.Namespace) -> int:
     with launch.ending(spark):
         store = opened(spark, given.tables, shared.table_format(given))
         store.check()
-        steps = Steps(Bar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
+        steps = Steps(ProgressBar(sys.stderr, "steps"), "report", STEPS | ({_BEFORE: 4.0} if period else {}))
         with steps.bar.going():
             asked = stretch(store, range_, period) if period else range_
             findings = gather(store, asked, given.top, now, steps.step)

@@ -294,7 +294,7 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientFigures:
     """A row of the list of clients. `octets`: bytes of frames."""
 
     name: str
@@ -322,7 +322,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Damage:
+class QuarantineFigures:
     """One row of `quarantine`: a piece of a segment that could not be read, its position and length in bytes; of
     no bytes: segments or frames that are missing.
     """
@@ -389,13 +389,13 @@ class Findings:
     """Whether the range begins and ends at full hours; `ways` always count full hours."""
     destinations: Sequence[Destination] = ()
     total_destinations: int = 0
-    clients: Sequence[Client] = ()
+    clients: Sequence[ClientFigures] = ()
     total_clients: int = 0
     errors: Sequence[int] = ()
     """The number of errors in each bin."""
     troubles: Sequence[Trouble] = ()
     total_troubles: int = 0
-    damages: Sequence[Damage] = ()
+    damages: Sequence[QuarantineFigures] = ()
     total_damages: int = 0
     total_missing: int = 0
     """How many of these are segments or frames that are missing, or came late."""

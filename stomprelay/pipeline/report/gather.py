@@ -22,8 +22,7 @@ from stomprelay.pipeline.report.findings import (
     MEASURES,
     NOTHING,
     UNHEARD,
-    Client,
-    Damage,
+    ClientFigures,
     Destination,
     Earlier,
     Episode,
@@ -32,6 +31,7 @@ from stomprelay.pipeline.report.findings import (
     Latency,
     Name,
     Percentiles,
+    QuarantineFigures,
     RelayRun,
     Rest,
     Series,
@@ -300,7 +300,7 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     return [Trouble(*row[:-1]) for row in rows], total
 
 
-def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
+def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int, int]:
     """Return the first `limit` pieces of the journal that could not be read, of any time; how many there are in all;
     and how many of these have no bytes: they are missing, were dropped, or came late.
     """
@@ -308,7 +308,7 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int, int]:
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
     missing = F.count_if((F.col("length") == 0) & told)
     found, (total, lacking) = first(rows, limit, "segment", "position", sums=[missing])
-    return [Damage(*row[:4]) for row in found], total, lacking
+    return [QuarantineFigures(*row[:4]) for row in found], total, lacking
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
@@ -431,7 +431,8 @@ def gather(
         destinations=listed,
         total_destinations=destinations,
         clients=[
-            Client(*row) for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
+            ClientFigures(*row)
+            for row in top(traffic, "client", ["messages", "octets", "frames"], limit, *passed())
         ],
         total_clients=clients,
         errors=course.errors,
@@ -528,7 +529,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 
 @dataclass(frozen=True)
-class Told:
+class MessageFigures:
     """The figures from `messages`. `outcomes` and `deliveries` are by the destination's code, see `queries.coded`."""
 
     outcomes: Mapping[int, Counter[str]]
@@ -539,7 +540,7 @@ class Told:
     unsettled: int
 
 
-def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
+def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> MessageFigures:
     """Return the figures from these rows of `messages`, which must all be in the span; `names`: see `queries.coded`."""
     place = coded("destination", names).alias("place")
     counts = messages.groupBy(place, shown_outcome().alias("outcome"), "relay").agg(
@@ -552,7 +553,7 @@ def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
     for row in rows:
         outcomes[row.place][row.outcome] += row.number
     latencies, deliveries = timings(messages, span, names)
-    return Told(
+    return MessageFigures(
         outcomes,
         deliveries,
         latencies,
@@ -563,7 +564,7 @@ def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> Told:
 
 
 def _destinations(
-    store: Store, span: Span, busy: Sequence[Row], course: _Course, told: Told
+    store: Store, span: Span, busy: Sequence[Row], course: _Course, told: MessageFigures
 ) -> list[Destination]:
     names = [row.destination for row in busy]
     begun = Range(span.since - span.since % MINUTE, span.until)
@@ -659,7 +660,7 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
             for name, row in destinations.items()
             if name is not None
         ],
-        clients=[Client(name, *row[1:]) for name, row in clients.items() if name is not None],
+        clients=[ClientFigures(name, *row[1:]) for name, row in clients.items() if name is not None],
         errors=[sum(row.errors for row in destinations.values())],
         octets=sum(row.octets for row in destinations.values()),
     )

@@ -25,7 +25,7 @@ _WORTH: Final = 1.5
 """A figure that is more than so many times what it was, or was, is worth a sentence."""
 
 
-class Kind(Enum):
+class IndicatorKind(Enum):
     """The kind of an indicator, which decides its spelling. Shares are from 0 to 1, times are microseconds, sizes
     bytes.
     """
@@ -37,12 +37,12 @@ class Kind(Enum):
 
     def spell(self, value: float) -> str:
         """Return a value as people read it."""
-        if self is Kind.SHARE:
+        if self is IndicatorKind.SHARE:
             # Rounded down: 99.96 % is not 100 %.
             return f"{math.floor(value * 1000 + 1e-6) / 10:g}\u202f%"
-        if self is Kind.TIME and value:
+        if self is IndicatorKind.TIME and value:
             return text.duration(value)
-        return text.octets(value) if self is Kind.SIZE else text.count(math.ceil(value))
+        return text.octets(value) if self is IndicatorKind.SIZE else text.count(math.ceil(value))
 
     def read(self, said: str) -> float:
         """Return the value in an option. Raises `ValueError`."""
@@ -54,19 +54,19 @@ class Kind(Enum):
         return float(found[1]) * units[unit]
 
 
-_UNITS: Final[Mapping[Kind, Mapping[str, float]]] = {
-    Kind.COUNT: {"": 1},
-    Kind.SHARE: {"%": 0.01},
-    Kind.TIME: {
+_UNITS: Final[Mapping[IndicatorKind, Mapping[str, float]]] = {
+    IndicatorKind.COUNT: {"": 1},
+    IndicatorKind.SHARE: {"%": 0.01},
+    IndicatorKind.TIME: {
         **dict.fromkeys(("us", "µs", "μs"), 1),
         "ms": 1000,
         "s": text.SECOND,
         **dict.fromkeys(("m", "min"), text.MINUTE),
         "h": text.HOUR,
     },
-    Kind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
+    IndicatorKind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
 }
-_LEAST: Final = {Kind.COUNT: 20, Kind.TIME: 10_000, Kind.SIZE: 1 << 20}
+_LEAST: Final = {IndicatorKind.COUNT: 20, IndicatorKind.TIME: 10_000, IndicatorKind.SIZE: 1 << 20}
 """Changes of figures that are smaller than this before and now are not told. Times are in microseconds."""
 
 
@@ -79,7 +79,7 @@ class Indicator:
 
     name: str
     about: str
-    kind: Kind
+    kind: IndicatorKind
     target: str
     of: Callable[[Findings], float | None]
     least: bool = False
@@ -105,12 +105,14 @@ _WHOLE: Final = {"p50": "p50", "p95": "p95", "p99": "p99", "max": "longest"}
 _SPELLED: Final = {"receipt": "SEND to RECEIPT", "delivery": "SEND to MESSAGE", "ack": "MESSAGE to ACK"}
 
 _ALL: Final = (
-    Indicator("messages", "messages", Kind.COUNT, "traffic", lambda found: found.messages, least=True),
-    Indicator("octets", "bytes on the wire", Kind.SIZE, "traffic", lambda found: found.octets),
+    Indicator(
+        "messages", "messages", IndicatorKind.COUNT, "traffic", lambda found: found.messages, least=True
+    ),
+    Indicator("octets", "bytes on the wire", IndicatorKind.SIZE, "traffic", lambda found: found.octets),
     Indicator(
         "delivered",
         "messages that reached a consumer",
-        Kind.SHARE,
+        IndicatorKind.SHARE,
         "outcomes",
         lambda found: found.reached / found.expected if found.expected else None,
         least=True,
@@ -118,20 +120,28 @@ _ALL: Final = (
     Indicator(
         "unconfirmed",
         "messages neither delivered nor confirmed",
-        Kind.COUNT,
+        IndicatorKind.COUNT,
         "outcomes",
         _outcome("unconfirmed"),
     ),
-    Indicator("undelivered", "messages not delivered yet", Kind.COUNT, "outcomes", _outcome("undelivered")),
-    Indicator(UNHEARD, "messages to topics that nobody got", Kind.COUNT, "outcomes", _outcome(UNHEARD)),
     Indicator(
-        "redelivered", "deliveries made again", Kind.COUNT, "outcomes", lambda found: found.redelivered
+        "undelivered", "messages not delivered yet", IndicatorKind.COUNT, "outcomes", _outcome("undelivered")
+    ),
+    Indicator(
+        UNHEARD, "messages to topics that nobody got", IndicatorKind.COUNT, "outcomes", _outcome(UNHEARD)
+    ),
+    Indicator(
+        "redelivered",
+        "deliveries made again",
+        IndicatorKind.COUNT,
+        "outcomes",
+        lambda found: found.redelivered,
     ),
     *(
         Indicator(
             f"{measure}_{which}",
             f"{_SPELLED[measure]}, {'the longest' if which == 'max' else which}",
-            Kind.TIME,
+            IndicatorKind.TIME,
             "latency",
             _percentile(measure, field),
         )
@@ -141,45 +151,53 @@ _ALL: Final = (
     Indicator(
         "outages",
         "outages of brokers that nobody asked for",
-        Kind.COUNT,
+        IndicatorKind.COUNT,
         "failovers",
         lambda found: len(found.lost),
     ),
     Indicator(
         "silence",
         "longest time that a session was without a broker",
-        Kind.TIME,
+        IndicatorKind.TIME,
         "failovers",
         lambda found: silence(found.failovers),
     ),
     Indicator(
         "stuck",
         "subscriptions that left deliveries unanswered",
-        Kind.COUNT,
+        IndicatorKind.COUNT,
         "stuck",
         lambda found: found.total_stuck,
     ),
     Indicator(
         "stuck_wait",
         "longest wait of a delivery for its answer",
-        Kind.TIME,
+        IndicatorKind.TIME,
         "stuck",
         lambda found: max((one.worst for one in found.stuck), default=0),
     ),
     Indicator(
-        "errors", "errors of brokers and the relay", Kind.COUNT, "errors", lambda found: sum(found.errors)
+        "errors",
+        "errors of brokers and the relay",
+        IndicatorKind.COUNT,
+        "errors",
+        lambda found: sum(found.errors),
     ),
     Indicator(
         "damages",
         "stretches of the journal that are unreadable or missing",
-        Kind.COUNT,
+        IndicatorKind.COUNT,
         "quarantine",
         lambda found: found.total_damages,
     ),
     Indicator(
-        DROPPED, "frames that the journal dropped", Kind.COUNT, "quarantine", lambda found: found.dropped
+        DROPPED,
+        "frames that the journal dropped",
+        IndicatorKind.COUNT,
+        "quarantine",
+        lambda found: found.dropped,
     ),
-    Indicator("killed", "relays that were killed", Kind.COUNT, "runs", lambda found: found.killed),
+    Indicator("killed", "relays that were killed", IndicatorKind.COUNT, "runs", lambda found: found.killed),
 )
 INDICATORS: Final = {one.name: one for one in _ALL}
 """All indicators by name, in the order of the page."""
@@ -212,8 +230,8 @@ def notable(now: Findings, before: Findings) -> Compared:
     ]
 
 
-def _matters(kind: Kind, low: float, high: float) -> bool:
-    if kind is Kind.SHARE:
+def _matters(kind: IndicatorKind, low: float, high: float) -> bool:
+    if kind is IndicatorKind.SHARE:
         return high - low >= 0.01
     return high >= _LEAST[kind] and high > _WORTH * low
 
@@ -277,7 +295,7 @@ def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Thr
     return [one for one in thresholds if one.crossed(findings)]
 
 
-def change(now: float | None, before: float | None, kind: Kind = Kind.COUNT) -> str:
+def change(now: float | None, before: float | None, kind: IndicatorKind = IndicatorKind.COUNT) -> str:
     """Return how a figure changed, in words: `+12 %`, `12 times as much`, `+0.5 points` of a share. `text.NOTHING`
     where one of both is not known.
     """
@@ -285,7 +303,7 @@ def change(now: float | None, before: float | None, kind: Kind = Kind.COUNT) -> 
         return text.NOTHING
     if kind.spell(now) == kind.spell(before):
         return "the same"
-    if kind is Kind.SHARE:
+    if kind is IndicatorKind.SHARE:
         return f"{_signed(100 * (now - before))} points"
     if before == 0:
         return "none before"

@@ -20,7 +20,7 @@ from stomprelay import __version__
 from stomprelay.pipeline.report import indicators, plot, text
 from stomprelay.pipeline.report.findings import (
     MEANING,
-    Client,
+    ClientFigures,
     Destination,
     Findings,
     Name,
@@ -157,7 +157,7 @@ def css_labels(which: str, heads: Sequence[str]) -> Markup:
     )
 
 
-def band_kinds(bands: Sequence[plot.Band]) -> dict[str, str]:
+def band_kinds(bands: Sequence[plot.TimeBand]) -> dict[str, str]:
     """Return the kinds of these bands with their titles, for a legend."""
     return {band.kind: band.title for band in bands}
 
@@ -172,7 +172,7 @@ def capital(said: str) -> str:
     return said[0].upper() + said[1:]
 
 
-def passed(known: Sequence[Destination | Client], name: str) -> int:
+def passed(known: Sequence[Destination | ClientFigures], name: str) -> int:
     """Return the messages of the destination or client of this name."""
     return next((one.passed for one in known if one.name == name), 0)
 

@@ -84,7 +84,7 @@ def fitting(values: Iterable[float]) -> Scale:
 
 
 @dataclass(frozen=True)
-class Band:
+class TimeBand:
     """A stretch of time to mark behind a chart. `kind`: its CSS class, `outage` or `gap`; `title`: its text
     in the legend; `about`: its own text, shown when pointed at.
     """
@@ -106,13 +106,13 @@ def y(scale: Scale, value: float) -> float:
     return UNITS * (1 - scale.place(value))
 
 
-def bands_of(findings: Findings) -> list[Band]:
+def bands_of(findings: Findings) -> list[TimeBand]:
     """Return the bands to draw behind charts: when nothing was recorded, and when a broker was out."""
     span = findings.span
     return [
         *gaps(span, findings.recorded),
         *(
-            Band(
+            TimeBand(
                 one.began,
                 one.ended or span.until,
                 "outage",
@@ -124,19 +124,19 @@ def bands_of(findings: Findings) -> list[Band]:
     ]
 
 
-def gaps(span: Span, recorded: Sequence[bool]) -> list[Band]:
+def gaps(span: Span, recorded: Sequence[bool]) -> list[TimeBand]:
     """Return a band for each stretch in which nothing was recorded, if it is long enough to matter."""
     found, bin_ = [], 0
     for known, run in groupby(recorded):
         length = len(list(run))
         if not known and length >= max(_GAP_BINS, span.bins / _GAP_SHARE) and length < span.bins:
             since = span.starts[bin_]
-            found.append(Band(since, since + length * span.step, "gap", "nothing recorded"))
+            found.append(TimeBand(since, since + length * span.step, "gap", "nothing recorded"))
         bin_ += length
     return found
 
 
-def meanwhile(span: Span, bands: Sequence[Band]) -> list[str]:
+def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
     """Return for each bin the texts of the bands behind it, for a table with a row for each bin."""
     said: list[list[str]] = [[] for _ in range(span.bins)]
     for band in bands:

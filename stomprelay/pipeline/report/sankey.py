@@ -40,7 +40,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Band:
+class FlowBand:
     """A band from a node on this `side` to one on the next. `left` and `right`: where its upper edge is at both,
     `width`: its height, all in pixels.
     """
@@ -74,7 +74,7 @@ class Sankey:
 
     height: float
     nodes: Sequence[Node] = ()
-    bands: Sequence[Band] = ()
+    bands: Sequence[FlowBand] = ()
 
 
 def sankey(ways: Iterable[Way]) -> Sankey:
@@ -140,7 +140,7 @@ def _height(column: Sequence[Node]) -> float:
 
 def _bands(
     side: int, nodes: Sequence[Node], flows: Iterable[tuple[tuple[Name, Name, Name], int]], scale: float
-) -> list[Band]:
+) -> list[FlowBand]:
     values: Counter[tuple[Name, Name]] = Counter()
     for ends, number in flows:
         values[ends[side], ends[side + 1]] += number
@@ -150,7 +150,7 @@ def _bands(
         for target in comes:
             if value := values[source, target]:
                 width = value * scale
-                bands.append(Band(side, source, target, value, leaves[source], comes[target], width))
+                bands.append(FlowBand(side, source, target, value, leaves[source], comes[target], width))
                 leaves[source] += width
                 comes[target] += width
     return bands

@@ -19,15 +19,15 @@ from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.deliveries import Consumption
-from stomprelay.pipeline.sessions.outages import Brokers, Outage
+from stomprelay.pipeline.sessions.outages import Outage, SessionBrokers
 from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.session.effects import Event
 
-_SENT: Final = int(s.Kind.SENT)
-_DELIVERED: Final = int(s.Kind.DELIVERED)
+_SENT: Final = int(s.RowKind.SENT)
+_DELIVERED: Final = int(s.RowKind.DELIVERED)
 _NOTHING: Final = (None,) * len(s.FIELDS)
 _AFTER_SENT: Final = _NOTHING[s.RECEIPT_NS :]
 _BEFORE_DELIVERED: Final = _NOTHING[s.RECEIPT : s.SUBSCRIPTION]
@@ -54,7 +54,7 @@ class Conversation:
         self._gone = False
         self._whole = False
         self._legs: dict[str, int] = {}
-        self._brokers = Brokers()
+        self._brokers = SessionBrokers()
         self._consumption = Consumption(self._tell, limits.stuck_after)
         self._receipts = PendingReceipts(limits.give_up, limits.linger)
         self._transactions = Transactions(self._tell)
@@ -271,7 +271,7 @@ class Conversation:
         self = cls(values[0], name, limits)
         _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values
         brokers, consumption, awaited, transactions = rest
-        self._brokers = Brokers.load(brokers)
+        self._brokers = SessionBrokers.load(brokers)
         self._consumption.load(consumption, self._brokers)
         self._receipts.load(awaited)
         self._transactions.load(transactions, {tuple(each[: s.KIND]): each for each in self._receipts})

@@ -13,7 +13,7 @@ from typing import Any, Final
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
-from stomprelay.pipeline.sessions.outages import BrokerLoss, Brokers
+from stomprelay.pipeline.sessions.outages import BrokerLoss, SessionBrokers
 from stomprelay.pipeline.sessions.publishing import Transactions
 from stomprelay.pipeline.sessions.transfer import AUTO
 from stomprelay.pipeline.sessions.waits import Wait, merged
@@ -40,7 +40,7 @@ _BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class SeenSubscription:
     """A SUBSCRIBE at `since` (ns). `id` is its name toward brokers: the client's if `named`, else one that the relay
     made. `mode` is None if the SUBSCRIBE was not seen; `open` is false after UNSUBSCRIBE. `unsettled` has the numbers
     of its unanswered deliveries as keys, ascending.
@@ -64,7 +64,7 @@ class Subscription:
         return [self.id, self.destination, self.mode, self.since, self.named, self.open]
 
     @classmethod
-    def load(cls, values: list[Any]) -> "Subscription":
+    def load(cls, values: list[Any]) -> "SeenSubscription":
         """Return the subscription whose state `dump` returned; its `unsettled` is empty."""
         id, destination, mode, since, named, is_open = values
         subscription = cls(id, destination, mode, since, named=named)
@@ -78,8 +78,8 @@ class Subscribed:
     """
 
     def __init__(self) -> None:
-        self.opened: dict[str, Subscription] = {}
-        self.ended: dict[str, Subscription] = {}
+        self.opened: dict[str, SeenSubscription] = {}
+        self.ended: dict[str, SeenSubscription] = {}
         self.acknowledging = 0
         self._made = 0
 
@@ -96,7 +96,7 @@ class Subscribed:
             replaced.open = False
             self.acknowledging -= replaced.mode != AUTO
         self.acknowledging += mode != AUTO
-        self.opened[id] = Subscription(id, destination, mode, since, named=named)
+        self.opened[id] = SeenSubscription(id, destination, mode, since, named=named)
         self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
@@ -110,14 +110,14 @@ class Subscribed:
         if len(self.ended) > LATELY:
             self._forget(self.ended.pop(next(iter(self.ended))))
 
-    def _forget(self, ended: Subscription | None) -> None:
+    def _forget(self, ended: SeenSubscription | None) -> None:
         self.acknowledging -= ended is not None and ended.mode != AUTO
 
     @staticmethod
-    def _oldest(among: dict[str, Subscription], destination: str | None) -> Subscription | None:
+    def _oldest(among: dict[str, SeenSubscription], destination: str | None) -> SeenSubscription | None:
         return next((each for each in among.values() if each.destination == destination), None)
 
-    def delivered(self, id: str | None, destination: str | None) -> Subscription | None:
+    def delivered(self, id: str | None, destination: str | None) -> SeenSubscription | None:
         """Return the subscription that a MESSAGE with this `subscription` header and destination is for, or None."""
         opened = self.opened
         named = None if id is None else opened.get(id) or self.ended.get(id)
@@ -130,7 +130,7 @@ class Subscribed:
             return None if found is None or found.named else found
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
-    def dump(self, numbers: dict[Subscription, int]) -> list[Any]:
+    def dump(self, numbers: dict[SeenSubscription, int]) -> list[Any]:
         """Return its state for JSON. Subscriptions appear by number; new ones are added to `numbers`."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
@@ -138,7 +138,7 @@ class Subscribed:
         return [opened, [numbers[each] for each in self.ended.values()], self._made]
 
     @classmethod
-    def load(cls, values: list[Any], numbered: list[Subscription]) -> "Subscribed":
+    def load(cls, values: list[Any], numbered: list[SeenSubscription]) -> "Subscribed":
         """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
         subscribed = cls()
         opened, ended, subscribed._made = values
@@ -157,7 +157,7 @@ class PendingDelivery:
     message of the same name again.
     """
 
-    subscription: Subscription
+    subscription: SeenSubscription
     message_id: str | None
     ack: str | None
     broker: str | None
@@ -318,7 +318,7 @@ class PendingDeliveries:
 
     # From batch to batch
 
-    def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
+    def dump(self, numbers: dict[SeenSubscription, int], losses: list[BrokerLoss]) -> list[Any]:
         """Return its state for JSON. Subscriptions appear by number, new ones are added to `numbers`."""
         which = {id(loss): at for at, loss in enumerate(losses)}
 
@@ -345,7 +345,7 @@ class PendingDeliveries:
 
     @classmethod
     def load(
-        cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
+        cls, values: list[Any], numbered: list[SeenSubscription], losses: list[BrokerLoss]
     ) -> "PendingDeliveries":
         """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
         unsettled = cls()
@@ -394,7 +394,9 @@ class Consumption:
         """Record an UNSUBSCRIBE. Deliveries of that subscription can still be acked or nacked."""
         self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
 
-    def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
+    def delivered(
+        self, record: r.Record, transfer: s.Transfer, brokers: SessionBrokers, *, whole: bool
+    ) -> None:
         """Record a MESSAGE, and complete `transfer`. `whole`: no earlier frame is missing."""
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
@@ -409,7 +411,7 @@ class Consumption:
             auto = whole
             if not auto and ack is None:
                 return
-            subscription = Subscription(name or "", destination, None, None, named=name is not None)
+            subscription = SeenSubscription(name or "", destination, None, None, named=name is not None)
         if auto:
             transfer[s.SETTLED_NS] = transfer[s.KNOWN_NS] = transfer[s.NS]
             transfer[s.OUTCOME] = ACKED
@@ -430,7 +432,7 @@ class Consumption:
                 delivery.loss = loss
 
     def answered(
-        self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
+        self, record: r.Record, ns: int, brokers: SessionBrokers, transactions: Transactions, *, whole: bool
     ) -> None:
         """Record an ACK or NACK at `ns`. `whole`: no earlier frame of the session is missing."""
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
@@ -517,18 +519,18 @@ class Consumption:
 
     # From batch to batch
 
-    def dump(self, brokers: Brokers, before: int) -> list[Any]:
+    def dump(self, brokers: SessionBrokers, before: int) -> list[Any]:
         """Return its state for JSON; losses that ended before `before` (ns) are dropped with their deliveries."""
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
-        numbers: dict[Subscription, int] = {}
+        numbers: dict[SeenSubscription, int] = {}
         subscribed = self._subscribed.dump(numbers)
         unsettled = self._pending_deliveries.dump(numbers, brokers.losses)
         return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
 
-    def load(self, values: list[Any], brokers: Brokers) -> None:
+    def load(self, values: list[Any], brokers: SessionBrokers) -> None:
         """Restore what `dump` returned. `brokers` must be those of the same state."""
         self._version, subscriptions, subscribed, unsettled = values
-        numbered = [Subscription.load(each) for each in subscriptions]
+        numbered = [SeenSubscription.load(each) for each in subscriptions]
         self._subscribed = Subscribed.load(subscribed, numbered)
         self._pending_deliveries = PendingDeliveries.load(unsettled, numbered, brokers.losses)

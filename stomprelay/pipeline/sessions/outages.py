@@ -96,7 +96,7 @@ class BrokerLoss:
 
 
 @dataclass
-class Brokers:
+class SessionBrokers:
     """A session's brokers: `live` by address, `losses` oldest first. `several`: there were two at a time."""
 
     live: dict[str, None] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class Brokers:
         return [[*self.live], self.several, [loss.dump() for loss in self.losses]]
 
     @classmethod
-    def load(cls, values: list[Any]) -> "Brokers":
+    def load(cls, values: list[Any]) -> "SessionBrokers":
         """Return the brokers whose state `dump` returned."""
         brokers = cls()
         live, brokers.several, losses = values
@@ -177,7 +177,7 @@ class Brokers:
         return brokers
 
 
-class Outages:
+class OpenOutages:
     """The outages whose `duplicates` can still change. Call `told`, then `repeated`; then read `changed` and `kept`."""
 
     def __init__(self, kept: Iterable[Outage]) -> None:

@@ -192,7 +192,7 @@ def _objects(maps: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Share:
+class RowGroup:
     """A row group of a file of `frames`."""
 
     path: Path
@@ -238,19 +238,19 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
     return sorted(file for place in places for file in (root / FRAMES.name).glob(f"{place}/{pattern}"))
 
 
-def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[Share]]:
+def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[RowGroup]]:
     """Return the row groups that each task reads, `tasks` at most, about as many rows each: those that may have rows of
     these segments, as far as their statistics tell. Raises `OSError`.
     """
     wanted = reduce(or_, map(_rows_of, segments), pc.scalar(False))
-    groups: list[tuple[Share, int]] = []
+    groups: list[tuple[RowGroup, int]] = []
     here = LocalFileSystem()
     for file in files:
         fragment = dataset.ParquetFileFormat().make_fragment(str(file), here)
         for part in fragment.split_by_row_group(wanted, fragment.physical_schema):
             (group,) = part.row_groups
-            groups.append((Share(file, group.id), group.num_rows))
-    found: list[list[Share]] = []
+            groups.append((RowGroup(file, group.id), group.num_rows))
+    found: list[list[RowGroup]] = []
     enough = sum(rows for _, rows in groups) / max(tasks, 1)
     held = 0
     for share, rows in groups:

@@ -17,7 +17,7 @@ Transfer = list[Any]
 """A row: the values of `FIELDS`, at the places that the constants below name; filled in as the session goes on."""
 
 
-class Kind(IntEnum):
+class RowKind(IntEnum):
     """The kinds of rows of `FIELDS`, in the column `kind`."""
 
     SENT = 0

@@ -26,13 +26,13 @@ CLOSE_WITHIN: Final = 0.5
 _ABORT_WITHIN: Final = 5.0
 
 
-class Lost(Exception):
+class SessionLost(Exception):
     """The session has ended, or could not be opened. The text has the reason, without secrets."""
 
 
 class Client:
     """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` last. Every
-    method that waits raises `Lost` when the session ends.
+    method that waits raises `SessionLost` when the session ends.
     """
 
     def __init__(self, upstream: Upstream, role: str, *, client_id: str | None = None) -> None:
@@ -72,7 +72,7 @@ class Client:
         return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED. Raises `Lost` after `within` seconds. Call it once."""
+        """Send CONNECT and wait for CONNECTED. Raises `SessionLost` after `within` seconds. Call it once."""
         headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -101,7 +101,7 @@ class Client:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (names.ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `Lost`."""
+        """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `SessionLost`."""
         waiting = self._chunks
         waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self._relay_thread.over:
@@ -119,7 +119,7 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs. Raises `Lost`."""
+        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs. Raises `SessionLost`."""
         self.send(b"%b\nreceipt:%b\n\n\0" % (names.DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within
@@ -141,10 +141,10 @@ class Client:
                 self._relay_thread.abort()
                 self._relay_thread.join(_ABORT_WITHIN)
 
-    def _lost(self, what: str) -> Lost:
+    def _lost(self, what: str) -> SessionLost:
         brokers = ", ".join(map(str, self._upstream.brokers))
         said = "; ".join(dict.fromkeys(filter(None, [what, self._relay_thread.why])))
-        return Lost(f"STOMP session with {brokers}: {said}")
+        return SessionLost(f"STOMP session with {brokers}: {said}")
 
 
 def _told(error: Frame) -> str:

@@ -44,10 +44,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS, rows
-from stomprelay.pipeline.stomp.options import OptionError, Sink, Source, wrong
+from stomprelay.pipeline.stomp.options import OptionError, ReaderOptions, Sink, wrong
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.receivers import Offset, Piece, Receivers, limited, pieces, place
-from stomprelay.pipeline.stomp.scans import Identity, Range, Scans
+from stomprelay.pipeline.stomp.scans import RowRange, ScanIdentity, Scans
 from stomprelay.pipeline.stomp.sending import Job, SchemaError, SharedRate, TaskSender, check
 from stomprelay.pipeline.stomp.spool import SpoolError, read
 
@@ -81,7 +81,7 @@ def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
 class _Rows:
     """Reads rows from the spool, on an executor."""
 
-    def __init__(self, source: Source, schema: StructType) -> None:
+    def __init__(self, source: ReaderOptions, schema: StructType) -> None:
         self._source = source
         self._schema = schema
 
@@ -114,7 +114,7 @@ def _together(batches: list[Any]) -> Iterator[Any]:
 class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader behind `spark.readStream.format("stomp")`."""
 
-    def __init__(self, source: Source, schema: StructType) -> None:
+    def __init__(self, source: ReaderOptions, schema: StructType) -> None:
         super().__init__(source, schema)
         self._receivers: Receivers | None = None
         self._planned: dict[str, int] = {}
@@ -197,7 +197,7 @@ class BatchReader(_Rows, DataSourceReader):
     it, and reads it from the spool. All readers with one `identity` have the same rows; see `scans`.
     """
 
-    def __init__(self, source: Source, schema: StructType, identity: Identity) -> None:
+    def __init__(self, source: ReaderOptions, schema: StructType, identity: ScanIdentity) -> None:
         super().__init__(source, schema)
         self._identity = identity
         if source.late:
@@ -219,7 +219,7 @@ class BatchReader(_Rows, DataSourceReader):
             InputPartition(None)
         ]
 
-    def _received(self, scans: Scans, begun: Range | None) -> Range:
+    def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
         """Receive, and record which rows came. `begun`: the record of a failed scan."""
         source = self._source
         receivers = Receivers(source)
@@ -318,7 +318,7 @@ class StompDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._identity = Identity.new()  # Spark makes one data source for each `load`
+        self._identity = ScanIdentity.new()  # Spark makes one data source for each `load`
 
     @classmethod
     def name(cls) -> str:
@@ -328,21 +328,21 @@ class StompDataSource(DataSource):
     @_told_alone
     def schema(self) -> str:
         """Return the columns of the source as a schema string; see `columns`. Spark asks for it first, at `load`."""
-        source = Source.read(self.options)
+        source = ReaderOptions.read(self.options)
         _usable(source.spool)
         return DDL if source.include_headers else DDL_WITHOUT_HEADERS
 
     @_told_alone
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""
-        source = Source.read(self.options)
-        chosen = self._identity if source.read_id is None else Identity.named(source.read_id)
+        source = ReaderOptions.read(self.options)
+        chosen = self._identity if source.read_id is None else ScanIdentity.named(source.read_id)
         return BatchReader(source, schema, chosen)
 
     @_told_alone
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
-        return StreamReader(Source.read(self.options), schema)
+        return StreamReader(ReaderOptions.read(self.options), schema)
 
     @_told_alone
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

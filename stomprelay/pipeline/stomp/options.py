@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
 from stomprelay.config import upstream as config
-from stomprelay.config.table import ConfigError, Table, nearest
+from stomprelay.config.table import ConfigError, ConfigTable, nearest
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.sockets import Unreachable, plain_endpoint
 from stomprelay.relay.model.upstream import Upstream
@@ -240,7 +240,7 @@ RESEND: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """Where to connect and how. `values`: keys of an upstream's table, with secrets; `timeout` in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
@@ -248,7 +248,7 @@ class Connection:
     timeout: float
 
     @classmethod
-    def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "Connection":
+    def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "ConnectionOptions":
         """Return the connection of the options. `confirmed`: values for lists of brokers. Raises `OptionError`."""
         uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
@@ -303,7 +303,7 @@ class Connection:
 
 def _upstream(values: Mapping[str, Any]) -> Upstream:
     try:
-        return config.read(Table(_ROOT, os.getcwd(), {_ROOT: values}).table(_ROOT))
+        return config.read(ConfigTable(_ROOT, os.getcwd(), {_ROOT: values}).table(_ROOT))
     except ConfigError as error:
         said = str(error).removeprefix(f"{_ROOT}: {_ROOT}").removeprefix(".")
         key, _, text = said.partition(": ")
@@ -311,12 +311,12 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReaderOptions:
     """The options of a reader; times are in seconds. `late`: send ACKs only for what Spark has committed.
     `earliest`: None if the option was not given. `strict`: fail when messages are missing from the spool.
     """
 
-    connection: Connection
+    connection: ConnectionOptions
     destinations: tuple[str, ...]
     headers: Mapping[bytes, bytes]
     spool: Path
@@ -337,11 +337,11 @@ class Source:
     read_id: str | None
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> "Source":
+    def read(cls, options: Mapping[str, str]) -> "ReaderOptions":
         """Return the options of a reader, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
         given.only(BOTH + READING, _READERS_FOREIGN)
-        connection = Connection.read(given, {})
+        connection = ConnectionOptions.read(given, {})
         destinations = given.either("subscribe", "destination", listed)
         if destinations is None:
             raise wrong("subscribe", "is missing: one or several destinations, such as /queue/orders")
@@ -399,7 +399,7 @@ def _spool(given: GivenOptions) -> Path:
 class Sink:
     """The options of a writer; times are in seconds."""
 
-    connection: Connection
+    connection: ConnectionOptions
     destination: str | None
     headers: Mapping[bytes, bytes]
     window: int
@@ -413,7 +413,7 @@ class Sink:
         """Return the options of a writer, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
         given.only(BOTH + WRITING, _WRITERS_FOREIGN)
-        connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
+        connection = ConnectionOptions.read(given, {"confirm": True, "resend_buffer": RESEND})
         persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
         progress = given.get("progress", text)
         return cls(

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.client import Client, SessionLost
 from stomprelay.pipeline.stomp.columns import Columns
-from stomprelay.pipeline.stomp.options import OptionError, Source
+from stomprelay.pipeline.stomp.options import OptionError, ReaderOptions
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
@@ -87,7 +87,7 @@ class Receiver:
     `close`.
     """
 
-    def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
+    def __init__(self, source: ReaderOptions, number: int, folder: Path, *, first: int = 0) -> None:
         self.number = number
         self.failure: str | None = None
         self._source = source
@@ -143,7 +143,8 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether everything is on disk and no message came for so many seconds, or the receiver does not run."""
+        """Return whether everything is on disk and no message came for so many seconds, or the receiver does not run.
+        """
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -173,7 +174,7 @@ class Receiver:
                     self._receive(client)
                 self._flush(client)
                 self._part(client)
-        except (Lost, SpoolError, OptionError) as error:
+        except (SessionLost, SpoolError, OptionError) as error:
             self.failure = str(error)
         except Exception as error:
             _log.exception("receiver %d failed", self.number)
@@ -183,7 +184,7 @@ class Receiver:
         """Disconnect. Everything is on disk; the broker delivers again what it does not confirm now."""
         try:
             client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
-        except Lost as error:
+        except SessionLost as error:
             _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
@@ -271,7 +272,7 @@ class Piece(NamedTuple):
     end: int
 
 
-def place(source: Source, number: int) -> Path:
+def place(source: ReaderOptions, number: int) -> Path:
     """Return the folder of a receiver's spool."""
     return source.spool / f"r{number}"
 
@@ -281,7 +282,7 @@ class Receivers:
     `SpoolError`, and `SourceError` where messages are missing.
     """
 
-    def __init__(self, source: Source, start: Offset | None = None) -> None:
+    def __init__(self, source: ReaderOptions, start: Offset | None = None) -> None:
         self._source = source
         self._parent = os.getppid()
         self._receivers: dict[int, Receiver] = {}
@@ -406,7 +407,7 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
     return chosen
 
 
-def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
+def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
     """Return what each task of a batch reads. Raises `SpoolError` for missing rows if `failOnDataLoss`."""
     ranges: list[Piece] = []
     for name in sorted(end):
@@ -431,7 +432,7 @@ def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
     ]
 
 
-def _spooled(source: Source) -> set[int]:
+def _spooled(source: ReaderOptions) -> set[int]:
     """Return the numbers of the receivers that have a spool, whether the options ask for them or not."""
     if not source.spool.is_dir():
         return set()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegConnection, spell
+from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, LegConnection, SocketAddress, spell
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
@@ -23,7 +23,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.reasons import WARNINGS, spell_fault
 
 ROOM: Final = 8 * 1024 * 1024
@@ -98,7 +98,7 @@ class RelayThread:
     `join`. Once `over`, no more bytes come; `why` has the reason.
     """
 
-    def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
+    def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, SocketAddress]) -> None:
         self._relay = Relay(listener, name.encode(), Counters(), random.random)
         self._endpoints = endpoints
         self._connections: dict[Leg, LegConnection] = {}
@@ -317,7 +317,7 @@ class RelayThread:
     def _to_client(self, data: bytes) -> None:
         if self._queues.put_outward(data):
             for leg in [*self._connections]:
-                if leg.state is not State.OPENING:
+                if leg.state is not LegState.OPENING:
                     self._hold(leg, PRESSURE)
 
     def _open(self, effect: Open) -> None:
@@ -326,7 +326,7 @@ class RelayThread:
         attempt = self._attempts[leg] = self._loop.create_task(self._connect(leg, connection, endpoint))
         attempt.add_done_callback(lambda _: self._attempts.pop(leg))
 
-    async def _connect(self, leg: Leg, connection: LegConnection, endpoint: Endpoint) -> None:
+    async def _connect(self, leg: Leg, connection: LegConnection, endpoint: SocketAddress) -> None:
         try:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
         except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends

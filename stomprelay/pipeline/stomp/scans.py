@@ -5,7 +5,7 @@ process that lives no longer than that. The first scan receives, and notes which
 that and connects to nothing. In the folder `scans` of the spool are
 
     lock          held by the scan that looks, receives or notes
-    <identity>    of a DataFrame: a `Range`
+    <identity>    of a DataFrame: a `RowRange`
 
 A scan that failed notes no end. The next one goes on from where it began: what it had received is in the spool, and
 acknowledged.
@@ -30,24 +30,24 @@ FOLDER: Final = "scans"
 LOCK: Final = "lock"
 
 
-class Identity(NamedTuple):
+class ScanIdentity(NamedTuple):
     """The identity of a DataFrame, and when it was made, in seconds since 1970. It is pickled with the data source."""
 
     name: str
     made: float
 
     @classmethod
-    def new(cls) -> "Identity":
+    def new(cls) -> "ScanIdentity":
         """Return a new identity."""
         return cls(uuid.uuid4().hex, time.time())
 
     @classmethod
-    def named(cls, name: str) -> "Identity":
+    def named(cls, name: str) -> "ScanIdentity":
         """Return the identity of all DataFrames with this name, which the user chose."""
         return cls(f"named-{sha256(name.encode()).hexdigest()}", time.time())
 
 
-class Range(NamedTuple):
+class RowRange(NamedTuple):
     """The rows of a DataFrame: `end` is None until all are received; `until`: kept up to this time, None for good."""
 
     start: Offset
@@ -60,7 +60,7 @@ class Scans:
     it returns no end, `note` the begin, receive, and `note` the end. Every method raises `SpoolError`.
     """
 
-    def __init__(self, spool: Path, identity: Identity, retain: float) -> None:
+    def __init__(self, spool: Path, identity: ScanIdentity, retain: float) -> None:
         self._folder = spool / FOLDER
         self._path = self._folder / identity.name
         self._retain = retain
@@ -78,7 +78,7 @@ class Scans:
         with file:
             yield
 
-    def found(self) -> Range | None:
+    def found(self) -> RowRange | None:
         """Return the rows that an earlier scan recorded, None for the first scan. Raises `SourceError` if rows are
         gone.
         """
@@ -91,9 +91,9 @@ class Scans:
             )
         return found
 
-    def note(self, start: Offset, end: Offset | None) -> Range:
+    def note(self, start: Offset, end: Offset | None) -> RowRange:
         """Store the range on disk and return it; `end`: None before all is received. Removes what is outdated."""
-        noted = Range(start, end, self._until)
+        noted = RowRange(start, end, self._until)
         try:
             replace(self._path, json.dumps(noted._asdict()))
             for path in self._folder.iterdir():
@@ -106,9 +106,9 @@ class Scans:
         return noted
 
 
-def _read(path: Path) -> Range | None:
+def _read(path: Path) -> RowRange | None:
     try:
-        return Range(**json.loads(path.read_text(encoding="utf-8")))
+        return RowRange(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, MapType, StringType, StructType
 
 from stomprelay.config.table import nearest
-from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.client import Client, SessionLost
 from stomprelay.pipeline.stomp.columns import STORED
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress
@@ -255,7 +255,7 @@ class Job(NamedTuple):
 
 
 class TaskSender:
-    """Sends the rows of one task; `run` returns once all are confirmed, and raises `Lost`, `ProgressError` and
+    """Sends the rows of one task; `run` returns once all are confirmed, and raises `SessionLost`, `ProgressError` and
     `SchemaError`. However it ends, one window of rows at most was sent beyond the stored progress.
     """
 
@@ -319,7 +319,7 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Wait for room for `count` rows. Return False if there can be none here. Raises `Lost`."""
+        """Wait for room for `count` rows. Return False if there can be none here. Raises `SessionLost`."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
@@ -331,7 +331,7 @@ class TaskSender:
                 return False
             self._receive(client, 1.0)
             if time.monotonic() - self._last_receipt > patience:
-                raise Lost(
+                raise SessionLost(
                     f"no receipt came within {patience:g} s; {self._window.confirmed} rows are confirmed"
                 )
         if self._window.next + count > self._noted + self._sink.window:

@@ -40,7 +40,7 @@ class Unreachable(ValueError):
     """An address or a certificate that cannot be used from Spark; the text has the reason."""
 
 
-class Endpoint(NamedTuple):
+class SocketAddress(NamedTuple):
     """Where to connect to: `host` and `port`, or the Unix socket `path` if `host` is empty. `bind`: the local address;
     `tls`: the context; `name`: the host name in the certificate.
     """
@@ -80,13 +80,13 @@ class Endpoint(NamedTuple):
         raise failure
 
 
-def endpoint(broker: Broker, secured: ClientTLS) -> Endpoint:
+def endpoint(broker: Broker, secured: ClientTLS) -> SocketAddress:
     """Return where to connect to for a broker, with its certificates loaded. Raises `Unreachable`."""
     way = plain_endpoint(broker)
     return way._replace(tls=_context(secured), name=secured.name or broker.host) if broker.tls else way
 
 
-def plain_endpoint(broker: Broker) -> Endpoint:
+def plain_endpoint(broker: Broker) -> SocketAddress:
     """Return where to connect to for a broker, without TLS. Raises `Unreachable`."""
     if broker.endpoint == MEMORY:
         raise Unreachable(
@@ -100,13 +100,13 @@ def plain_endpoint(broker: Broker) -> Endpoint:
     parts = client(broker.endpoint)
     told = parts.arguments
     if parts.kind == "unix":
-        return Endpoint("", path=told["path"])
+        return SocketAddress("", path=told["path"])
     if parts.kind != "tcp":
         raise Unreachable(
             f"{broker} is an endpoint that only Twisted knows, and Spark runs without Twisted: write tcp://host:port,"
             " ssl://host:port, or failover:(...) of those"
         )
-    return Endpoint(told["host"], int(told["port"]), bind=told.get("bindAddress", ""))
+    return SocketAddress(told["host"], int(told["port"]), bind=told.get("bindAddress", ""))
 
 
 def _context(secured: ClientTLS) -> ssl.SSLContext:
@@ -174,7 +174,7 @@ class LegConnection(asyncio.Protocol):
 
     # What the owner asks for
 
-    async def open(self, endpoint: Endpoint, within: float) -> None:
+    async def open(self, endpoint: SocketAddress, within: float) -> None:
         """Connect within so many seconds for each address and the handshake. Raises `OSError` and `ValueError`."""
         self._socket = await endpoint.connected(within)
         tls, loop = endpoint.tls, asyncio.get_running_loop()

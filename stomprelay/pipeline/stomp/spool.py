@@ -37,7 +37,7 @@ class SpoolError(Exception):
     """A spool that cannot be used, or that lacks messages; the text names the folder and the reason."""
 
 
-class Group(NamedTuple):
+class SpoolGroup(NamedTuple):
     """One Arrow batch of a segment; `first` is the sequence of its first row."""
 
     first: int
@@ -171,7 +171,7 @@ class MessageSpool:
         self._file = self._lock = None
 
 
-def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[Group]:
+def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
     """Yield the rows from `first` up to `end`, mapped into memory. Raises `SpoolError` if `strict` and some miss."""
     found = segments(folder)
     at = first
@@ -184,7 +184,7 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
             if group.first >= end or (group.first > at and strict):
                 break
             at, upto = max(at, group.first), min(group.end, end)
-            yield Group(at, group.batch.slice(at - group.first, upto - at))
+            yield SpoolGroup(at, group.batch.slice(at - group.first, upto - at))
             at = upto
             if at >= end:
                 return
@@ -237,7 +237,7 @@ def _examined(path: Path, begin: int) -> tuple[int, int]:
     return whole, end
 
 
-def _walk(path: Path, *, checked: bool) -> Iterator[tuple[Group, int]]:
+def _walk(path: Path, *, checked: bool) -> Iterator[tuple[SpoolGroup, int]]:
     """Yield each whole group of a segment, and the position in bytes where it ends."""
     try:
         source = pa.memory_map(str(path))
@@ -254,7 +254,7 @@ def _walk(path: Path, *, checked: bool) -> Iterator[tuple[Group, int]]:
             first = int(told[_FIRST])
         except (StopIteration, KeyError, ValueError, OSError, pa.ArrowException):
             return
-        yield Group(first, batch), upto
+        yield SpoolGroup(first, batch), upto
 
 
 def _checked(path: Path, at: int, told: Any) -> bool:

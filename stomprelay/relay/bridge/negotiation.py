@@ -8,7 +8,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.handshake import Accord, Credentials, Header, Offer
+from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
 
 
@@ -71,15 +71,15 @@ def credentials(upstream: Upstream, broker: Broker, client: Credentials | None =
     return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))
 
 
-def client_address(upstream: Upstream, broker: Broker, address: str | None) -> Header | None:
+def client_address(upstream: Upstream, broker: Broker, address: str | None) -> OwnHeader | None:
     """Return CONNECT's header with the client's IP address, escaped; None where it is unknown or not told."""
     name = upstream.client_address_header
     if name is None:
         return None
     if address is None:
-        return Header(name, None)
+        return OwnHeader(name, None)
     value = address.partition("%")[0].encode("ascii")
-    return Header(name, V1_1.encode(value) if _escapes(upstream, broker) else value)
+    return OwnHeader(name, V1_1.encode(value) if _escapes(upstream, broker) else value)
 
 
 def _escapes(upstream: Upstream, broker: Broker) -> bool:

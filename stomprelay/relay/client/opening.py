@@ -33,7 +33,7 @@ from stomprelay.relay.notes import (
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
@@ -227,7 +227,7 @@ class Opening:
         self._close(How.FLUSH)
 
     def _close(self, how: How) -> None:
-        self._client.enter(State.CLOSED)
+        self._client.enter(LegState.CLOSED)
         self._offered = None
         self.until = self._refuse_at = inf
         self._outbox.put(Close(self._client, how), Wake(inf))

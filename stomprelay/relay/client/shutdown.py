@@ -25,7 +25,7 @@ from stomprelay.relay.notes import (
 )
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.heartbeat import BEAT
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
@@ -178,7 +178,7 @@ class Shutdown:
     @property
     def owing(self) -> bool:
         """Whether a client that sends nothing more may be owed something: it sent something since CONNECTED."""
-        return self.listening and (self._said or self._client.state is not State.CONNECTED)
+        return self.listening and (self._said or self._client.state is not LegState.CONNECTED)
 
     @property
     def _said(self) -> bool:
@@ -221,7 +221,7 @@ class Shutdown:
         early = now < self.finish_at < self._finish_by
         if client.gone or not (self.ending or (self.finish_at < inf and not early)):
             return False
-        if self._buffer.unread or client.state is not State.CONNECTED or not flow.flowing:
+        if self._buffer.unread or client.state is not LegState.CONNECTED or not flow.flowing:
             return False
         subscribed = any(len(link.session.subscriptions) for link in flow.links)
         return self.ending is not None or now >= self._finish_by or not subscribed
@@ -249,7 +249,7 @@ class Shutdown:
         self._enter(Stage.DELIVERING)
         if not leaving:
             self._session.counters["clients_vanished"] += 1
-        early = client.state is State.CONNECTING and client.decoder.buffered
+        early = client.state is LegState.CONNECTING and client.decoder.buffered
         if early or self._buffer.unread or (flow.survives and not flow.safe):
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
             client.gone = True
@@ -298,11 +298,11 @@ class Shutdown:
         if leg is not client and not isinstance(error, Refused):
             error = not_stomp(error)
         self._begin(_because(error, end or (End.RELAY if leg is client else End.BROKER)), now)
-        if rest or client.state is not State.CONNECTED:
+        if rest or client.state is not LegState.CONNECTED:
             return
         self._buffer.clear()
         if client.gone:
-            client.enter(State.LEAVING)
+            client.enter(LegState.LEAVING)
             return
         try:
             flow.finish(now)
@@ -329,7 +329,7 @@ class Shutdown:
                 if link.up and link.state.leg is not None:
                     # The receipts that are awaited may stand behind messages that nobody will be sent.
                     self._outbox.put(Resume(link.state.leg))
-        if client.state is State.CONNECTING or not self._said or all(link.ended for link in flow.links):
+        if client.state is LegState.CONNECTING or not self._said or all(link.ended for link in flow.links):
             self.conclude()
 
     def conclude(self) -> None:
@@ -369,7 +369,7 @@ class Shutdown:
         if self.stage is not Stage.STOPPING or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
-        return finished or self._client.state is State.CONNECTING
+        return finished or self._client.state is LegState.CONNECTING
 
     def cut(self, why: Reason) -> None:
         """End the session at once, for the reason `why` unless there is another one. SENDs that may be lost are
@@ -463,9 +463,9 @@ class Shutdown:
     def _unsent(self) -> int:
         """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
         client, count = self._client, 0
-        if client.state is State.CONNECTING and client.gone:
-            client.enter(State.CONNECTED)
-        if client.state is not State.CONNECTED:
+        if client.state is LegState.CONNECTING and client.gone:
+            client.enter(LegState.CONNECTED)
+        if client.state is not LegState.CONNECTED:
             return 0
         with suppress(StompError):  # what is behind it would have been refused
             while True:
@@ -496,13 +496,13 @@ class Shutdown:
                 note = vanished("client left, and has its answers")
             if self.lost:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
-            self._client.enter(State.CLOSED)
+            self._client.enter(LegState.CLOSED)
             self._outbox.put(note, Close(self._client, how))
         self._enter(Stage.OVER)
         for link in self._flow.links:
             if type(link.state) is Connected:
                 leg = link.state.leg
-                if leg.state is State.CONNECTED and not leg.gone:
+                if leg.state is LegState.CONNECTED and not leg.gone:
                     self._outbox.put(Send(leg, DISCONNECTING))
             link.end()
         self._outbox.put(Wake(inf))

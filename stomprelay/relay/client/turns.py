@@ -13,7 +13,7 @@ from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.notes import limited
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.wire.run import Passing, Run
 
 Flow = Single | Fanout
@@ -159,7 +159,7 @@ class InputBuffer:
     def unread(self) -> bool:
         """Whether the client has sent bytes that were not carried yet: they are here or in its decoder."""
         client = self._client
-        return self.cost > 0 or (client.state is State.CONNECTED and client.decoder.behind)
+        return self.cost > 0 or (client.state is LegState.CONNECTED and client.decoder.behind)
 
     def append(self, data: bytes) -> None:
         """Keep a chunk."""
@@ -254,7 +254,7 @@ class Turns:
     def readable(self) -> bool:
         """Whether the bytes of the client may be carried to brokers now, as far as its pace allows."""
         client = self._client
-        return client.state is State.CONNECTED and self._flow.flowing and client not in self.deferred
+        return client.state is LegState.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -283,7 +283,7 @@ class Turns:
                 data = b"" if behind else buffer.take(size)
                 frames -= carry(now, data, frames)
                 pace.done(frames, size - len(data), begun=client.decoder.buffered > 0 or buffer.cost > 0)
-                if client.decoder.behind or (client.state is State.CONNECTED and buffer.unread):
+                if client.decoder.behind or (client.state is LegState.CONNECTED and buffer.unread):
                     self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
@@ -301,7 +301,7 @@ class Turns:
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both legs are there, and no bytes of `leg` wait: the next ones would overtake them."""
-        if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
+        if leg.state is not LegState.CONNECTED or to.state is not LegState.CONNECTED or leg.gone or to.gone:
             return False
         if leg in self.deferred or leg.decoder.buffered:
             return False

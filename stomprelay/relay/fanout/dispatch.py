@@ -36,7 +36,7 @@ from stomprelay.wire.names import (
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Placement:
+class TransactionTarget:
     """Where a client's open transaction is: on one target, which its first frame decides (then it is `used`).
 
     `cost` is in bytes. `bearing` are members with a part that no other member has: without them it cannot be committed.
@@ -88,7 +88,7 @@ class Dispatch:
     _memo: tuple[bytes, Member] | None = None
     _opened: list[Confirmation[Member]] = field(default_factory=list)
     _subscribed: dict[bytes, Target] = field(default_factory=dict)
-    _placed: dict[bytes, Placement] = field(default_factory=dict)
+    _placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
         """Send a frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
@@ -158,7 +158,7 @@ class Dispatch:
             member.send(frame)
 
     @staticmethod
-    def _only(target: Target, placement: Placement | None) -> Member:
+    def _only(target: Target, placement: TransactionTarget | None) -> Member:
         """Return the member for a frame that goes to one group alone; in a transaction always the same."""
         if not target.fans:
             return target.members[0]
@@ -168,7 +168,7 @@ class Dispatch:
             placement.bearing.add(member)
         return member
 
-    def _overflow(self, target: Target, members: list[Member], placement: Placement | None) -> None:
+    def _overflow(self, target: Target, members: list[Member], placement: TransactionTarget | None) -> None:
         """Record that all live members except these miss a SEND. The first one that each misses is logged."""
         for member in target.live:
             if member in members:
@@ -251,7 +251,7 @@ class Dispatch:
 
     # Transactions
 
-    def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> Placement | None:
+    def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
         """Record that a transaction is on this target now, because a frame of it goes there."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
@@ -282,7 +282,7 @@ class Dispatch:
         if len(self._placed) >= most:
             raise ProtocolError("too many open transactions", f"the limit is {most}", receipt=receipt)
         ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
-        placement = Placement(self._router.main, ours)
+        placement = TransactionTarget(self._router.main, ours)
         try:
             self._session.kept.take(placement.cost)
         except StompError as error:
@@ -290,7 +290,7 @@ class Dispatch:
         self._placed[name] = placement
         self._tell(self._router.main, frame, receipt)
 
-    def _ended(self, name: bytes | None) -> Placement | None:
+    def _ended(self, name: bytes | None) -> TransactionTarget | None:
         """The transaction of this name has ended. Return where it was."""
         placement = None if name is None else self._placed.pop(name, None)
         if placement is not None:

@@ -19,7 +19,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import outvoted
 from stomprelay.session.delivery import THING
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
@@ -205,7 +205,7 @@ class Fanout:
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
         # Before CONNECTED nothing was asked for, and only an ERROR may come.
-        early = self._client.state is State.CONNECTING
+        early = self._client.state is LegState.CONNECTING
 
         def new_head(frame: Frame) -> bytes | None:
             if early and frame.command is not ERROR:
@@ -374,7 +374,7 @@ class Fanout:
 
     def _begin_disconnect(self, receipt: bytes | None) -> None:
         self._asked = receipt
-        self._client.enter(State.LEAVING)
+        self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:

@@ -13,7 +13,7 @@ from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import State
+from stomprelay.session.leg import LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers
 from stomprelay.wire.errors import Refused, StompError
@@ -172,7 +172,8 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write the collected frames, after those that waited, if the broker can be written to. Raises as `send` does."""
+        """Write the collected frames, after those that waited, if the broker can be written to. Raises as `send` does.
+        """
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -200,7 +201,7 @@ class Member:
         self.blocked = False
         self.flush(now)
         self.disconnecting = True
-        leg.enter(State.LEAVING)
+        leg.enter(LegState.LEAVING)
         self._outbox.send(leg, wire, now)
 
     # What its broker takes and gives
@@ -231,7 +232,8 @@ class Member:
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot be kept."""
+        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot be kept.
+        """
         failures: list[StompError] = []
         for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))

@@ -23,7 +23,7 @@ from stomprelay.relay.notes import left, lost, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, Event, How, Note, Resume
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
@@ -120,7 +120,7 @@ class Handshake:
             tracked=self.tracked,
             parting=product.parts_silently and self.broker.path is not None,
         )
-        self.leg.enter(State.CONNECTED, bridges.broker)
+        self.leg.enter(LegState.CONNECTED, bridges.broker)
         self.leg.heartbeat.agree(
             self._offer.terms_toward(self._asked, upstream.heart_beat),
             accord.terms,
@@ -158,7 +158,7 @@ class Handshake:
             self._close(How.LINGER)
 
     def _close(self, how: How) -> None:
-        self.leg.enter(State.CLOSED)
+        self.leg.enter(LegState.CLOSED)
         self._outbox.put(Close(self.leg, how))
 
 
@@ -221,7 +221,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Move:
+class BalanceMove:
     """The session leaves its broker once another one accepts it: at a quiet moment, or at `leave_by`; with `may_stay`
     it stays then.
 
@@ -258,7 +258,7 @@ class Link:
     resends: InitVar[bool] = False
     state: Waiting | Handshake | Connected | Ended = field(default_factory=Waiting)
     resender: Resender | None = None
-    moving: Move | None = None
+    moving: BalanceMove | None = None
     following: Handshake | None = None
     stays: str = ""
     before: Broker | None = None
@@ -633,7 +633,7 @@ class Link:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
         leg = self.state.leg
         if leg is not None and not leg.closed:
-            leg.enter(State.CLOSED)
+            leg.enter(LegState.CLOSED)
             self._outbox.put(Close(leg, how))
         if self.following is not None:
             self._drop()
@@ -672,7 +672,7 @@ class Link:
             self._drop()
         left = [] if move is None or self.following is None else move.left
         self.stays, self._again = "", 0.0
-        self.moving = move = Move(target, may_stay, now + within, left)
+        self.moving = move = BalanceMove(target, may_stay, now + within, left)
         if self.following is None:
             move.left = [target] if target is not None else self._others(self.connection.broker, now)
             if move.left:
@@ -685,7 +685,7 @@ class Link:
         order += [each for each in self.group.brokers if each not in order]
         return [each for each in order if each is not broker and not each.health.paused]
 
-    def _ask_next(self, move: Move, now: float) -> None:
+    def _ask_next(self, move: BalanceMove, now: float) -> None:
         """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
         move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
@@ -709,7 +709,7 @@ class Link:
         if self.following is not None and self.following.accepted is None:
             self.until = min(self.until, self.following.until)
 
-    def _move_due(self, move: Move, now: float) -> None:
+    def _move_due(self, move: BalanceMove, now: float) -> None:
         following = self.following
         if now >= move.leave_by and move.may_stay:
             self.stay()
@@ -796,7 +796,7 @@ class Link:
         receipt = self.resender.unconfirmed.ask()
         frame = up.bridges.to_broker.leave(receipt, self.session)
         self._outbox.put(moved(up.broker, self.upstream))
-        up.leg.enter(State.LEAVING)
+        up.leg.enter(LegState.LEAVING)
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))

@@ -14,7 +14,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import NO_BEATS
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -102,7 +102,7 @@ class Probe:
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The connection ended. That says nothing where the relay has no credentials of its own."""
-        unknown = self._upstream.credentials is None and self.leg.state is State.OPENING
+        unknown = self._upstream.credentials is None and self.leg.state is LegState.OPENING
         if unknown and self._broker.health.sessions:
             self.well = False
             self._close(How.FLUSH)
@@ -115,7 +115,7 @@ class Probe:
         if now < self._until:
             self._outbox.put(Wake(self._until))
         else:
-            missing = "CONNECTED" if self.leg.state is State.OPENING else "RECEIPT"
+            missing = "CONNECTED" if self.leg.state is LegState.OPENING else "RECEIPT"
             self._fail(f"no {missing} in time", now, How.ABORT)
         return self._outbox.drain()
 
@@ -130,7 +130,7 @@ class Probe:
     def _receive(self, frame: Frame, now: float) -> None:
         if frame.command is CONNECTED:
             self._accept(Accord.read(frame))
-        elif self.leg.state is State.OPENING:
+        elif self.leg.state is LegState.OPENING:
             self._deny(frame, now)
         elif frame.command is ERROR:
             # The log gets the broker's header as it stands on its one line, and never a body.
@@ -141,7 +141,7 @@ class Probe:
 
     def _accept(self, accord: Accord) -> None:
         product = profile(self._upstream, self._broker, accord, _OFFER)
-        self.leg.enter(State.CONNECTED, product.dialects[accord.dialect.version])
+        self.leg.enter(LegState.CONNECTED, product.dialects[accord.dialect.version])
         destination = self._upstream.checks.destination
         if destination is None:
             self._succeed()
@@ -167,7 +167,7 @@ class Probe:
         if health.up is False and not health.paused:
             text = f"broker {self._broker} is up again"
             self._outbox.put(Note(Event.CONNECTED, text, self._facts()))
-        if self.leg.state is State.CONNECTED:
+        if self.leg.state is LegState.CONNECTED:
             self._outbox.put(Send(self.leg, b"%b\n\n\0" % DISCONNECT))
         self.well = True
         health.answered()
@@ -189,6 +189,6 @@ class Probe:
         return {"broker": str(self._broker), "upstream": self._upstream.name}
 
     def _close(self, how: How) -> None:
-        self.leg.enter(State.CLOSED)
+        self.leg.enter(LegState.CLOSED)
         self._until = inf
         self._outbox.put(Close(self.leg, how), Wake(inf))

@@ -45,7 +45,7 @@ class _Place:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Destinations:
+class DestinationCounts:
     """Counts of `PLACES` destinations, and of all `other` together. Call `turn` once a minute.
 
     A destination takes the place of the least busy one if it was twice as busy lately, and begins at nothing. The count

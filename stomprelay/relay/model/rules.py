@@ -191,7 +191,7 @@ class AccessRules:
         return not self.naming.known and any(not each.allow for each in self.rules)
 
 
-class Matching(NamedTuple):
+class MatchingRules(NamedTuple):
     """The matching rules for each place of a frame, up to the first without a condition. `settled`: the frame is
     allowed in any case. `headers`: rules depend on headers.
     """
@@ -220,7 +220,7 @@ class Decision(NamedTuple):
         return f"no rule matches, and the default {word} {command}"
 
 
-class Policy:
+class ClientRules:
     """The rules of a listener as they are for one client."""
 
     __slots__ = ("_allow", "_patterns", "_rules", "naming")
@@ -243,17 +243,18 @@ class Policy:
             globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
         return _patterns(globs, user, allow=allow)
 
-    def matching(self, places: Iterable[Place]) -> Matching:
+    def matching(self, places: Iterable[Place]) -> MatchingRules:
         """Return the rules for frames that name these places; there is at least one place."""
         found = tuple([(each, (*self._asked(each),)) for each in places])
         conditional = [rule for place, rules in found for rule in rules if rule.conditional(place.command)]
         allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
-        return Matching(
+        return MatchingRules(
             found, settled=allowed and not conditional, headers=any(rule.headers for rule in conditional)
         )
 
-    def decide(self, matching: Matching, request: Request) -> Decision:
-        """Return the decision about a frame: the one for its first place that is not allowed, if there is such a place."""
+    def decide(self, matching: MatchingRules, request: Request) -> Decision:
+        """Return the decision about a frame: the one for its first place that is not allowed, if there is such a place.
+        """
         decision: Decision | None = None
         for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)

@@ -13,7 +13,7 @@ from stomprelay.relay.forward import TURN, Joiner
 from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
-from stomprelay.session.leg import Leg, State
+from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import Headers
@@ -674,7 +674,7 @@ class Resender:
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
         line, sender = self.line, self._sender
-        if line is not None and sender is not None and sender.leg.state is not State.LEAVING:
+        if line is not None and sender is not None and sender.leg.state is not LegState.LEAVING:
             line.go_on(now)  # nothing may follow DISCONNECT
             if line.done:
                 self.line = None

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay import __version__
-from stomprelay.relay.model.destinations import FORMER, Destinations, DestinationTally
+from stomprelay.relay.model.destinations import FORMER, DestinationCounts, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally, Health
 from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.service.brokers.brokers import ConfiguredBroker
@@ -200,7 +200,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     )
 
 
-def _counted(table: Destinations) -> Iterator[DestinationRow]:
+def _counted(table: DestinationCounts) -> Iterator[DestinationRow]:
     for shown, found in ((True, table.shown), (False, table.former)):
         for name, tally in found.items():
             yield DestinationRow(name.decode("utf-8", "backslashreplace"), tally, shown)

@@ -14,7 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
-from stomprelay.auth.attempts import FREE, Attempts
+from stomprelay.auth.attempts import FREE, FailedAttempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
 from stomprelay.relay.inputs import Identified, Unknown, Unwanted
@@ -61,7 +61,7 @@ class Identification(Service):
         self._runtime = runtime
         self._reactor = reactor
         self._clock = clock
-        self._attempts = Attempts()
+        self._attempts = FailedAttempts()
         self._threads: ThreadPool | None = None
         self._free = DeferredSemaphore(THREADS)
         self._waiting = 0

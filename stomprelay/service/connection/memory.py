@@ -85,7 +85,7 @@ class _Turn(NamedTuple):
     begun: int
 
 
-class Memory:
+class SessionMemory:
     """The bytes that are kept of this process's sessions, and of all processes that share the `limit` (infinity: none).
     `trim` returns freed memory to the system. `total` gets this process's bytes and sessions, and returns those of all
     processes.

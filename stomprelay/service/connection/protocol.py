@@ -46,7 +46,7 @@ from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.sockets import FIRST_READ, READ, Socket, read_at_most
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import Close, GiveWay, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED, UNREAD, spell_fault
 from stomprelay.wire.decoder import compiled
 
@@ -607,7 +607,7 @@ class LegProtocol(Timed):
                 self.transport.abortConnection()
             return
         full = self.plain is not None and self.plain.dataBuffer
-        if self.leg.state is State.CONNECTED and not full and not owner.patient(self):
+        if self.leg.state is LegState.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
         self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
 

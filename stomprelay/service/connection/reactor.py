@@ -14,7 +14,7 @@ from twisted.internet.main import installReactor
 from twisted.python import log
 
 from stomprelay.service.connection.protocol import PIPE
-from stomprelay.service.network.sockets import READ, Attempt, Socket, read_at_most
+from stomprelay.service.network.sockets import READ, Socket, SocketConnector, read_at_most
 
 _DIRECT: Final = frozenset({PIPE, partial})
 """The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
@@ -68,7 +68,7 @@ class RelayReactor(EPollReactor):
                     act = selectable.doRead
                     if share < READ and kind is Socket and selectable.bufferSize > share:
                         act = partial(_read_some, selectable, act, share)
-                elif kind is Attempt or (kind is Socket and event == EPOLLOUT):
+                elif kind is SocketConnector or (kind is Socket and event == EPOLLOUT):
                     act = selectable.doWrite
                 else:
                     log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
@@ -109,7 +109,7 @@ class RelayReactor(EPollReactor):
         if bindAddress is not None or not _numeric(host):
             connector: IConnector = super().connectTCP(host, port, factory, timeout, bindAddress)
             return connector
-        attempt = Attempt(self, host, port, factory, timeout)
+        attempt = SocketConnector(self, host, port, factory, timeout)
         attempt.connect()
         return attempt
 

@@ -46,7 +46,7 @@ from stomprelay.service.log import logger, write
 from stomprelay.service.network.endpoints import BrokerEndpoint
 from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint, header
 from stomprelay.session.effects import Event, Note, Resume
-from stomprelay.session.leg import EXPECTED, Leg, State
+from stomprelay.session.leg import EXPECTED, Leg, LegState
 from stomprelay.session.reasons import spell_fault
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
@@ -62,8 +62,8 @@ Asks = Callable[["RelayDriver", Claim], None]
 
 _log: Final = logger()
 
-_NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
-_HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
+_NOT_CONNECTED: Final = frozenset({LegState.OPENING, LegState.CONNECTING})
+_HOLDABLE: Final = frozenset({LegState.CONNECTING, LegState.CONNECTED})
 
 _NOTHING: Final = (0, 0)
 """No bytes received, none sent."""
@@ -405,7 +405,8 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and bodies."""
+        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and bodies.
+        """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
             return
@@ -515,7 +516,7 @@ class RelayDriver(Driver):
             return
         for output in self._outputs:
             protocol = output.protocol
-            if protocol.leg.state is not State.OPENING:
+            if protocol.leg.state is not LegState.OPENING:
                 protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:

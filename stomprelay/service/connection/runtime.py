@@ -11,9 +11,9 @@ from twisted.internet.interfaces import IReactorTime
 
 from stomprelay.relay.counting import Tallies
 from stomprelay.service.connection.departures import Departures
-from stomprelay.service.connection.memory import Memory
+from stomprelay.service.connection.memory import SessionMemory
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.connection.timers import Timers, Turns
+from stomprelay.service.connection.timers import Timers, TurnQueue
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 
@@ -34,7 +34,7 @@ class Runtime:
     """
 
     def __init__(
-        self, reactor: IReactorTime, seconds: Callable[[], float], memory: Memory | None = None
+        self, reactor: IReactorTime, seconds: Callable[[], float], memory: SessionMemory | None = None
     ) -> None:
         self.reactor = reactor
         self.seconds = seconds
@@ -42,14 +42,14 @@ class Runtime:
         self.closing = 0
         self._idle: Deferred[None] | None = None
         self.timers = Timers(reactor, seconds)
-        self.turns = Turns(reactor, seconds)
+        self.turns = TurnQueue(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
         self.tallies = Tallies()
         self.noted: Callable[[Note], None] = _unheard
         self.probed: Callable[[Note], None] = _unheard
         self.protocols: dict[Leg, Any] = {}
         self.departures = Departures(reactor)
-        self.memory = Memory(reactor, seconds) if memory is None else memory
+        self.memory = SessionMemory(reactor, seconds) if memory is None else memory
 
     def socket_opened(self) -> None:
         """Count a connection that was established."""

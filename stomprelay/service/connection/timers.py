@@ -137,7 +137,7 @@ class Timers:
         self._schedule(self._ticks[0] if self._ticks else inf)
 
 
-class Turns:
+class TurnQueue:
     """The sessions with more work than one turn allows, in the order in which they began to wait."""
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:

@@ -16,7 +16,7 @@ from stomprelay.service.connection.protocol import Driver, LegProtocol, close_wh
 from stomprelay.service.connection.timers import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
 from stomprelay.service.network.sockets import FIRST_READ, read_at_most
-from stomprelay.service.network.upgrade import Handshake, HttpRefusal, Request
+from stomprelay.service.network.upgrade import HttpRefusal, WebSocketHandshake, WebSocketRequest
 from stomprelay.service.network.websocket import Received, WebSocket
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
@@ -193,7 +193,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
     __slots__ = ("_request",)
 
     def __init__(self, owner: Driver, leg: Leg, endpoint: WebSocketEndpoint) -> None:
-        self._request = Request(endpoint.host, endpoint.path, endpoint.versions)
+        self._request = WebSocketRequest(endpoint.host, endpoint.path, endpoint.versions)
         super().__init__(owner, leg)
 
     def _connected(self, owner: Driver) -> None:
@@ -241,7 +241,7 @@ class WebLegProtocol(_WebSocketProtocol):
         self._web = web
         self._farewell = farewell
         self._first: bytes | None = b""
-        self._handshake: Handshake | None = None
+        self._handshake: WebSocketHandshake | None = None
         self._pings: Pings | None = None
         super().__init__(owner, leg)
 
@@ -261,7 +261,9 @@ class WebLegProtocol(_WebSocketProtocol):
         first = (self._first or b"") + data
         if first.startswith(METHODS):
             self._first = None
-            self._handshake = Handshake(self._web, self._listener.versions, self._listener.before_connect)
+            self._handshake = WebSocketHandshake(
+                self._web, self._listener.versions, self._listener.before_connect
+            )
             self._shake(self._handshake, first)
         elif any(method.startswith(first) for method in METHODS):
             self._first = first
@@ -269,7 +271,7 @@ class WebLegProtocol(_WebSocketProtocol):
             self._first = None
             super().dataReceived(first)
 
-    def _shake(self, handshake: Handshake, data: bytes) -> None:
+    def _shake(self, handshake: WebSocketHandshake, data: bytes) -> None:
         if self._owner is None:
             return
         found = handshake.received(data)

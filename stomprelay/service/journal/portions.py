@@ -22,7 +22,7 @@ _YIELD: Final = 0.00001
 _Record = tuple[int, int, int, bytes, bytes, bytes]
 
 
-class Batch(NamedTuple):
+class EncodedBlocks(NamedTuple):
     """Encoded blocks back to back (`data`), and how many blocks and frames they are."""
 
     data: bytes | memoryview
@@ -73,7 +73,7 @@ class Portions:
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
-    def take(self, whole: bool = False) -> Batch | None:
+    def take(self, whole: bool = False) -> EncodedBlocks | None:
         """Return the oldest portion; with `whole` only if another one follows it; otherwise None. Its data is valid
         until `done`.
         """
@@ -98,7 +98,7 @@ class Portions:
                     time.sleep(_YIELD)
         data = b"".join(blocks)
         self._taken = len(data)
-        return Batch(data, len(blocks), frames)
+        return EncodedBlocks(data, len(blocks), frames)
 
     def done(self) -> None:
         """Forget the last portion that was taken: it was written or given up."""

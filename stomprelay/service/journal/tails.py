@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.capture import Capture, LegRecorder
-from stomprelay.journal.schema import VERSION, Header
+from stomprelay.journal.schema import VERSION, SegmentHeader
 from stomprelay.journal.session import Records
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.journal.tail import TailAnswer, TailRequest, Watch
+from stomprelay.journal.tail import TailAnswer, TailRequest, TailWatch
 from stomprelay.service.journal.journal import SOFTWARE, Journal
 
 MOST: Final = 4
@@ -41,7 +41,7 @@ class TooMany(Exception):
 class Tapped:
     """Takes the records of a session for the watches, and for the journal if there is one; see `Records`."""
 
-    def __init__(self, capture: Capture, journal: Journal | None, watches: tuple[Watch, ...]) -> None:
+    def __init__(self, capture: Capture, journal: Journal | None, watches: tuple[TailWatch, ...]) -> None:
         self.capture = capture
         self._journal = journal
         self._watches = watches
@@ -87,9 +87,9 @@ class Tails:
         self._reactor = reactor
         self._clock = clock
         relay = settings.relay or socket.gethostname()
-        header = Header(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
+        header = SegmentHeader(VERSION, relay, run, 1, clock(), PATIENCE, SOFTWARE).encode()
         self._header = encode(int(BlockKind.HEADER), clock(), 0, b"", b"", header)
-        self._watches: dict[TailRequest, Watch] = {}
+        self._watches: dict[TailRequest, TailWatch] = {}
         self._named: dict[TailRequest, tuple[_Session, ...]] = {}
         self._ends: dict[TailRequest, Any] = {}
         self._tapped: dict[tuple[TailRequest, ...], Tapped] = {}
@@ -118,7 +118,7 @@ class Tails:
             return watch.take()._replace(sessions=self._left(key))
         if len(self._watches) >= MOST:
             raise TooMany(f"{MOST} watch already, and no more may at a time")
-        self._watches[key] = Watch(key, self._header, self._capture, self._clock)
+        self._watches[key] = TailWatch(key, self._header, self._capture, self._clock)
         self._ends[key] = self._reactor.callLater(PATIENCE, self._end, key)
         self._named[key] = tuple(each for each in self._sessions() if each.name in key.sessions)
         self._tell()

@@ -10,7 +10,7 @@ from stomprelay.journal.folder import Folder, Recovery
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.journal.writer import Writer
-from stomprelay.service.journal.portions import Batch, Dropped, JournalQueue
+from stomprelay.service.journal.portions import Dropped, EncodedBlocks, JournalQueue
 
 LARGE: Final = 1 << 16
 """Bytes of a portion. What comes while so much is written waits for more."""
@@ -50,7 +50,7 @@ class WriterThread:
         self._log = log
         self._roomy = roomy
         self._room_wanted = False
-        self._batch: Batch | None = None
+        self._batch: EncodedBlocks | None = None
         self._stopping = Event()
         self._ended: Callable[[], None] = lambda: None
         self._logged = queue.told
@@ -164,7 +164,8 @@ class WriterThread:
         self._log_dropped()
 
     def _put(self, data: bytes | memoryview) -> None:
-        """Write blocks, then, into the same segment, an event about frames that were dropped since the last such event."""
+        """Write blocks, then, into the same segment, an event about frames that were dropped since the last such event.
+        """
         dropped, before, now = self._queue.dropped, self._queue.told, self._clock()
         if dropped is before:
             self._segments.write(data, now)

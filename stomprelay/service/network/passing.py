@@ -26,8 +26,9 @@ class BrokenMessage(Exception):
     """The bytes are no message, or only a part of one; the text is the reason."""
 
 
-class Passed(NamedTuple):
-    """A message. `sockets` are listening sockets by name; the receiver owns them and closes those that it does not use."""
+class PassedMessage(NamedTuple):
+    """A message. `sockets` are listening sockets by name; the receiver owns them and closes those that it does not use.
+    """
 
     said: Mapping[str, Any]
     sockets: Mapping[str, socket.socket]
@@ -98,13 +99,13 @@ class Passage:
             else:
                 self._out.popleft()
 
-    def receive(self) -> list[Passed]:
+    def receive(self) -> list[PassedMessage]:
         """Read once, and return the complete messages. Raises the socket's errors, `EOFError` or `BrokenMessage`: close
         it then.
         """
         data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
         self._came += came
-        found: list[Passed] = []
+        found: list[PassedMessage] = []
         try:
             for each in came:
                 os.set_inheritable(each, False)
@@ -125,11 +126,11 @@ class Passage:
             raise
         return found
 
-    def _message(self, line: bytes | bytearray) -> Passed:
+    def _message(self, line: bytes | bytearray) -> PassedMessage:
         said, names = parse(line)
         if len(names) > len(self._came):
             raise BrokenMessage(f"{len(names)} sockets are named, {len(self._came)} came")
-        passed = Passed(said, {name: _listening(self._came.pop(0)) for name in names})
+        passed = PassedMessage(said, {name: _listening(self._came.pop(0)) for name in names})
         for name, each in passed.sockets.items():
             if not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 passed.close()
@@ -169,7 +170,7 @@ class ReactorPassage(FileDescriptor):
         self,
         reactor: Any,
         passage: Passage,
-        received: Callable[[Passed], None],
+        received: Callable[[PassedMessage], None],
         ended: Callable[[str], None],
     ) -> None:
         super().__init__(reactor)

@@ -263,7 +263,7 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 
 
 @implementer(IConnector, IReadWriteDescriptor)
-class Attempt:
+class SocketConnector:
     """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. Only a
     `ClientFactory` is told of the connection's end. It needs Linux, where a second connect returns the outcome.
     """

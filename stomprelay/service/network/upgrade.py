@@ -54,7 +54,7 @@ class HttpRefusal(NamedTuple):
         )
 
 
-class Accepted(NamedTuple):
+class AcceptedUpgrade(NamedTuple):
     """A WebSocket is open once `answer` is written. `window`: see `Agreed.bits`; 0 where nothing is compressed."""
 
     answer: bytes
@@ -86,7 +86,7 @@ class _Heads:
         return head
 
 
-class Handshake:
+class WebSocketHandshake:
     """Reads one request, of `most` bytes at most, for a listener whose clients may speak these versions of STOMP."""
 
     def __init__(self, web: Web, versions: Iterable[bytes], most: int) -> None:
@@ -94,7 +94,7 @@ class Handshake:
         self._versions = frozenset(versions)
         self._heads = _Heads(most)
 
-    def received(self, data: bytes) -> Accepted | HttpRefusal | None:
+    def received(self, data: bytes) -> AcceptedUpgrade | HttpRefusal | None:
         """Return the answer to the client; None while the request is incomplete."""
         head = self._heads.received(data)
         if head is None:
@@ -146,7 +146,7 @@ class Handshake:
             )
         return None
 
-    def _agreed(self, fields: Fields) -> Accepted | HttpRefusal:
+    def _agreed(self, fields: Fields) -> AcceptedUpgrade | HttpRefusal:
         offered = _listed(fields, b"sec-websocket-protocol")
         spoken = [name for version, name in _PROTOCOLS.items() if version in self._versions]
         chosen = next((name for name in spoken if name in offered), None)
@@ -158,7 +158,7 @@ class Handshake:
         token = generate_accept_token(fields[b"sec-websocket-key"][0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
         agreed = agree(_listed(fields, b"sec-websocket-extensions")) if self._web.compression else None
-        return Accepted(
+        return AcceptedUpgrade(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
             % (token, protocol, b"" if agreed is None else agreed.header),
@@ -166,13 +166,13 @@ class Handshake:
         )
 
 
-class Opened(NamedTuple):
+class OpenedUpgrade(NamedTuple):
     """The broker's end of a WebSocket is open, and sent these bytes on it."""
 
     rest: bytes
 
 
-class Request:
+class WebSocketRequest:
     """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. Send `wire`."""
 
     def __init__(self, host: str, path: str, versions: Iterable[bytes]) -> None:
@@ -187,7 +187,7 @@ class Request:
             % (path.encode("ascii"), host.encode("ascii"), key, _VERSION, b", ".join(self._offered))
         )
 
-    def received(self, data: bytes) -> Opened | str | None:
+    def received(self, data: bytes) -> OpenedUpgrade | str | None:
         """Return what the answer means: a WebSocket, or why there is none; None while it is incomplete. Of the broker's
         words only the status is used.
         """
@@ -198,7 +198,7 @@ class Request:
                 return "the peer does not speak HTTP/1.1"
             status = int(answer[1])
             if status == _SWITCHING:
-                return self._wrong(_fields(head)) or Opened(bytes(self._heads.rest))
+                return self._wrong(_fields(head)) or OpenedUpgrade(bytes(self._heads.rest))
             if not 100 <= status < 200:
                 return _declined(status)
             head = self._heads.received()

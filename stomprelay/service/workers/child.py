@@ -24,23 +24,23 @@ from twisted.python.reflect import namedModule
 
 from stomprelay import config
 from stomprelay.config import Config, ConfigError
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.log import fields, literal, logger
-from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
+from stomprelay.service.network.passing import Passage, PassedMessage, ReactorPassage
 
 _log: Final = logger()
 _INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
 
-class Plan(NamedTuple):
+class WorkerPlan(NamedTuple):
     """What worker `number` gets when it starts: the configuration, the listeners' sockets by name, the path of `Loads`,
     addresses of paused brokers, the reactor's module, and whether new clients are refused.
     """
 
     number: int
-    source: Source
+    source: ConfigSource
     sockets: Mapping[str, int]
     loads: str
     paused: Sequence[str]
@@ -48,13 +48,13 @@ class Plan(NamedTuple):
     draining: bool = False
 
     @classmethod
-    def parse(cls, passed: Passed) -> Self:
+    def parse(cls, passed: PassedMessage) -> Self:
         """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
         `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}
-        return cls(number, Source(*source), sockets, *rest)
+        return cls(number, ConfigSource(*source), sockets, *rest)
 
     def read(self) -> Config:
         """Return the worker's share of the configuration. Raises `ConfigError`."""
@@ -74,7 +74,7 @@ def main() -> int:
     try:
         while not (came := passage.receive()):
             pass
-        plan = Plan.parse(came[0])
+        plan = WorkerPlan.parse(came[0])
     except (EOFError, OSError):
         return 0  # the parent is no more
     # Ctrl-C is the parent's, which has its workers end.
@@ -91,7 +91,7 @@ def main() -> int:
         return 1
 
 
-def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> int:
+def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, reactor: Any) -> int:
     """Run the relay of a plan, with the sockets of the first message that came. Raises `ConfigError` or `OSError`."""
     # What imports the reactor comes after it is installed.
     from stomprelay.service.admin.condition import OwnRelay
@@ -133,7 +133,7 @@ def run(plan: Plan, came: Sequence[Passed], passage: Passage, reactor: Any) -> i
     service.state.sessions.drain(plan.draining)
     relay = OwnRelay(service.state)
 
-    def told(passed: Passed) -> None:
+    def told(passed: PassedMessage) -> None:
         if "stop" in passed.said:
             ended("")
             return
@@ -186,12 +186,12 @@ def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
     raise ValueError(f"there is no {name}")
 
 
-def reload(service: Any, passed: Passed) -> str:
+def reload(service: Any, passed: PassedMessage) -> str:
     """Use the configuration of another plan and its sockets. Return "", or why it cannot be used."""
     from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 
     try:
-        plan = Plan.parse(passed)
+        plan = WorkerPlan.parse(passed)
         service.inherit(plan.sockets)
         with plan.source.here():
             prepared = service.prepare(plan.source.path or COMMAND_LINE, plan.read())

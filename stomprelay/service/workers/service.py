@@ -9,7 +9,7 @@ from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 
 from stomprelay.config import Config
-from stomprelay.config.change import Source
+from stomprelay.config.change import ConfigSource
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.service.admin.site import admin_services
 from stomprelay.service.log import logger
@@ -23,7 +23,7 @@ from stomprelay.service.network.endpoints import (
 from stomprelay.service.network.tls import CertificateWatch, TLSConnections
 from stomprelay.service.process import HURRY, Notify, Reloaded, Reloads, Signals, unused
 from stomprelay.service.relay import MARGIN, RelayService
-from stomprelay.service.workers.child import Plan
+from stomprelay.service.workers.child import WorkerPlan
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.loads import AWAY, Loads
 from stomprelay.service.workers.worker import HUNG, Worker
@@ -39,7 +39,7 @@ class WorkersService(MultiService):
     `when_ready` has the services that start when all workers serve for the first time. Raises `BadEndpoint`.
     """
 
-    def __init__(self, config: Config, source: Source, reactor: Any) -> None:
+    def __init__(self, config: Config, source: ConfigSource, reactor: Any) -> None:
         super().__init__()
         # What a process alone would be: it checks all that the workers will use, and knows listeners and brokers.
         self._alone = RelayService(config, reactor)
@@ -111,12 +111,12 @@ class WorkersService(MultiService):
             raise CannotStart(text) from error
         module = type(self._reactor).__module__
 
-        def plan(number: int) -> Plan:
+        def plan(number: int) -> WorkerPlan:
             # The file may say another number by now, which is for the next start.
             options = {**self._source.options, "workers": str(self._count)}
             source = self._source._replace(options=options)
             sockets = {each.name: each.hold() for each in self._listeners.services}
-            return Plan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
+            return WorkerPlan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
             worker = Worker(number, self._reactor, plan, self._changed, self._timeout)
@@ -170,7 +170,7 @@ class WorkersService(MultiService):
         await maybeDeferred(signals.stopService)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _reload(self, source: Source) -> Deferred[Reloaded]:
+    def _reload(self, source: ConfigSource) -> Deferred[Reloaded]:
         """Make all workers use another configuration, after checking that it can be used."""
         prepared = self._alone.prepare(source.path or COMMAND_LINE, source.read())
         config = prepared.change.config

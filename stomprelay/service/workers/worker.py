@@ -15,9 +15,9 @@ from twisted.python.failure import Failure
 
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow
 from stomprelay.service.log import logger
-from stomprelay.service.network.passing import Passage, Passed, ReactorPassage
+from stomprelay.service.network.passing import Passage, PassedMessage, ReactorPassage
 from stomprelay.service.process import WATCHDOG, watchdog
-from stomprelay.service.workers.child import Plan
+from stomprelay.service.workers.child import WorkerPlan
 
 STEADY: Final = 60.0
 """Seconds after which a worker's end no longer counts as one of a row of failures."""
@@ -87,7 +87,7 @@ class Worker:
         self,
         number: int,
         reactor: Any,
-        plan: Callable[[int], Plan],
+        plan: Callable[[int], WorkerPlan],
         changed: Callable[["Worker"], None],
         timeout: Callable[[], float],
     ) -> None:
@@ -95,7 +95,7 @@ class Worker:
         self.name = f"worker {number}"
         self.restarts = 0
         self.serves = False
-        self.plan: Plan | None = None
+        self.plan: WorkerPlan | None = None
         self.status = ""
         self.hung = False
         self._timeout = timeout
@@ -157,7 +157,7 @@ class Worker:
         self._watch(max(self._limit, START))
         self._tell(plan, 0)
 
-    def _tell(self, plan: Plan, number: int) -> None:
+    def _tell(self, plan: WorkerPlan, number: int) -> None:
         if self._passage is None:
             return
         try:
@@ -194,7 +194,7 @@ class Worker:
 
         return answer.addTimeout(WITHIN, self._reactor).addBoth(settled)
 
-    def _said(self, passed: Passed) -> None:
+    def _said(self, passed: PassedMessage) -> None:
         passed.close()
         if (lines := passed.said.get("notice")) is not None:
             self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})

@@ -6,7 +6,7 @@ import posixpath
 import pytest
 
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part, logged, ordered
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from tests.pipeline.journal_files import START, name
 
 JOURNAL = "file:///j"
@@ -63,7 +63,7 @@ def test_a_batch_of_sparks_is_cut_into_parts_by_name() -> None:
         Part(1, (f"/j/{name(3)}", f"/j/{name(4)}"), last=False, unread=START),
         Part(2, (f"/j/{name(5)}",), last=True),
     ]
-    assert arrivals(files).arrivals(parts[2]) == [SegmentFile(f"/j/{name(5)}", len(f"/j/{name(5)}"))]
+    assert arrivals(files).arrivals(parts[2]) == [SegmentToRead(f"/j/{name(5)}", len(f"/j/{name(5)}"))]
 
 
 def test_parts_are_numbered_through_and_done_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench import journals
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store
@@ -55,7 +55,7 @@ def do(spark: "SparkSession", settings: Settings, number: int, paths: Sequence[P
     store = Store(spark, settings.tables)
     store.prepare(number - 1)
     batch = Batch(spark, store, number, settings, again=upkeep.begin(store, number - 1))
-    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
+    frames.advance(batch, [SegmentToRead(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)
     latency.advance(batch)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match.matching import Matching, Message
+from stomprelay.pipeline.match.matching import MatchedMessage, TransferMatching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import SECOND, TimeLimits
@@ -214,7 +214,7 @@ def test_repeats() -> None:
     p.sends("t")
     _at(one, 200).gets("m1", trace="t")
     _at(one, 300).gets("m2", trace="t")
-    matching = Matching("tt", TERMS)
+    matching = TransferMatching("tt", TERMS)
     for each in [*p.transfers, *one.transfers]:
         matching.saw([*each])
     matching.go(one.ns)
@@ -230,16 +230,16 @@ def test_what_is_ahead_of_others_is_a_foretaste() -> None:
     p, one = _three("auto")
     p.sends("t")
     _at(one, 200).gets("m", trace="t")
-    matching = Matching("tt", TERMS)
+    matching = TransferMatching("tt", TERMS)
     for each in [*p.transfers, *one.transfers]:
         matching.saw([*each])
     matching.go(p.ns)
     (row,) = matching.open()
     assert row[MESSAGES.names.index("outcome")] == "acked"
-    again = Matching("tt", TERMS)
+    again = TransferMatching("tt", TERMS)
     for text in matching.kept():
         kept: s.Transfer = [None] * len(s.FIELDS)
-        kept[s.KIND], kept[s.TEXT] = s.Kind.KEPT, text
+        kept[s.KIND], kept[s.TEXT] = s.RowKind.KEPT, text
         again.saw(kept)
     again.go(one.ns + 11 * SECOND)
     assert [each[MESSAGES.names.index("outcome")] for each in again.finals] == ["acked"]
@@ -248,14 +248,14 @@ def test_what_is_ahead_of_others_is_a_foretaste() -> None:
 # One message
 
 
-def _transfer(kind: s.Kind, ns: int, **values: Any) -> s.Transfer:
+def _transfer(kind: s.RowKind, ns: int, **values: Any) -> s.Transfer:
     known = {"key": "tt", "ns": ns, "segment": "g", "position": ns, "number": 0, "kind": int(kind), **values}
     return [known.get(name) for name, _ in s.FIELDS]
 
 
 def _delivered(ns: int, session: str = "c", **values: Any) -> s.Transfer:
     return _transfer(
-        s.Kind.DELIVERED,
+        s.RowKind.DELIVERED,
         ns,
         **{"session": session, "client": session, "subscription": "1", "mode": "client", **values},
     )
@@ -279,7 +279,7 @@ def test_two_deliveries(
 ) -> None:
     """Cell by cell, to two clients: of a queue's message the last counts, of a topic's each."""
     for is_topic, (outcome, again) in ((False, queue), (True, topic)):
-        message = Message(1, topic=is_topic)
+        message = MatchedMessage(1, topic=is_topic)
         deliveries = [_delivered(1, "c"), _delivered(3, "d")]
         for delivery, answer in zip(deliveries, (first, second), strict=True):
             message.was_delivered(delivery, delivery[s.NS])
@@ -291,8 +291,8 @@ def test_two_deliveries(
 
 def test_its_row() -> None:
     """Column by column."""
-    message = Message(1000, topic=False)
-    sent = _transfer(s.Kind.SENT, 1000, relay="r", destination="/q", client="p", session="s", size=3)
+    message = MatchedMessage(1000, topic=False)
+    sent = _transfer(s.RowKind.SENT, 1000, relay="r", destination="/q", client="p", session="s", size=3)
     sent[s.HEADERS] = '{"kind":"new"}'
     message.sent = sent
     delivery = _delivered(5000, upstream="main", broker="a", message_id="m")

@@ -15,7 +15,7 @@ from stomprelay.pipeline.match import at_once, messages
 from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.slices import Done
 from stomprelay.pipeline.read import frames
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions.conversation import SessionRow
 from stomprelay.pipeline.sessions.waits import Wait, merged
@@ -330,7 +330,7 @@ def test_random_conversations_in_spark(
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:
-    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
+    frames.advance(batch, [SegmentToRead(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)
 
 

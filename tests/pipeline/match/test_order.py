@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match.order import SendOrder, Waiting
+from stomprelay.pipeline.match.order import SendOrder, UndeliveredRuns
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.settings import TimeLimits
 
@@ -20,7 +20,7 @@ class _Line:
         self.destination = "/topic/t" if topic else "/queue/q"
         self._places: dict[int, tuple[int, int]] = {}
 
-    def _takes(self, kind: s.Kind, ns: int, **values: Any) -> int:
+    def _takes(self, kind: s.RowKind, ns: int, **values: Any) -> int:
         known = {
             "key": "o",
             "ns": ns,
@@ -38,18 +38,18 @@ class _Line:
         return self.names.index(name)
 
     def sends(self, ns: int, relay: str = "r", **values: Any) -> int:
-        return self._takes(s.Kind.SENT, ns, relay=relay, **values)
+        return self._takes(s.RowKind.SENT, ns, relay=relay, **values)
 
     def gets(self, ns: int, session: str = "c", **values: Any) -> int:
         known = {"session": session, "client": session, "subscription": "1", "broker": "a", **values}
-        found = self._takes(s.Kind.DELIVERED, ns, **known)
+        found = self._takes(s.RowKind.DELIVERED, ns, **known)
         self._places[found] = (ns, 0)
         return found
 
     def answers(self, at: int, ns: int, outcome: str) -> None:
         place, number = self._places[at]
         more = {"position": place, "number": number, "known_ns": ns, "settled_ns": ns, "outcome": outcome}
-        self._takes(s.Kind.DELIVERED_MORE, place, **more)
+        self._takes(s.RowKind.DELIVERED_MORE, place, **more)
 
     def goes_on(self, ns: int) -> bool:
         """In the next batch. Whether anything was left."""
@@ -124,9 +124,9 @@ def test_a_send_of_which_more_may_come(topic: bool) -> None:
     line.sends(1, receipt="r")
     line.sends(2, transaction="x")
     line.goes_on(2)
-    assert line._takes(s.Kind.SENT_MORE, 1, receipt_ns=3) == 0
+    assert line._takes(s.RowKind.SENT_MORE, 1, receipt_ns=3) == 0
     assert [line.gets(4, since_ns=0), line.gets(5, since_ns=0)] == [0, 2]
-    assert line._takes(s.Kind.SENT_MORE, 2, ended_ns=6) == 1
+    assert line._takes(s.RowKind.SENT_MORE, 2, ended_ns=6) == 1
     line.goes_on(6)
     assert line.gets(7, since_ns=0) == 1
 
@@ -136,7 +136,7 @@ def test_a_transaction_that_is_undone_is_skipped() -> None:
     line = _Line()
     line.sends(1, transaction="x", ended_ns=2)
     line.sends(3)
-    line._takes(s.Kind.SENT_MORE, 1, ended_ns=4, aborted=True)
+    line._takes(s.RowKind.SENT_MORE, 1, ended_ns=4, aborted=True)
     assert line.gets(5) == 1
 
 
@@ -146,7 +146,7 @@ def test_the_state_does_not_grow_with_what_waits() -> None:
     for count in (10, 10_000):
         line = _Line()
         for number in range(count):
-            line._takes(s.Kind.SENT, 1, number=number)
+            line._takes(s.RowKind.SENT, 1, number=number)
         line.order.advance(1, s.LATER)
         left = line.order.dump(1)
         assert left is not None
@@ -158,7 +158,7 @@ def test_the_state_does_not_grow_with_what_waits() -> None:
 
 def test_those_that_wait() -> None:
     """Runs of them, by time; they can be picked from within."""
-    waiting = Waiting(256 * 10)
+    waiting = UndeliveredRuns(256 * 10)
     for number, ns in enumerate((100, 105, 119, 120)):
         waiting.add(number, number + 7, ns)
     assert len(waiting.runs) == 3

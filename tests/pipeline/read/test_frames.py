@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.read import frames
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
@@ -24,11 +24,11 @@ def test_small_segments_share_a_task() -> None:
     file.
     """
     arrivals = [
-        SegmentFile(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
+        SegmentToRead(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
     ]
     assert frames.shared(arrivals, 2) == [("a", "b", "c"), ("d",), ("e",)]
     assert frames.shared([], 2) == []
-    many = [SegmentFile(str(number), 4 * MIB) for number in range(64)]
+    many = [SegmentToRead(str(number), 4 * MIB) for number in range(64)]
     assert [len(frames.shared(many, processors)) for processors in (1, 2, 4, 100)] == [4, 4, 8, 64]
 
 
@@ -46,9 +46,9 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     gone = tmp_path / "j" / made.name(3)
     store = Store(spark, str(tmp_path / "tables"), form)
     batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root, format=form))
-    arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
+    arrivals = [SegmentToRead(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
-        assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)
+        assert frames.advance(batch, arrivals) == frames.ReadBatch(4, 2, made.START)
         told = batch.noted_frames()
         assert told["hours"] == ["2026-11-21-08"]
         assert [Segment(*each)[:4] for each in told["segments"]] == [
@@ -78,6 +78,6 @@ def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> No
     for number in (0, 1):
         block = made.frames([b"SEND\nreceipt:r-%d\n\n" % number])
         path = made.put(tmp_path, made.name(number + 1), made.header(number + 1), block)
-        frames.advance(Batch(spark, store, number, settings), [SegmentFile(str(path), path.stat().st_size)])
+        frames.advance(Batch(spark, store, number, settings), [SegmentToRead(str(path), path.stat().st_size)])
     found = Batch(spark, store, 1, settings).frames()
     assert [(row.receipt, str(row.date), row.hour) for row in found.collect()] == [("r-1", "2026-11-21", 8)]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.read import gaps
-from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.read.frames import SegmentToRead
 from stomprelay.pipeline.read.gaps import missing_rows
-from stomprelay.pipeline.read.runs import Gap, Runs, Segment
+from stomprelay.pipeline.read.runs import RunGap, Runs, Segment
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 RUN = "my-relay-0000000a"
 
 
-def words(*found: Gap) -> list[str]:
+def words(*found: RunGap) -> list[str]:
     """What is told of these gaps."""
     return [row.reason for row in missing_rows("/j", RUN, found, 600)]
 
 
 def test_a_row() -> None:
     """Its path is that of the first segment, but for the time; nothing of it can be read."""
-    (row,) = missing_rows("file:/a%20b/j/", RUN, [Gap(3, 5)], 600)
+    (row,) = missing_rows("file:/a%20b/j/", RUN, [RunGap(3, 5)], 600)
     assert row[1:3] == (0, 0)
     assert row.segment.endswith(f"/j/*-{RUN}-000003.journal")
-    (row,) = missing_rows("s3a://bucket/j/", RUN, [Gap(3, 3)], 600)
+    (row,) = missing_rows("s3a://bucket/j/", RUN, [RunGap(3, 3)], 600)
     assert row.segment == f"s3a://bucket/j/*-{RUN}-000003.journal"
 
 
@@ -38,14 +38,14 @@ def test_what_is_told() -> None:
     """What is missing, and what it means."""
     what = "of run 0000000a of my-relay"
     why = "messages, sessions and figures of that time may be incomplete"
-    assert words(Gap(3, 3), Gap(5, 6)) == [
+    assert words(RunGap(3, 3), RunGap(5, 6)) == [
         f"segment 3 {what} is missing: {why}",
         f"segments 5 to 6 {what} are missing: {why}",
     ]
-    assert words(Gap(2, 2, waits=True)) == [
+    assert words(RunGap(2, 2, waits=True)) == [
         f"segment 2 {what} is missing: what follows is kept until it comes, for 600 s of the journal's time at most"
     ]
-    assert words(Gap(1, 6)) == [
+    assert words(RunGap(1, 6)) == [
         f"segments 1 to 6 {what} are missing: what was read of the run begins at segment 7, "
         "the rest may have been removed for its age"
     ]
@@ -53,7 +53,7 @@ def test_what_is_told() -> None:
         "came late, after what follows had been read: what is in there is used, "
         "but what was final before may lack it"
     )
-    assert words(Gap(3, 8, (3, 5, 6))) == [
+    assert words(RunGap(3, 8, (3, 5, 6))) == [
         f"segment 4 {what} is missing: {why}",
         f"segments 7 to 8 {what} are missing: {why}",
         f"segment 3 {what} {late}",
@@ -90,13 +90,13 @@ def test_rows_follow_what_is_there(spark: "SparkSession", tmp_path: Path) -> Non
         return told[0], sorted(row.reason for row in rows)
 
     assert batch(0, 1) == ([], [])
-    waits = words(Gap(2, 3, waits=True))
+    waits = words(RunGap(2, 3, waits=True))
     assert batch(1, 4) == (waits, waits)
-    assert batch(2, 2) == (words(Gap(3, 3, waits=True)),) * 2
+    assert batch(2, 2) == (words(RunGap(3, 3, waits=True)),) * 2
     assert batch(3, 3) == ([], [])
-    skipped = words(Gap(5, 6), Gap(8, 8))
+    skipped = words(RunGap(5, 6), RunGap(8, 8))
     assert batch(4, 7, 9, **ends) == (skipped, sorted(skipped))
-    assert batch(5, 8) == (words(Gap(8, 8, (8,))), sorted(words(Gap(5, 6), Gap(8, 8, (8,)))))
+    assert batch(5, 8) == (words(RunGap(8, 8, (8,))), sorted(words(RunGap(5, 6), RunGap(8, 8, (8,)))))
     assert json.loads(runs.dump())[0] == 9 * SECOND
 
 
@@ -104,7 +104,7 @@ def test_a_copy_is_not_read_again(tmp_path: Path) -> None:
     """Whatever it is called: beside the segment, or in a later batch."""
     block = made.frames([b"SEND\n\n"])
     first, copy = (made.put(tmp_path, name, made.header(), block) for name in (made.name(), "c.journal"))
-    files = [SegmentFile(str(path), path.stat().st_size) for path in (copy, first)]
+    files = [SegmentToRead(str(path), path.stat().st_size) for path in (copy, first)]
     runs = Runs(TimeLimits())
     assert gaps.first_of_each(files, runs) == ([files[1]], [files[0]])
     runs.arrived([Segment(first.stem, 0, 1, 2, False)])

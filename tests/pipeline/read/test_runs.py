@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.read.runs import Gap, Runs, Segment, number_of, run_of
+from stomprelay.pipeline.read.runs import RunGap, Runs, Segment, number_of, run_of
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 TERMS = TimeLimits(patience=600 * SECOND)
@@ -188,9 +188,9 @@ def test_a_gap_in_a_run_that_is_over_keeps_nothing() -> None:
     """What follows is read at once, whether the relay ended, was found dead, or is silent."""
     runs = Runs(TERMS)
     assert _numbers(runs.arrived([_segment(1, 0, 1), _segment(3, 2, 3), _segment(5, 4, 5)])) == [1]
-    assert runs.gaps == {A: [Gap(2, 2, waits=True), Gap(4, 4, waits=True)]}
+    assert runs.gaps == {A: [RunGap(2, 2, waits=True), RunGap(4, 4, waits=True)]}
     assert _numbers(runs.arrived([_segment(6, 5, 6, ended=True)])) == [3, 5, 6]
-    assert runs.gaps == {A: [Gap(2, 2), Gap(4, 4)]}
+    assert runs.gaps == {A: [RunGap(2, 2), RunGap(4, 4)]}
     assert runs.until == 6 * SECOND
     runs = Runs(TERMS)
     waiting = [_segment(1, 0, 1), _segment(3, 2, 3)._replace(within_ns=SECOND)]
@@ -205,21 +205,21 @@ def test_gaps_are_told_as_they_change() -> None:
     runs.arrived([_segment(1, 0, 1)])
     assert runs.gaps == {}
     runs.arrived([_segment(6, 5, 6)])
-    assert (runs.gaps, runs.before(A)) == ({A: [Gap(2, 5, waits=True)]}, [])
+    assert (runs.gaps, runs.before(A)) == ({A: [RunGap(2, 5, waits=True)]}, [])
     runs = Runs.load(runs.dump(), TERMS)
     runs.arrived([_segment(1, 5, 6, "b")])
     assert runs.gaps == {}
     runs.arrived([_segment(number, number, number) for number in (2, 3, 4)])
-    assert (runs.gaps, runs.before(A)) == ({A: [Gap(5, 5, waits=True)]}, [Gap(2, 5, waits=True)])
+    assert (runs.gaps, runs.before(A)) == ({A: [RunGap(5, 5, waits=True)]}, [RunGap(2, 5, waits=True)])
     runs.arrived([_segment(5, 5, 5)])
     assert runs.gaps == {A: []}
     runs.arrived([_segment(12, 6, 606)])
     runs.arrived([_segment(13, 607, 608)])
-    assert runs.gaps == {A: [Gap(7, 11)]}
+    assert runs.gaps == {A: [RunGap(7, 11)]}
     for number in (10, 8, 9):
         runs = Runs.load(runs.dump(), TERMS)
         assert _numbers(runs.arrived([_segment(number, 6, 7)])) == [number]
-    assert runs.gaps == {A: [Gap(7, 11, (8, 9, 10))]}
+    assert runs.gaps == {A: [RunGap(7, 11, (8, 9, 10))]}
 
 
 def test_a_segment_that_comes_twice() -> None:

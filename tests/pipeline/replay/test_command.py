@@ -9,9 +9,9 @@ import pytest
 
 from stomprelay.pipeline import cli, options
 from stomprelay.pipeline.replay import command
-from stomprelay.pipeline.replay.command import Watch, asked, selection, sink_of
+from stomprelay.pipeline.replay.command import ReplayWatch, asked, selection, sink_of
 from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED, DestinationTotal, Preview, Selection
-from stomprelay.pipeline.replay.state import BATCH, State
+from stomprelay.pipeline.replay.state import BATCH, ReplayState
 from stomprelay.pipeline.stomp.progress import JobProgress
 
 SECOND = 1_000_000
@@ -91,7 +91,7 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
     file = str(tmp_path / "passcode")
     said = ["--rate", "2.5", "--window", "50", "--key-header", "k", "--login", "me", "--passcode-file", file]
     further = ["--host", "v", "--stomp", "timeoutMs=7000", "--stomp", "header.x=y"]
-    sink = sink_of(given(*said, *further), State(tmp_path / "state"))
+    sink = sink_of(given(*said, *further), ReplayState(tmp_path / "state"))
     assert (sink.rate, sink.window, sink.key_header, sink.id) == (2.5, 50, "k", None)
     assert sink.destination is None
     assert sink.headers == {b"x": b"y"}
@@ -124,7 +124,7 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     """The error has the name of our option, and comes before anything takes long."""
     with pytest.raises(ValueError, match=f"^{said}"):
-        _ = selection(given(*arguments), NOW), sink_of(given(*arguments), State(tmp_path))
+        _ = selection(given(*arguments), NOW), sink_of(given(*arguments), ReplayState(tmp_path))
 
 
 TO = ["--to", "tcp://127.0.0.1:1"]
@@ -143,7 +143,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def frozen(folder: Path, tables: Path, *more: str) -> list[str]:
     """Make the state of a replay with two messages; answers the command that goes on with it."""
     wanted = ["--tables", str(tables), *TO, "--state", str(folder), *more]
-    with State(folder) as state:
+    with ReplayState(folder) as state:
         place = state.place()
         place.mkdir()
         (place / "part-0").touch()
@@ -240,7 +240,7 @@ class Scene:
     def __init__(self, out: io.StringIO, before: int = 0) -> None:
         self.now = 100.0
         self.confirmed = before
-        self.watch = Watch(out, 2000, before, lambda: self.confirmed, lambda: self.now)
+        self.watch = ReplayWatch(out, 2000, before, lambda: self.confirmed, lambda: self.now)
 
 
 @pytest.mark.parametrize(
@@ -295,5 +295,5 @@ def test_an_interrupt_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(command, "OFTEN", 0.001)
     with pytest.raises(KeyboardInterrupt):
-        Watch(out, 2, 0, interrupted).follow(work)
+        ReplayWatch(out, 2, 0, interrupted).follow(work)
     assert ended.is_set()

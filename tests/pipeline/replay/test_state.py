@@ -8,7 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.replay.state import BATCH, Frozen, Passed, State, StateError, read, write
+from stomprelay.pipeline.replay.state import (
+    BATCH,
+    ConfirmedBatch,
+    Frozen,
+    ReplayState,
+    StateError,
+    read,
+    write,
+)
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
@@ -26,7 +34,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def frozen(state: State, *counts: int) -> Frozen:
+def frozen(state: ReplayState, *counts: int) -> Frozen:
     """Freeze files with so many messages."""
     place = state.place()
     place.mkdir()
@@ -39,10 +47,10 @@ def frozen(state: State, *counts: int) -> Frozen:
 def test_a_selection_is_found_again(tmp_path: Path) -> None:
     """What was asked for and the files are as they were, and nobody else may read them."""
     folder = tmp_path / "a" / "state"
-    with State(folder) as state:
+    with ReplayState(folder) as state:
         assert state.frozen(ASKED) is None
         made = frozen(state, 3, 4)
-    with State(folder) as state:
+    with ReplayState(folder) as state:
         found = state.frozen(ASKED)
         assert found == made
         assert found.messages == 7
@@ -53,7 +61,7 @@ def test_a_selection_is_found_again(tmp_path: Path) -> None:
 
 def test_confirmed_messages_are_counted(tmp_path: Path) -> None:
     """Over all files, as the sink's code notes them."""
-    with State(tmp_path) as state:
+    with ReplayState(tmp_path) as state:
         made = frozen(state, 3, 4)
         assert state.confirmed(made) == 0
         JobProgress(state.progress).identity(None)
@@ -64,16 +72,20 @@ def test_confirmed_messages_are_counted(tmp_path: Path) -> None:
 
 def test_one_replay_at_a_time(tmp_path: Path) -> None:
     """A second one would send everything twice."""
-    with State(tmp_path), pytest.raises(StateError, match="another replay is at work on it"), State(tmp_path):
+    with (
+        ReplayState(tmp_path),
+        pytest.raises(StateError, match="another replay is at work on it"),
+        ReplayState(tmp_path),
+    ):
         pass
-    with State(tmp_path):
+    with ReplayState(tmp_path):
         pass
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     """Somebody may have named the wrong one."""
     (tmp_path / "selection-of-photos").mkdir()
-    with pytest.raises(StateError, match="is not empty, and no replay's"), State(tmp_path):
+    with pytest.raises(StateError, match="is not empty, and no replay's"), ReplayState(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["selection-of-photos"]
 
@@ -83,18 +95,18 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(StateError, match="cannot be used: Not a directory"),
-        State(tmp_path / "file" / "state"),
+        ReplayState(tmp_path / "file" / "state"),
     ):
         pass
 
 
 def test_half_a_selection_is_none(tmp_path: Path) -> None:
     """What a killed run left is removed, and a new place is one that the killed run's Java does not know."""
-    with State(tmp_path) as state:
+    with ReplayState(tmp_path) as state:
         left = state.place()
         left.mkdir()
         (left / "part-0").touch()
-    with State(tmp_path) as state:
+    with ReplayState(tmp_path) as state:
         assert state.frozen(ASKED) is None
         place = state.place()
         assert place != left
@@ -113,7 +125,7 @@ def test_half_a_selection_is_none(tmp_path: Path) -> None:
 )
 def test_a_record_that_cannot_be_read(tmp_path: Path, text: str, said: str) -> None:
     """Nothing is selected anew in its place: some of it may have been sent."""
-    with State(tmp_path) as state:
+    with ReplayState(tmp_path) as state:
         (tmp_path / "replay.json").write_text(text)
         with pytest.raises(StateError, match=said):
             state.frozen(ASKED)
@@ -121,7 +133,7 @@ def test_a_record_that_cannot_be_read(tmp_path: Path, text: str, said: str) -> N
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
     """What was frozen is not there any more."""
-    with State(tmp_path) as state:
+    with ReplayState(tmp_path) as state:
         made = frozen(state, 1)
         (tmp_path / made.files[0][0]).unlink()
         with pytest.raises(StateError, match=r"lacks the file selection-\w+/part-0"):
@@ -130,7 +142,12 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 def messages(path: Path, passed: int = 0) -> list[dict[str, Any]]:
     """All of a file that is not passed over."""
-    return [row for batch in read(path, passed) if not isinstance(batch, Passed) for row in batch.to_pylist()]
+    return [
+        row
+        for batch in read(path, passed)
+        if not isinstance(batch, ConfirmedBatch)
+        for row in batch.to_pylist()
+    ]
 
 
 @pytest.mark.spark
@@ -182,7 +199,7 @@ def test_what_was_sent_is_not_read_again(tmp_path: Path, passed: int) -> None:
     path = large(tmp_path / "part", 25, 10)
     batches = list(read(path, passed))
     assert sum(batch.num_rows for batch in batches) == 25
-    whole = sum(isinstance(batch, Passed) for batch in batches)
+    whole = sum(isinstance(batch, ConfirmedBatch) for batch in batches)
     assert whole == (3 if passed == 25 else passed // 10)
     rest = [row["number"] for row in messages(path, passed)]
     assert rest == list(range(whole * 10, 25))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stomprelay.pipeline.report.findings import (
-    Client,
-    Damage,
+    ClientFigures,
     Destination,
     Earlier,
     Episode,
@@ -17,6 +16,7 @@ from stomprelay.pipeline.report.findings import (
     Latency,
     Name,
     Percentiles,
+    QuarantineFigures,
     Rest,
     Series,
     Span,
@@ -108,7 +108,7 @@ def sample(
         destinations=destinations,
         total_destinations=len(names),
         clients=[
-            Client(
+            ClientFigures(
                 name,
                 90_000 // (rank + 1),
                 70_000 // (12 - rank),
@@ -275,10 +275,10 @@ def compared(findings: Findings, period: str = "day") -> Findings:
     )
 
 
-def damaged(count: int = 2) -> list[Damage]:
+def damaged(count: int = 2) -> list[QuarantineFigures]:
     """Rows of the quarantine."""
     return [
-        Damage(
+        QuarantineFigures(
             f"/var/lib/stomprelay/journal/20261121T0{n}0000-relay-a-5f3c01ab-000{n}17.journal",
             65_536 * n,
             812,

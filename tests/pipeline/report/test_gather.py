@@ -10,13 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.report.findings import (
     NOTHING,
-    Client,
-    Damage,
+    ClientFigures,
     Earlier,
     Episode,
     Failover,
     Findings,
     Percentiles,
+    QuarantineFigures,
     RelayRun,
     Rest,
     Series,
@@ -134,9 +134,9 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
     assert (second.name, second.sent, second.worst_minute) == ("/queue/b", 3, None)
     assert found.total_destinations == 2
     assert found.clients == [
-        Client("alice", 403, 0, 4050, 2),
-        Client("bob", 0, 360, 4000, 0),
-        Client("carol", 0, 0, 100, 0),
+        ClientFigures("alice", 403, 0, 4050, 2),
+        ClientFigures("bob", 0, 360, 4000, 0),
+        ClientFigures("carol", 0, 0, 100, 0),
     ]
     assert found.total_clients == 3
     assert found.octets == 8150
@@ -178,7 +178,7 @@ def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
     assert [(one.name, one.sent, one.delivered, one.worst_minute) for one in found.destinations] == [
         ("/queue/a", 1, 1, BEGIN)
     ]
-    assert found.clients == [Client("alice", 1, 0, 300, 1), Client("bob", 0, 1, 100, 0)]
+    assert found.clients == [ClientFigures("alice", 1, 0, 300, 1), ClientFigures("bob", 0, 1, 100, 0)]
     assert found.octets == 400
     assert not found.whole_hours
 
@@ -339,7 +339,7 @@ def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
     found += [{"segment": "zz", "length": 0, "reason": "it is missing"}]
     store = build(spark, tmp_path, quarantine=found)
     assert read_damages(store, 2) == (
-        [Damage("x.journal", 5, 1, "checksum"), Damage("x.journal", 9, 1, "checksum")],
+        [QuarantineFigures("x.journal", 5, 1, "checksum"), QuarantineFigures("x.journal", 9, 1, "checksum")],
         5,
         1,
     )
@@ -441,7 +441,7 @@ def test_the_day_before(spark: "SparkSession", tmp_path: Path) -> None:
         ("/queue/a", 4, 3),
         ("/queue/b", 1, 0),
     ]
-    assert found.clients == [Client("alice", 5, 0, 200, 2)]
+    assert found.clients == [ClientFigures("alice", 5, 0, 200, 2)]
     assert (list(found.errors), found.octets) == ([2], 500)
     assert found.outcomes == {"acked": 1, "unheard": 1}
     assert found.latencies["delivery"].whole.p99 == 1000

@@ -9,7 +9,7 @@ import pytest
 from stomprelay.pipeline.report.findings import Latency, Percentiles
 from stomprelay.pipeline.report.indicators import (
     INDICATORS,
-    Kind,
+    IndicatorKind,
     change,
     crossed,
     judged,
@@ -130,28 +130,28 @@ def test_what_is_crossed() -> None:
 @pytest.mark.parametrize(
     ("now", "before", "kind", "told"),
     [
-        (112, 100, Kind.COUNT, "+12 %"),
-        (100, 100, Kind.COUNT, "the same"),
-        (100_001, 100_000, Kind.COUNT, "about the same"),
-        (5, 0, Kind.COUNT, "none before"),
-        (0, 5, Kind.COUNT, "none now"),
-        (1200, 100, Kind.COUNT, "12 times as much"),
-        (34_000, 17_000, Kind.TIME, "+100 %"),
-        (0.995, 0.99, Kind.SHARE, "+0.5 points"),
-        (0.9, 0.99, Kind.SHARE, "\u22129 points"),
-        (None, 5, Kind.TIME, "\u2013"),
-        (5, None, Kind.TIME, "\u2013"),
+        (112, 100, IndicatorKind.COUNT, "+12 %"),
+        (100, 100, IndicatorKind.COUNT, "the same"),
+        (100_001, 100_000, IndicatorKind.COUNT, "about the same"),
+        (5, 0, IndicatorKind.COUNT, "none before"),
+        (0, 5, IndicatorKind.COUNT, "none now"),
+        (1200, 100, IndicatorKind.COUNT, "12 times as much"),
+        (34_000, 17_000, IndicatorKind.TIME, "+100 %"),
+        (0.995, 0.99, IndicatorKind.SHARE, "+0.5 points"),
+        (0.9, 0.99, IndicatorKind.SHARE, "\u22129 points"),
+        (None, 5, IndicatorKind.TIME, "\u2013"),
+        (5, None, IndicatorKind.TIME, "\u2013"),
     ],
 )
-def test_a_change(now: float | None, before: float | None, kind: Kind, told: str) -> None:
+def test_a_change(now: float | None, before: float | None, kind: IndicatorKind, told: str) -> None:
     """In words that fit what it is."""
     assert change(now, before, kind).replace("\u202f", " ") == told
 
 
 def test_a_share_is_not_rounded_up() -> None:
     """One message in a million that was lost is not all delivered."""
-    assert Kind.SHARE.spell(0.999999) == "99.9\u202f%"
-    assert Kind.SHARE.spell(1) == "100\u202f%"
+    assert IndicatorKind.SHARE.spell(0.999999) == "99.9\u202f%"
+    assert IndicatorKind.SHARE.spell(1) == "100\u202f%"
 
 
 def test_the_manual_names_them() -> None:

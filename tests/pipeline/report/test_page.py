@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.report.findings import (
-    Client,
+    ClientFigures,
     Earlier,
     Findings,
     Span,
@@ -45,7 +45,7 @@ def hostile() -> Findings:
             replace(way, producer=name, consumer=name)
             for way, name in zip(findings.ways, HOSTILE, strict=False)
         ],
-        clients=[Client(name, 1, 1, 1, 1) for name in HOSTILE],
+        clients=[ClientFigures(name, 1, 1, 1, 1) for name in HOSTILE],
         troubles=[Trouble(name, "broker", 1, 1, BEGIN, BEGIN) for name in HOSTILE],
         damages=[replace(damaged()[0], segment=name, reason=name) for name in HOSTILE],
         total_damages=len(HOSTILE),
@@ -180,7 +180,7 @@ def of_one_client(name: str) -> Element:
         NOTHING,
         recorded=[True] * 60,
         errors=[1] * 60,
-        clients=[Client(name, 1, 1, 1, 1)],
+        clients=[ClientFigures(name, 1, 1, 1, 1)],
         troubles=[Trouble(name, "broker", 1, 1, BEGIN, BEGIN)],
     )
     return outline(page(findings, WISHES)).one("body")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stomprelay.pipeline.report.findings import Span
 from stomprelay.pipeline.report.plot import (
-    Band,
     Bar,
+    TimeBand,
     fitting,
     gaps,
     linear,
@@ -36,11 +36,11 @@ def test_gaps() -> None:
 def test_what_lies_behind_is_told_by_bin() -> None:
     """For tables: each band in the bins that it touches, once; what is outside is left out."""
     bands = [
-        Band(BEGIN - HOUR, BEGIN, "outage", "before"),
-        Band(BEGIN - HOUR, BEGIN + 90 * SECOND, "outage", "a broker was out", "b was out"),
-        Band(BEGIN + MINUTE, BEGIN + MINUTE, "outage", "a broker was out", "c was out"),
-        Band(BEGIN + 59 * MINUTE, BEGIN + 2 * HOUR, "gap", "nothing recorded"),
-        Band(BEGIN + HOUR, BEGIN + 2 * HOUR, "gap", "after"),
+        TimeBand(BEGIN - HOUR, BEGIN, "outage", "before"),
+        TimeBand(BEGIN - HOUR, BEGIN + 90 * SECOND, "outage", "a broker was out", "b was out"),
+        TimeBand(BEGIN + MINUTE, BEGIN + MINUTE, "outage", "a broker was out", "c was out"),
+        TimeBand(BEGIN + 59 * MINUTE, BEGIN + 2 * HOUR, "gap", "nothing recorded"),
+        TimeBand(BEGIN + HOUR, BEGIN + 2 * HOUR, "gap", "after"),
     ]
     said = meanwhile(SPAN, bands)
     assert said[:2] == ["before; b was out", "b was out; c was out"]

@@ -9,7 +9,7 @@ from stomprelay.pipeline.report.findings import (
     NOTHING as UNKNOWN,
 )
 from stomprelay.pipeline.report.findings import (
-    Client,
+    ClientFigures,
     Destination,
     Earlier,
     Episode,
@@ -316,7 +316,7 @@ def test_destinations_and_clients() -> None:
             Destination("/queue/<b>", 1, 0, 20, {}),
         ],
         total_destinations=1000,
-        clients=[Client("shop", 5, 0, 100, 0), Client("", 0, 1, 3000, 7)],
+        clients=[ClientFigures("shop", 5, 0, 100, 0), ClientFigures("", 0, 1, 3000, 7)],
         total_clients=2,
     )
     listed = section("destinations", found)
@@ -342,12 +342,14 @@ def test_destinations_and_clients() -> None:
 def test_changes_since_the_week_before() -> None:
     """In a column of their own, where there is anything to compare with."""
     before = replace(
-        NOTHING, destinations=[Destination("/queue/a", 50, 50, 1, {})], clients=[Client("shop", 15, 15, 1, 0)]
+        NOTHING,
+        destinations=[Destination("/queue/a", 50, 50, 1, {})],
+        clients=[ClientFigures("shop", 15, 15, 1, 0)],
     )
     found = replace(
         RECORDED,
         destinations=[Destination("/queue/a", 100, 50, 1, {}), Destination("/queue/new", 1, 0, 1, {})],
-        clients=[Client("shop", 30, 0, 1, 0)],
+        clients=[ClientFigures("shop", 30, 0, 1, 0)],
         earlier=Earlier("week", BEGIN - 7 * DAY, BEGIN, BEGIN - 7 * DAY, BEGIN, before),
     )
     assert heads(section("clients", found))[-1] == "Since the week before"

@@ -55,7 +55,7 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     """Each is told of, and goes on in the next batch."""
     one, two = _talk("one"), _talk("two")
     rows = _said([*one.records, *two.records], one, two, most=most, later=1)
-    assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
+    assert [row[s.SESSION] for row in _of(rows, s.RowKind.DELIVERED)] == ["one", "two"]
     assert [wait.deliveries for wait in _waits(rows)] == [1, 1]
     states = [
         tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
@@ -64,7 +64,7 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     before = len(one.records)
     one.says("ACK", ack="t")
     rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most, later=1)
-    assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
+    assert [row[s.OUTCOME] for row in _of(rows, s.RowKind.DELIVERED_MORE)] == ["acked"]
     assert [(wait.session, wait.outcome, wait.going, wait.final) for wait in _waits(rows)] == [
         ("one", "acked", False, True),
         ("two", None, True, False),
@@ -119,7 +119,7 @@ def test_a_relay_that_was_killed() -> None:
         for row in state
     ]
     rows = [list(row) for row in arrow.rows(what(_batches(before, 3)))]
-    (more,) = _of(rows, s.Kind.DELIVERED_MORE)
+    (more,) = _of(rows, s.RowKind.DELIVERED_MORE)
     assert (more[s.OUTCOME], more[s.SETTLED_NS]) == ("returned", script.ns + SECOND)
     (wait,) = _waits(rows)
     assert (wait.session, wait.outcome, wait.until_ns) == ("one", "returned", script.ns + SECOND)

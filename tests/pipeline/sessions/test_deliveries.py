@@ -7,8 +7,8 @@ from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.deliveries import (
     PendingDeliveries,
     PendingDelivery,
+    SeenSubscription,
     Subscribed,
-    Subscription,
 )
 from stomprelay.pipeline.sessions.outages import BrokerLoss
 from stomprelay.session.ledger import Ledger
@@ -96,9 +96,9 @@ def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more:
             assert (None if found is None else found.id.decode()) == (None if mine is None else mine.id)
             assert found is None or mine is None or found.open == mine.open
     assert theirs.acknowledging == ours.acknowledging
-    numbers: dict[Subscription, int] = {}
+    numbers: dict[SeenSubscription, int] = {}
     dumped = ours.dump(numbers)
-    again = Subscribed.load(dumped, [Subscription.load(each.dump()) for each in numbers])
+    again = Subscribed.load(dumped, [SeenSubscription.load(each.dump()) for each in numbers])
     assert (again.acknowledging, [*again.opened], [*again.ended]) == (
         ours.acknowledging,
         [*ours.opened],
@@ -114,7 +114,7 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
     subscriptions = [
         Theirs(b"%d" % at, [(b"ack", mode.encode())], named=True) for at, mode in enumerate(modes)
     ]
-    mine = [Subscription(str(at), "/queue/a", mode, 0, named=True) for at, mode in enumerate(modes)]
+    mine = [SeenSubscription(str(at), "/queue/a", mode, 0, named=True) for at, mode in enumerate(modes)]
     for at, (what, name, flag, other) in enumerate(steps):
         ack, token = f"a{name}", f"relay-ack-{name + 1}"
         if what == "message":
@@ -148,12 +148,12 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
             for each in ours.of("a"):
                 each.loss = loss
         else:
-            numbers: dict[Subscription, int] = {}
+            numbers: dict[SeenSubscription, int] = {}
             losses = [each.loss for each in ours if each.loss is not None]
             dumped = ours.dump(numbers, losses)
             for subscription in mine:
                 numbers.setdefault(subscription, len(numbers))
-            copies = {each: Subscription.load(each.dump()) for each in numbers}
+            copies = {each: SeenSubscription.load(each.dump()) for each in numbers}
             mine = [copies[each] for each in mine]
             ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
     assert sorted(each.order for each in ours) == sorted(theirs._by_order)
@@ -162,7 +162,7 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
 def test_deliveries_that_the_relay_did_not_number() -> None:
     """They are known by their names only."""
     ours = PendingDeliveries()
-    mine = Subscription("1", "/queue/a", "client-individual", 0, named=True)
+    mine = SeenSubscription("1", "/queue/a", "client-individual", 0, named=True)
     for name in ("m1", "m2"):
         row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
         ours.noted(PendingDelivery(mine, name, name, "a", row), alike=True, counted=False)

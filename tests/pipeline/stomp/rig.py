@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.columns import Columns
-from stomprelay.pipeline.stomp.options import Sink, Source
+from stomprelay.pipeline.stomp.options import ReaderOptions, Sink
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame, Limits
@@ -51,10 +51,10 @@ def batch(first: int, end: int) -> Any:
     return columns.batch()
 
 
-def source(folder: Path, uri: str = URI, /, **options: object) -> Source:
+def source(folder: Path, uri: str = URI, /, **options: object) -> ReaderOptions:
     """Make the options of a reader; `_` in names stands for a dot."""
     said = {"uri": uri, "destination": "/queue/a", "spool": str(folder)}
-    return Source.read(said | {name.replace("_", "."): str(value) for name, value in options.items()})
+    return ReaderOptions.read(said | {name.replace("_", "."): str(value) for name, value in options.items()})
 
 
 def sink(uri: str = URI, /, **options: object) -> Sink:

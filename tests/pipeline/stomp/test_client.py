@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.options import Connection, GivenOptions
+from stomprelay.pipeline.stomp.client import Client, SessionLost
+from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker
 from tests.pipeline.stomp.rig import accept, message, told, until
@@ -13,7 +13,7 @@ from tests.pipeline.stomp.rig import accept, message, told, until
 
 def client(uri: str, **options: str) -> Client:
     """Make a client that was told this."""
-    return Connection.read(GivenOptions({"uri": uri, **options}), {}).client("test")
+    return ConnectionOptions.read(GivenOptions({"uri": uri, **options}), {}).client("test")
 
 
 def connected(
@@ -102,7 +102,7 @@ def test_an_error_of_the_broker_is_the_end(broker: ScriptedBroker) -> None:
         made.send(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         peer.frame()
         peer.write(b"ERROR\nmessage:not allowed\nreceipt-id:1\n\nno access to /queue/a\0")
-        with pytest.raises(Lost, match="not allowed: no access to /queue/a, about receipt 1"):
+        with pytest.raises(SessionLost, match="not allowed: no access to /queue/a, about receipt 1"):
             told(made, 1)
 
 
@@ -115,7 +115,9 @@ def test_a_refused_login_is_told_without_the_passcode(broker: ScriptedBroker) ->
     answer.start()
     with (
         made,
-        pytest.raises(Lost, match=rf"tcp://127.0.0.1:{broker.port}: Bad CONNECT: Access ref") as caught,
+        pytest.raises(
+            SessionLost, match=rf"tcp://127.0.0.1:{broker.port}: Bad CONNECT: Access ref"
+        ) as caught,
     ):
         made.connect(30)
     answer.join(30)
@@ -126,10 +128,13 @@ def test_nobody_there_is_told_in_time() -> None:
     """A list is searched without end, and the patience of whoever waits has one."""
     with (
         client("failover:(tcp://127.0.0.1:1)") as made,
-        pytest.raises(Lost, match=r"no broker within 0\.3 s.*refused"),
+        pytest.raises(SessionLost, match=r"no broker within 0\.3 s.*refused"),
     ):
         made.connect(0.3)
-    with client("tcp://127.0.0.1:1") as made, pytest.raises(Lost, match=r"broker not available.*refused"):
+    with (
+        client("tcp://127.0.0.1:1") as made,
+        pytest.raises(SessionLost, match=r"broker not available.*refused"),
+    ):
         made.connect(30)
 
 
@@ -138,12 +143,12 @@ def test_a_plain_address_ends_with_its_broker(broker: ScriptedBroker) -> None:
     made, peer = connected(broker, uri="{}")
     with made:
         peer.reset()
-        with pytest.raises(Lost, match="connection to the broker was lost"):
+        with pytest.raises(SessionLost, match="connection to the broker was lost"):
             until(lambda: bool(list(made.frames(0.1))))
 
 
 def test_a_goodbye_that_nobody_answers_has_its_time(broker: ScriptedBroker) -> None:
     """Whoever waits is told."""
     made, _ = connected(broker)
-    with made, pytest.raises(Lost, match=r"DISCONNECT was not confirmed within 0\.2 s"):
+    with made, pytest.raises(SessionLost, match=r"DISCONNECT was not confirmed within 0\.2 s"):
         made.disconnect(0.2)

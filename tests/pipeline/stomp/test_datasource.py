@@ -11,7 +11,7 @@ import pytest
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.datasource import StompDataSource
-from stomprelay.pipeline.stomp.options import Connection, GivenOptions
+from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
@@ -28,9 +28,9 @@ SECRET = "s3cr3t-passcode"
 
 def client(uri: str) -> Client:
     """Connect to a broker."""
-    made = Connection.read(GivenOptions({"uri": uri, "login": "guest", "password": "guest"}), {}).client(
-        "test"
-    )
+    made = ConnectionOptions.read(
+        GivenOptions({"uri": uri, "login": "guest", "password": "guest"}), {}
+    ).client("test")
     made.connect(60)
     return made
 

@@ -15,11 +15,11 @@ from stomprelay.pipeline.stomp.options import (
     READING,
     SPOOL,
     WRITING,
-    Connection,
+    ConnectionOptions,
     GivenOptions,
     OptionError,
+    ReaderOptions,
     Sink,
-    Source,
     choice,
     flag,
     listed,
@@ -72,7 +72,10 @@ def test_kafkas_names_are_known(tmp_path: Path) -> None:
     """A sequence is an offset, and a destination is what is subscribed to."""
     assert source(tmp_path, maxOffsetsPerTrigger=8).most == 8
     said = {"uri": URI, "spool": str(tmp_path)}
-    assert Source.read(said | {"subscribe": "/queue/a,/queue/b"}).destinations == ("/queue/a", "/queue/b")
+    assert ReaderOptions.read(said | {"subscribe": "/queue/a,/queue/b"}).destinations == (
+        "/queue/a",
+        "/queue/b",
+    )
     with pytest.raises(OptionError, match="option destination: is another name for subscribe"):
         source(tmp_path, subscribe="/queue/a")
 
@@ -81,14 +84,14 @@ def test_the_spool_has_to_be_known() -> None:
     """Spark does not tell a source where its checkpoint is, and the error says what to do."""
     said = {"uri": URI, "destination": "/queue/a"}
     with pytest.raises(OptionError, match=r"option spool: is missing: a folder.*checkpointLocation to the"):
-        Source.read(said)
-    made = Source.read(said | {"checkpointLocation": "/tmp/c"})
+        ReaderOptions.read(said)
+    made = ReaderOptions.read(said | {"checkpointLocation": "/tmp/c"})
     assert made.spool == Path("/tmp/c") / SPOOL
-    assert Source.read(said | {"spool": "file:///tmp/s"}).spool == Path("/tmp/s")
+    assert ReaderOptions.read(said | {"spool": "file:///tmp/s"}).spool == Path("/tmp/s")
     with pytest.raises(OptionError, match="option spool: must be a folder of a file system"):
-        Source.read(said | {"spool": "s3a://bucket/spool"})
+        ReaderOptions.read(said | {"spool": "s3a://bucket/spool"})
     with pytest.raises(OptionError, match="option checkpointLocation: must be a folder"):
-        Source.read(said | {"checkpointLocation": "hdfs://c"})
+        ReaderOptions.read(said | {"checkpointLocation": "hdfs://c"})
 
 
 @pytest.mark.parametrize(
@@ -186,10 +189,10 @@ def test_each_option_is_known_asked_for_and_documented() -> None:
         assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", page), name
 
 
-def connection(**options: str) -> Connection:
+def connection(**options: str) -> ConnectionOptions:
     """Read options; `_` in names stands for a dot."""
     said = {name.replace("_", "."): value for name, value in options.items()}
-    return Connection.read(GivenOptions(said), {"confirm": True})
+    return ConnectionOptions.read(GivenOptions(said), {"confirm": True})
 
 
 def test_a_place_is_written_as_for_the_relay() -> None:

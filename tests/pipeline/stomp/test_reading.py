@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.datasource import BatchReader, StompDataSource, StreamReader
-from stomprelay.pipeline.stomp.options import OptionError, Source
+from stomprelay.pipeline.stomp.options import OptionError, ReaderOptions
 from stomprelay.pipeline.stomp.receivers import SourceError
-from stomprelay.pipeline.stomp.scans import FOLDER, Identity, Range, Scans
+from stomprelay.pipeline.stomp.scans import FOLDER, RowRange, ScanIdentity, Scans
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
 from tests.e2e.raw import ScriptedBroker
 from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
@@ -31,9 +31,9 @@ def filled(folder: Path, *sizes: int) -> None:
     spool.close()
 
 
-def batch_reader(given: Source, identity: Identity | None = None) -> BatchReader:
+def batch_reader(given: ReaderOptions, identity: ScanIdentity | None = None) -> BatchReader:
     """Make the reader of a DataFrame, or another one of the same."""
-    return BatchReader(given, schema(DDL), identity or Identity.new())
+    return BatchReader(given, schema(DDL), identity or ScanIdentity.new())
 
 
 def gone(port: int) -> str:
@@ -199,7 +199,7 @@ def test_every_scan_of_a_batch_has_its_rows(broker: ScriptedBroker, tmp_path: Pa
     """The first one receives, and the others find what it has noted: nobody is there to be connected to any more.
     Another DataFrame receives for itself.
     """
-    identity = Identity.new()
+    identity = ScanIdentity.new()
     uri = f"tcp://127.0.0.1:{broker.port}"
     given = source(tmp_path, uri, idleMs=200)
     serving = serve(broker, 1, 2, 3)
@@ -233,7 +233,7 @@ def test_all_that_load_under_one_name_have_the_same_rows(broker: ScriptedBroker,
 
 def test_a_scan_that_failed_goes_on_from_where_it_began(broker: ScriptedBroker, tmp_path: Path) -> None:
     """What it had received is acknowledged, and in no other DataFrame."""
-    identity = Identity.new()
+    identity = ScanIdentity.new()
     given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=60_000, groupMs=0)
 
     def cut() -> None:
@@ -257,7 +257,7 @@ def test_a_scan_that_failed_goes_on_from_where_it_began(broker: ScriptedBroker, 
 
 def test_scans_at_once_receive_once(broker: ScriptedBroker, tmp_path: Path) -> None:
     """As those of a join with itself: the second waits for the first."""
-    identity = Identity.new()
+    identity = ScanIdentity.new()
     found: list[list[object]] = []
     given = source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300)
     serving = serve(broker, 1, 2)
@@ -275,12 +275,12 @@ def test_scans_at_once_receive_once(broker: ScriptedBroker, tmp_path: Path) -> N
 
 def test_a_dataframe_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
     """It must not receive again: that would be other rows. What is noted of it goes, too."""
-    old = Identity("old", time.time() - 100)
+    old = ScanIdentity("old", time.time() - 100)
     given = source(tmp_path, "tcp://127.0.0.1:1", retain=60)
     with pytest.raises(SourceError, match="loaded more than 60 s ago, and its rows are no longer kept"):
         batch_reader(given, old).partitions()
     Scans(tmp_path, old, 60).note({"r0": 0}, {"r0": 5})
-    scans = Scans(tmp_path, Identity("new", time.time()), 60)
+    scans = Scans(tmp_path, ScanIdentity("new", time.time()), 60)
     scans.note({"r0": 5}, {"r0": 6})
     found = scans.found()
     assert found is not None
@@ -289,18 +289,18 @@ def test_a_dataframe_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
     for_ever = Scans(tmp_path, old, 0)
     for_ever.note({"r0": 0}, {"r0": 5})
     scans.note({"r0": 5}, {"r0": 6})
-    assert for_ever.found() == Range({"r0": 0}, {"r0": 5}, None)
+    assert for_ever.found() == RowRange({"r0": 0}, {"r0": 5}, None)
 
 
 def test_what_cannot_be_noted_is_told(tmp_path: Path) -> None:
     """The error names the file."""
-    scans = Scans(tmp_path, Identity("it", 0), 0)
+    scans = Scans(tmp_path, ScanIdentity("it", 0), 0)
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "it").write_text("{")
     with pytest.raises(SpoolError, match="scans/it: Expecting"):
         scans.found()
     (tmp_path / "file").touch()
-    scans = Scans(tmp_path / "file", Identity("it", 0), 0)
+    scans = Scans(tmp_path / "file", ScanIdentity("it", 0), 0)
     with pytest.raises(SpoolError, match="scans: Not a directory"), scans.alone():
         pass
     with pytest.raises(SpoolError, match="scans/it: Not a directory"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.client import Client, SessionLost
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.progress import JobProgress
 from stomprelay.pipeline.stomp.sending import (
@@ -164,7 +164,7 @@ def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> No
         Job("job", "0", 0),
         None,
     )
-    with pytest.raises(Lost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
+    with pytest.raises(SessionLost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
         made.run(iter([numbers(0, 100)]))
 
 
@@ -257,7 +257,7 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
         Job("job", "0", 1),
         None,
     )
-    with pytest.raises(Lost, match="7 rows are confirmed"):
+    with pytest.raises(SessionLost, match="7 rows are confirmed"):
         made.run(iter([numbers(0, 100)]))
     falling.close()
     assert progress.position("0", 1) == 7

@@ -19,8 +19,8 @@ from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sockets import (
     ASKED,
     FULL,
-    Endpoint,
     LegConnection,
+    SocketAddress,
     Unreachable,
     endpoint,
     plain_endpoint,
@@ -35,13 +35,13 @@ from tests.e2e.certificates import Authority
 
 def test_addresses_lead_to_hosts_and_sockets() -> None:
     """Whatever can be had without Twisted."""
-    assert plain_endpoint(address.broker("tcp://a:7")) == Endpoint("a", 7)
-    assert plain_endpoint(address.broker("stomp://a")) == Endpoint("a", 61613)
-    assert plain_endpoint(address.broker("tcp://[::1]:7")) == Endpoint("::1", 7)
-    assert plain_endpoint(address.broker("tcp:a:7:bindAddress=127.0.0.2")) == Endpoint(
+    assert plain_endpoint(address.broker("tcp://a:7")) == SocketAddress("a", 7)
+    assert plain_endpoint(address.broker("stomp://a")) == SocketAddress("a", 61613)
+    assert plain_endpoint(address.broker("tcp://[::1]:7")) == SocketAddress("::1", 7)
+    assert plain_endpoint(address.broker("tcp:a:7:bindAddress=127.0.0.2")) == SocketAddress(
         "a", 7, bind="127.0.0.2"
     )
-    assert plain_endpoint(address.broker("unix:/run/stomp")) == Endpoint("", path="/run/stomp")
+    assert plain_endpoint(address.broker("unix:/run/stomp")) == SocketAddress("", path="/run/stomp")
 
 
 def test_what_needs_twisted_or_the_relay_is_told() -> None:
@@ -71,7 +71,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("endpoint"), "authority")
 
 
-def shaken(server_context: ssl.SSLContext, way: Endpoint) -> str:
+def shaken(server_context: ssl.SSLContext, way: SocketAddress) -> str:
     """Shake hands with a server; return what went wrong, or nothing."""
 
     def serve() -> None:
@@ -171,7 +171,7 @@ class Owner(RelayThread):
             self.turn(lambda: "gone" in self.told)
         self.loop.close()
 
-    def open(self, way: Endpoint, within: float = 30) -> LegConnection:
+    def open(self, way: SocketAddress, within: float = 30) -> LegConnection:
         """Begin to connect a line."""
         line = self.line = LegConnection(self, Leg(Side.UPSTREAM, Limits()))
 
@@ -231,10 +231,10 @@ def server() -> Iterator[socket.socket]:
 
 
 def opened(
-    owner: Owner, server: socket.socket, way: Endpoint | None = None
+    owner: Owner, server: socket.socket, way: SocketAddress | None = None
 ) -> tuple[LegConnection, socket.socket]:
     """Connect a line; return it and its peer."""
-    way = way or Endpoint("127.0.0.1")
+    way = way or SocketAddress("127.0.0.1")
     line = owner.open(way._replace(port=server.getsockname()[1]))
     owner.turn(lambda: is_ready(server))
     peer, _ = server.accept()

@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.session.leg import EXPECTED, Side, State
+from stomprelay.session.leg import EXPECTED, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
@@ -319,7 +319,7 @@ def test_frames_split_anywhere_are_carried_the_same(client: bytes, broker: bytes
 
 
 def _frames(version: bytes, said: bytes) -> Decoder:
-    decoder = Decoder(DIALECTS[version], EXPECTED[Side.DOWNSTREAM, State.CONNECTED], Limits())
+    decoder = Decoder(DIALECTS[version], EXPECTED[Side.DOWNSTREAM, LegState.CONNECTED], Limits())
     decoder.feed(said)
     return decoder
 

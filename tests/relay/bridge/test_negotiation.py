@@ -5,7 +5,7 @@ import pytest
 from stomprelay.relay.bridge.negotiation import client_address, profile
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, RABBITMQ, Profile
-from stomprelay.session.handshake import Accord, Header, Offer
+from stomprelay.session.handshake import Accord, Offer, OwnHeader
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import V1_2
 from tests.playbook import URI, upstream
@@ -56,11 +56,11 @@ def test_the_clients_address(
     over = upstream(profile=configured, connect_escape=escape, client_address_header=b"x-client")
     over.brokers[0].profile = known
     value = b"fe80\\c\\c1" if b"\\c" in spelled else b"fe80::1"
-    assert client_address(over, over.brokers[0], "fe80::1%eth0") == Header(b"x-client", value)
+    assert client_address(over, over.brokers[0], "fe80::1%eth0") == OwnHeader(b"x-client", value)
 
 
 def test_a_client_without_an_address() -> None:
     """The header is still ours: nothing is told of a client on no network, or where nothing is to be told."""
     own = upstream(client_address_header=b"x-client")
-    assert client_address(own, own.brokers[0], None) == Header(b"x-client", None)
+    assert client_address(own, own.brokers[0], None) == OwnHeader(b"x-client", None)
     assert client_address(upstream(), Broker(URI, ""), "192.0.2.7") is None

@@ -18,7 +18,7 @@ from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
@@ -56,7 +56,7 @@ class Scene:
             resends=resends,
         )
         client = Leg(Side.DOWNSTREAM, front.limits)
-        client.enter(State.CONNECTED, DIALECTS[version])
+        client.enter(LegState.CONNECTED, DIALECTS[version])
         self.flow = Single(client, self.link, self.outbox, Guard(None, ANYBODY, self.session.counters))
         self.search = Search(client, front, offer, self.session, self.flow, self.outbox)
         self.now = 100.0

@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.relay.link.link import Connected, Handshake, Waiting
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
-from stomprelay.session.leg import State
+from stomprelay.session.leg import LegState
 from tests.relay.link.scene import Scene, started
 
 # Ends
@@ -67,7 +67,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     assert play.link.leaving
     assert not any([play.link.up, play.link.quiet, play.link.done])
     assert play.link.until == play.search.deadline == 103.0
-    assert play.leg.state is State.LEAVING
+    assert play.leg.state is LegState.LEAVING
     assert play.leg.heartbeat.sent_at == 101.0
     assert play.over.brokers[0].health.sessions == 1
     play.link.received_receipt(b"s-receipt-2")

@@ -14,7 +14,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.brokers.checks import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.leg import State
+from stomprelay.session.leg import LegState
 
 NOW: Final = 1000.0
 HELLO: Final = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:0,0\n\n\0"
@@ -114,7 +114,7 @@ class Script:
         assert health.out(self.now) is not well
         assert self.closed is how
         assert self.wake == inf
-        assert self.probe.leg.state is State.CLOSED
+        assert self.probe.leg.state is LegState.CLOSED
         assert " ".join(note.event.value for note in self.notes) == events
         assert self.sent == b""
         for note in self.notes:

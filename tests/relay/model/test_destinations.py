@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.destinations import (
     FORMER,
     PLACES,
-    Destinations,
+    DestinationCounts,
     DestinationTally,
 )
 
@@ -21,7 +21,7 @@ steps = st.lists(
 """A turn, or a destination by number, how often, and whether it is sent to or delivered from."""
 
 
-def total(table: Destinations) -> DestinationTally:
+def total(table: DestinationCounts) -> DestinationTally:
     """All that it has, wherever."""
     found = table.other
     for tally in (*table.shown.values(), *table.former.values()):
@@ -29,9 +29,9 @@ def total(table: Destinations) -> DestinationTally:
     return found
 
 
-def full() -> Destinations:
+def full() -> DestinationCounts:
     """A table whose places are taken, each by who is sent to twice."""
-    table = Destinations()
+    table = DestinationCounts()
     for number in range(PLACES):
         table.count(b"/queue/%d" % number, DestinationTally(sends=2, send_bytes=200))
     return table
@@ -40,7 +40,7 @@ def full() -> Destinations:
 @given(st.integers(0, PLACES), steps)
 def test_nothing_is_lost_and_nothing_falls(first: int, said: list[tuple[int, int, bool] | None]) -> None:
     """What is counted is there, once; no more have a place than there are; and no count of a name ever falls."""
-    table, counted = Destinations(), DestinationTally()
+    table, counted = DestinationCounts(), DestinationTally()
     for number in range(first):
         table.count(b"/first/%d" % number, ONE)
         counted = counted.plus(ONE)

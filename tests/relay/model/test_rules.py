@@ -19,7 +19,7 @@ from stomprelay.relay.model.profile import (
     Naming,
     Profile,
 )
-from stomprelay.relay.model.rules import AccessRule, AccessRules, Decision, Pattern, Place, Policy
+from stomprelay.relay.model.rules import AccessRule, AccessRules, ClientRules, Decision, Pattern, Place
 from stomprelay.wire.names import SEND, SUBSCRIBE
 
 ALICE = Identity("alice", frozenset({"clerks"}))
@@ -44,7 +44,7 @@ def decide(
     """The decision about a frame."""
     lines = [(b"destination", destination)]
     lines += [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
-    policy = Policy(found, identity)
+    policy = ClientRules(found, identity)
     return policy.decide(
         policy.matching(places(command, lines, policy.naming)), request(command, lines, size)
     )
