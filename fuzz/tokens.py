@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fuzz.caller import Finding, raised
 from fuzz.framing import spoilt
-from stomprelay.auth.tokens import read_keys
 from stomprelay.auth.lines import read_logins
 from stomprelay.auth.settings import is_token
-from stomprelay.auth.tokens import BadToken, Bearer, Tokens
+from stomprelay.auth.tokens import BadToken, Bearer, Tokens, read_keys
 from stomprelay.auth.users import Users
 
 _NOW: Final = 1_800_000_000.0

@@ -60,7 +60,7 @@ def unwritten(transport: Any) -> int:
     inner, _ = layers(transport)
     if not isinstance(inner, tcp.Connection):
         return 0
-    return len(inner.dataBuffer) - inner.offset + inner._tempDataLen
+    return len(inner.dataBuffer) - inner.offset + sum(map(len, inner._tempDataBuffer))
 
 
 def has_input(transport: Any) -> bool:
