@@ -37,6 +37,7 @@ SHORT: dict[str, str] = {
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/commands/migrate.py": "each command is a module",
     "pipeline/tables/runs.py": "each table is a module",
+    "pipeline/tables/traffic.py": "each table is a module",
     "relay/model/access.py": "what the service finds out, and the core goes by",
     "relay/flow.py": "what both kinds of flow share",
     "relay/model/counters.py": "the list of all counters",
