@@ -12,12 +12,14 @@ from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
+from stomprelay.session.handshake import Credentials
 from tests.playbook import (
     SAY_WELCOME,
     Cut,
     Playbook,
     in_all_cuts,
     listener,
+    upstream,
 )
 from tests.relay.several import comes, fan_out, send
 
@@ -165,6 +167,31 @@ def test_it_is_found_out_twice() -> None:
         play.client_is_unknown()
         assert play.relay.identity is ALICE
         welcomed(play)
+
+
+@pytest.mark.parametrize(
+    ("identity", "own", "told"),
+    [
+        (ALICE, None, b"login:alice\npasscode:secret\n"),
+        (ALICE, Credentials(b"relay", b"pw"), b"login:relay\npasscode:pw\n"),
+        (Identity("a", credentials=Credentials(b"app", b"x")), None, b"login:app\npasscode:x\n"),
+        (
+            Identity("a", credentials=Credentials(b"app", b"x")),
+            Credentials(b"relay", b"pw"),
+            b"login:app\npasscode:x\n",
+        ),
+        (Identity("a", credentials=Credentials(b"a:b")), None, b"login:a:b\n"),
+    ],
+)
+def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told: bytes) -> None:
+    """What the identity has for them; else what the upstream has; else the client's own."""
+    with asked(upstream(credentials=own)) as play:
+        play.client_is(identity)
+        play.broker_accepts()
+        connect = play.broker_reads()
+        assert told in connect
+        assert (b"secret" in connect) is (b"secret" in told)
+        assert (b"passcode" in connect) is (b"passcode" in told)
 
 
 # How long it may stay

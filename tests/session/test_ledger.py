@@ -67,6 +67,19 @@ def test_a_hidden_name_that_comes_again() -> None:
     assert not ledger.hides(b"n")
 
 
+def test_an_open_transaction_counts() -> None:
+    """What it acknowledged may come back, so it is remembered, and so it is bounded; its end makes room."""
+    ledger = Ledger(2)
+    deliveries = delivered(ledger, subscription(), b"a", b"b")
+    for each in deliveries:
+        ledger.settled(each, b"tx")
+    assert len(ledger) == 0
+    states = [(ledger.full, ledger.crowded)]
+    ledger.committed(b"tx")
+    states.append((ledger.full, ledger.crowded))
+    assert states == [(True, True), (False, False)]
+
+
 # ------------------------------------------------------------------ bounds
 
 
@@ -204,6 +217,11 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
         assert ledger.crowded is (remembered * 2 > 8)
 
 
+def expects(ledger: Ledger) -> bool:
+    """Whether an ACK is still to be expected."""
+    return ledger.expecting
+
+
 # ------------------------------------------------------------------ a broker is lost
 
 
@@ -215,6 +233,28 @@ def has_dropped(ledger: Ledger) -> bool:
 def has_forgotten(ledger: Ledger) -> bool:
     """Whether an ACK that names nothing may be of a lost delivery."""
     return ledger.forgot
+
+
+def is_full(ledger: Ledger) -> bool:
+    """Whether as many deliveries are unsettled as may be."""
+    return ledger.full
+
+
+def test_a_lost_broker_awaits_nothing() -> None:
+    """Its deliveries stay, to be known when the client speaks of them, and count for nothing."""
+    ledger = Ledger(4)
+    old = delivered(ledger, subscription(), b"m1", b"m2", b"m3", b"m4")
+    assert is_full(ledger)
+    ledger.lost()
+    assert all(each.lost for each in old)
+    assert (len(ledger), ledger.awaited) == (4, 0)
+    assert not is_full(ledger)
+    assert not ledger.crowded
+    assert not expects(ledger)
+    new = ledger.noted(subscription(), b"n1", None)
+    assert not new.lost
+    assert ledger.awaited == 1
+    assert expects(ledger)
 
 
 def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
@@ -250,6 +290,25 @@ def test_what_was_delivered_again_after_unsubscribe_is_acknowledged_first() -> N
         assert ledger.by_message(b"m", id) is new
     ledger.settled(new)
     assert ledger.by_message(b"m", b"1") is old
+
+
+def test_a_twin_that_a_transaction_gives_back() -> None:
+    """Of one message on two subscriptions: what is held is passed over, and found again after ABORT."""
+    for ack in (INDIVIDUAL, CUMULATIVE):
+        ledger = Ledger(10)
+        one, two = (ledger.noted(subscription(id, ack), b"m", None) for id in (b"1", b"2"))
+        ledger.settled(one, b"t")
+        assert ledger.by_message(b"m") is two
+        assert ledger.by_message(b"m", b"1") is None
+        ledger.aborted(b"t")
+        assert ledger.by_message(b"m") is one
+        assert ledger.by_message(b"m", b"1") is one
+        ledger.settled(one, b"t")
+        ledger.settled(two, b"u")
+        assert ledger.by_message(b"m") is None
+        ledger.committed(b"t")
+        ledger.aborted(b"u")
+        assert ledger.by_message(b"m") is two
 
 
 def test_a_loss_inside_a_transaction() -> None:

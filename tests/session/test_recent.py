@@ -99,6 +99,18 @@ def test_a_cumulative_ack(version: bytes) -> None:
     assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
 
 
+@in_all_versions
+def test_an_ack_of_a_delivery_that_was_looked_at(version: bytes) -> None:
+    """Its run is looked at, and nothing of it is settled before: what it covers may be of a lost broker."""
+    it = session(version)
+    subscribe(it, b"a", b"client")
+    delivered(it, b"1")
+    it.lost_broker()
+    delivered(it, b"2")
+    assert not acknowledged(it, b"1", b"2")
+    assert len(it.ledger) == 2
+
+
 # ------------------------------------------------------------------ what has to be looked at
 
 
