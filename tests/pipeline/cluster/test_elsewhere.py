@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos import tables
+from chaos import source, tables
 from stomprelay.pipeline.schema import TABLES
 from tests.pipeline.cluster.standalone import once, standalone
 from tests.pipeline.cluster.test_tables import PATIENCE, here, small
@@ -81,7 +81,7 @@ def test_all_of_it_is_on_s3(spark: "SparkSession", small: Path, tmp_path: Path) 
                     pytest.skip(f"hadoop-aws is not to be had here: {absent[0]}")
                 assert child.stop() == 0, child.output
             finally:
-                tables.end(child)
+                source.end(child)
         fetch(client, "tables", tmp_path / "fetched")
     near = here(spark, small, tmp_path / "near")
     assert tables.compared(near, tmp_path / "fetched", list(TABLES)) == []

