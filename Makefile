@@ -12,7 +12,12 @@ unexport PYTHONDONTWRITEBYTECODE
 PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# One pip at a time, whatever `make -j` makes at once.
+ALONE := $(PYTHON) -c 'import fcntl, os, sys; lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); \
+  os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[2], sys.argv[2:])' $(VENV)/.lock
+INSTALL := $(ALONE) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# With the tools that are there, not with new ones in an environment of their own.
+OURS := STOMPRELAY_PURE=1 $(INSTALL) --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
 .PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz chaos crash demo docs news clean distclean
@@ -105,26 +110,30 @@ $(BIN)/python:
 	  echo "'$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(METADATA) | $(BIN)/python
-	@echo "Installing what the relay needs."
-	STOMPRELAY_PURE=1 $(INSTALL) --editable .
+# A newer pip than most Pythons bring along: it reads the lists of versions in half of the time.
+$(VENV)/.tools: pyproject.toml | $(BIN)/python
+	@$(INSTALL) --upgrade pip \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
 	@touch $@
 
-$(VENV)/.test: $(METADATA) | $(BIN)/python
+$(VENV)/.run: $(METADATA) $(VENV)/.tools
+	@echo "Installing what the relay needs."
+	@$(OURS) .
+	@touch $@
+
+$(VENV)/.test: $(METADATA) $(VENV)/.tools
 	@echo "Installing what the tests need, Spark among it."
-	STOMPRELAY_PURE=1 $(INSTALL) --editable '.[test,pipeline]'
+	@$(OURS) '.[test,pipeline]'
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.dev: $(METADATA) | $(BIN)/python
+$(VENV)/.dev: $(METADATA) $(VENV)/.tools
 	@echo "Installing what developers need."
-	STOMPRELAY_PURE=1 $(INSTALL) --editable '.[test,pipeline,dev]'
+	@$(OURS) '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
-$(VENV)/.built: setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd stomprelay/*/*/*.h) | $(BIN)/python
+$(VENV)/.built: setup.py pyproject.toml $(PYX) $(wildcard stomprelay/*/*.pxd stomprelay/*/*/*.h) $(VENV)/.tools
 	@echo "Compiling, where there is a C compiler."
-	$(INSTALL) --target $(VENV)/build --upgrade \
-	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
-	PYTHONPATH=$(VENV)/build $(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 # Both at once: the one waits for the disk, the other for the compiler.

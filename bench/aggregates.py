@@ -6,7 +6,6 @@ status 1.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.machine import cpu_seconds
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store, dated
@@ -83,17 +81,12 @@ class DifferentError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One question: the rows that it is asked of, the rows of the answer, and of each round the seconds and the CPU
-    seconds, Spark's of Java and DuckDB's of its process.
-    """
+    """One question: the rows of the answer, and the seconds of each round."""
 
     name: str
-    rows: int
     cells: int
     spark: tuple[float, ...]
     duckdb: tuple[float, ...]
-    spark_cpu: tuple[float, ...] = ()
-    duckdb_cpu: tuple[float, ...] = ()
 
 
 def measure(spark: "SparkSession", tables: str, rounds: int) -> list[Answer]:
@@ -104,30 +97,24 @@ def measure(spark: "SparkSession", tables: str, rounds: int) -> list[Answer]:
 
 
 def _answer(store: Store, duck: "DuckDBPyConnection | None", name: str, rounds: int) -> Answer:
-    ours: list[tuple[float, float]] = []
-    theirs: list[tuple[float, float]] = []
-    java = int(store.spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    ours: list[float] = []
+    theirs: list[float] = []
     for _ in range(rounds):
-        took, cells = _timed(
-            lambda: _by_spark(name, _ANSWERS[name](store.read(SOURCES[name]).drop("batch"))), java
-        )
+        took, cells = _timed(lambda: _by_spark(name, _ANSWERS[name](store.read(SOURCES[name]).drop("batch"))))
         ours.append(took)
         if duck is not None:
-            took, exact = _timed(lambda: _by_duckdb(duck, name), os.getpid())
+            took, exact = _timed(lambda: _by_duckdb(duck, name))
             theirs.append(took)
             compare(f"{name} by Spark and by DuckDB", cells, exact, latency.WIDTH)
     compare(f"{name} at once and by batches", cells, _by_spark(name, store.read(name)), 1)
-    seconds, duck_seconds = (tuple(one for one, _ in each) for each in (ours, theirs))
-    cpu, duck_cpu = (tuple(one for _, one in each) for each in (ours, theirs))
-    rows = store.read(SOURCES[name]).count()
-    return Answer(name, rows, len(cells), seconds, duck_seconds, cpu, duck_cpu)
+    return Answer(name, len(cells), tuple(ours), tuple(theirs))
 
 
-def _timed(asked: Callable[[], Cells], pid: int) -> tuple[tuple[float, float], Cells]:
-    """Seconds, and CPU seconds of this process, for an answer."""
-    began, before = time.perf_counter(), cpu_seconds(pid)
+def _timed(asked: Callable[[], Cells]) -> tuple[float, Cells]:
+    """Return the seconds for an answer, and the answer."""
+    began = time.perf_counter()
     cells = asked()
-    return (time.perf_counter() - began, cpu_seconds(pid) - before), cells
+    return time.perf_counter() - began, cells
 
 
 def _by_spark(name: str, answer: "DataFrame") -> Cells:

@@ -18,7 +18,6 @@ from tests.e2e import brokers
 from tests.e2e.certificates import Authority
 from tests.e2e.fleet import Fleet, failover, fleet, nodes
 from tests.e2e.load import drain
-from tests.prometheus import sums
 
 KINDS: Final = (*brokers.INSTALLED, "memory")
 
@@ -145,7 +144,7 @@ class Run:
 
     def _sessions_left(self) -> int:
         """Ask the relay how many sessions it has."""
-        return int(sums(self._running.get("/metrics"))["stomprelay_sessions"])
+        return int(self._running.admin.metrics()["sessions"])
 
     async def _end(self, work: dict[Session, asyncio.Task[None]]) -> None:
         for session in work:

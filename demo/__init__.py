@@ -1,4 +1,4 @@
 """`make demo`: a relay, two brokers and foreign clients for twenty seconds, with a failover; then tables and a report.
 
-`house` is what runs, `clients` who talks, `__main__` the course of it.
+`clients` who talks, `__main__` what runs, and the course of it.
 """

@@ -35,7 +35,6 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 if TYPE_CHECKING:
-    from fuzz.framing import Framing
     from fuzz.world import World
 
 ROOMY: Final = Limits(headers=100_000, header_line=1 << 30, body=1 << 40)
@@ -89,9 +88,8 @@ class Peer:
 class Caller:
     """A client, its relay and what belongs to it."""
 
-    def __init__(self, world: "World", number: int, framing: "Framing | None" = None) -> None:
+    def __init__(self, world: "World", number: int) -> None:
         self.world = world
-        self.framing = framing
         scene = world.scene
         self.client = Client(scene.client, scene.words)
         self.counters = Counters()
@@ -111,9 +109,8 @@ class Caller:
         self.says(self.client.connect())
 
     def says(self, data: bytes) -> None:
-        """The client writes something, over WebSocket where it speaks that."""
-        pieces = self.world.scene.words.pieces(data)
-        self.peer.waiting.extend(pieces if self.framing is None else self.framing.carry(pieces))
+        """The client writes something."""
+        self.peer.waiting.extend(self.world.scene.words.pieces(data))
 
     # Inputs
 
@@ -318,8 +315,6 @@ class Caller:
         frames = self._decoded(peer, data)
         self.world.frames[peer.broker is not None] += len(frames)
         if peer.broker is None:
-            if self.framing is not None:
-                self.framing.bring(data)
             for frame in frames:
                 self._heard(frame)
         elif peer.mouth is not None:

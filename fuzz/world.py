@@ -3,9 +3,7 @@
 No input of a relay raises. Once its client is gone a session ends within `disconnect_timeout`; then every leg is
 closed, nobody asks to be woken, and no broker's health counts the session. Nothing is written to a leg that is closed
 or whose peer is gone, and what is written decodes as whole frames in the leg's own version. With brokers that do the
-same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names. A
-WebSocket between client and relay changes nothing of all that, and what is no WebSocket is refused once. Nobody is let
-in by a token that its issuer did not sign.
+same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names.
 """
 
 from collections.abc import Callable
@@ -16,9 +14,7 @@ from typing import Final
 
 from fuzz.broker import Embedded, Scripted
 from fuzz.caller import Caller, Finding, Peer, Stop
-from fuzz.framing import Framing
 from fuzz.scene import Scene, draw
-from fuzz.tokens import Forger
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect
 
@@ -42,8 +38,6 @@ class World:
 
     def __init__(self, seed: int, number: int) -> None:
         self.chance = Random(f"{seed}/{number}")
-        self._web = Random(f"{seed}/{number}/web")
-        self._forger = Forger(Random(f"{seed}/{number}/token"), self.found)
         self.now = 1000.0
         self.large = self.chance.random() < 0.02
         self.scene: Scene = draw(self.chance, large=self.large)
@@ -68,8 +62,6 @@ class World:
         try:
             self._play()
             self._end()
-            Framing(self._web, self.found).tear()
-            self._forger.forge()
         except Stop as stop:
             self.found(stop.finding)
 
@@ -77,10 +69,7 @@ class World:
 
     def _play(self) -> None:
         random = self.chance.random
-        self._callers = [
-            Caller(self, number, Framing(self._web, self.found) if self._web.random() < 0.3 else None)
-            for number in range(1 if random() < 0.7 else 2)
-        ]
+        self._callers = [Caller(self, number) for number in range(1 if random() < 0.7 else 2)]
         for _ in range(int(random() * 60) + (40 if self.large else 5)):
             for caller in self._callers:
                 self._step(caller)

@@ -108,27 +108,27 @@ def page(browser: Any, **context: Any) -> Iterator[Any]:
         opened.close()
 
 
-class _Elsewhere(BaseHTTPRequestHandler):
-    """A page of another site."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/html")
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
-def elsewhere() -> Iterator[int]:
-    """Serve pages of another site, of this machine, at this port."""
-    server = HTTPServer(("127.0.0.1", 0), _Elsewhere)
+def site(content: str = "") -> Iterator[str]:
+    """Serve a page of another site, of this machine. Its origin is yielded."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = content.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
     serving = Thread(target=server.serve_forever, args=(0.01,))
     serving.start()
     try:
-        yield server.server_address[1]
+        yield f"http://localhost:{server.server_port}"
     finally:
         server.shutdown()
         serving.join()

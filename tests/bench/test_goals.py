@@ -1,15 +1,14 @@
 """The goals: each row's figures beside their bounds, met or not."""
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from bench import goals, rows
-from bench.contenders import HAPROXY, JOURNAL, RELAY, ROUTES, Contender
+from bench.contenders import HAPROXY, JOURNAL, RELAY, ROUTES
 from bench.goals import CPU, RATE
 from bench.load import Case, Run, loaded
-from bench.machine import AbsentError, which
+from bench.machine import which
 from bench.rounds import Outcome, Series
 
 BY_NAME = {row.name: row for row in rows.ROWS}
@@ -61,31 +60,3 @@ def test_every_row_passes(tmp_path: Path) -> None:
             for found in rows.outcomes(load, contenders, row, rounds=1, seconds=0.001):
                 assert [(one.name, one.failure) for one in found.series] == [(name, None) for name in names]
     assert list(tmp_path.glob("journal/*.journal"))
-
-
-class Absent(AbstractContextManager[Contender]):
-    """A contender that cannot be started here."""
-
-    def __init__(self, *_: object) -> None:
-        """Take what any contender takes."""
-
-    def __enter__(self) -> Contender:
-        """Say why."""
-        raise AbsentError("no twistd")
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was started."""
-
-
-def test_what_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line says what is missing and how to get it; the others run."""
-    monkeypatch.setattr("bench.contenders.which", lambda *_: None)
-    monkeypatch.setattr("bench.rows.relay", Absent)
-    notes: list[str] = []
-    with rows.running(1, tmp_path, notes.append) as contenders:
-        assert contenders == []
-    assert notes == [
-        "haproxy is left out: haproxy is not installed (Debian package haproxy)",
-        "relay is left out: no twistd",
-        "journal is left out: no twistd",
-    ]

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 from tests.e2e import stompjs
 from tests.e2e.ports import free_port
@@ -67,30 +65,7 @@ def played(one: ScriptedBroker, other: ScriptedBroker) -> None:
             broker.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(disconnect)[b"receipt"])
 
 
-@contextmanager
-def site() -> Iterator[str]:
-    """A web page that has the library and the talks; its origin."""
+def library() -> str:
+    """A web page that has the library and the talks."""
     talks = stompjs.SCRIPT.read_text(encoding="utf-8")
-    content = f"<!doctype html><title>t</title><script>{stompjs.bundle()}</script><script>{talks}</script>"
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            data = content.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Page)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return f"<!doctype html><title>t</title><script>{stompjs.bundle()}</script><script>{talks}</script>"

@@ -1,18 +1,16 @@
 """Several brokers behind one relay: each behind a proxy of ours, so that all that can happen to it can be done."""
 
 import contextlib
-import json
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.asking import Admin
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.proxy import Proxy
 from tests.e2e.relay import Relay, relay
-from tests.prometheus import sums
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Fleet:
     modern: int
     """A listener of the upstream `modern`, where there is one."""
 
-    admin: str
+    admin: Admin
     nodes: Sequence[Node]
 
     @property
@@ -79,30 +77,15 @@ class Fleet:
 
     def counted(self, counter: str) -> int:
         """What the relay's metrics say, of all listeners."""
-        return int(sums(self.get("/metrics"))[f"stomprelay_{counter}_total"])
-
-    def get(self, path: str) -> str:
-        """GET a page of the relay's administration."""
-        with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
+        return int(self.admin.metrics()[f"{counter}_total"])
 
     def all_up(self) -> bool:
         """Whether the relay takes every broker for well, in each upstream."""
-        return all(each["state"] == "up" for each in json.loads(self.get("/brokers"))["brokers"])
+        return all(each["state"] == "up" for each in self.admin.told("/brokers")["brokers"])
 
     def brokers(self) -> dict[str, dict[str, Any]]:
         """What the relay says of its brokers, by URI."""
-        listed = json.loads(self.get("/brokers"))["brokers"]
-        return {each["uri"]: each for each in listed}
-
-    def post(self, path: str, **said: Any) -> None:
-        """POST a request to the relay's administration."""
-        request = urllib.request.Request(
-            self.admin + path, json.dumps(said).encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            assert answer.status == 200
+        return {each["uri"]: each for each in self.admin.told("/brokers")["brokers"]}
 
 
 @contextlib.contextmanager
@@ -142,7 +125,7 @@ endpoint = "tcp:{modern}:interface=127.0.0.1"
 upstream = "modern"
 """
     with relay(directory, config, ports) as running:
-        yield Fleet(running, port, modern, f"http://127.0.0.1:{admin}", members)
+        yield Fleet(running, port, modern, Admin(admin), members)
 
 
 def failover(

@@ -76,17 +76,23 @@ def test_the_page_has_the_file() -> None:
     assert blocks("toml") == [SCENE.partition("\n\n")[2]]
 
 
+def program(door: Door, folder: Path, changes: dict[str, str]) -> Child:
+    """Start the page's program in Node, with these changes."""
+    [text] = blocks("js")
+    text = text.replace('import { Client } from "@stomp/stompjs";\n', IN_NODE)
+    text = text.replace("relay.example.net:61614", f"localhost:{door.port}")
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (folder / "page.js").write_text(text)
+    environment = {"NODE_PATH": str(stompjs.modules()), "NODE_EXTRA_CA_CERTS": str(door.authority.file)}
+    return Child("page", ["node", str(folder / "page.js"), door.token], env=environment)
+
+
 def test_the_program_of_the_page(tmp_path: Path, door: Door, memory: Broker) -> None:
     """It connects, has a message, and shows new tokens, on one connection; nobody tells it of a mistake."""
     start = len(door.relay.log)
-    [program] = blocks("js")
-    program = program.replace('import { Client } from "@stomp/stompjs";\n', IN_NODE)
-    program = program.replace("relay.example.net:61614", f"localhost:{door.port}")
     often = "setInterval(() => renew().then(() => console.log(given)), 50)"
-    program = program.replace("setInterval(renew, 300_000)", often)
-    (tmp_path / "page.js").write_text(program)
-    environment = {"NODE_PATH": str(stompjs.modules()), "NODE_EXTRA_CA_CERTS": str(door.authority.file)}
-    child = Child("page", ["node", str(tmp_path / "page.js"), door.token], env=environment)
+    child = program(door, tmp_path, {"setInterval(renew, 300_000)": often})
     try:
         child.wait_for_output("^3$")
         with Connection.to(memory.port) as backend:
@@ -101,14 +107,8 @@ def test_the_program_of_the_page(tmp_path: Path, door: Door, memory: Broker) -> 
 
 def test_a_page_that_is_denied_something(tmp_path: Path, door: Door) -> None:
     """The page's program does not do it again: it disconnects for good, so Node has nothing more to do."""
-    [program] = blocks("js")
-    program = program.replace('import { Client } from "@stomp/stompjs";\n', IN_NODE)
-    program = program.replace("relay.example.net:61614", f"localhost:{door.port}")
-    program = program.replace("/queue/inbox.alice", "/queue/inbox.bob")
-    program = program.replace("setInterval(renew, 300_000);", "client.reconnectDelay = 100;")
-    (tmp_path / "page.js").write_text(program)
-    environment = {"NODE_PATH": str(stompjs.modules()), "NODE_EXTRA_CA_CERTS": str(door.authority.file)}
-    child = Child("page", ["node", str(tmp_path / "page.js"), door.token], env=environment)
+    inbox = {"/queue/inbox.alice": "/queue/inbox.bob"}
+    child = program(door, tmp_path, inbox | {"setInterval(renew, 300_000);": "client.reconnectDelay = 100;"})
     try:
         assert child.exited(within=PATIENCE), child.last_words
     finally:

@@ -175,7 +175,8 @@ class Stage:
             environment.mkdir(exist_ok=True)
             if not (environment / "bin").exists():
                 (environment / "bin").symlink_to(BIN)
-            (environment / ".run").touch()
+            for done in (".tools", ".run"):
+                (environment / done).touch()
             make = shutil.which("make")
             assert make, "make is not installed"
             place = f"tcp:{port('61613')}:interface=127.0.0.1"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, elsewhere, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page, site
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -337,8 +337,8 @@ def test_a_page_of_another_site(browser: Any, there: Running) -> None:
       socket.onerror = () => done("refused");
     })"""
     place = f"ws://localhost:{there.admin}/console/socket"
-    with elsewhere() as port, page(browser, http_credentials=CREDENTIALS) as found:
-        found.goto(f"http://localhost:{port}/")
+    with site() as origin, page(browser, http_credentials=CREDENTIALS) as found:
+        found.goto(origin)
         assert found.evaluate(attempt, [place, ticket]) == "refused"
         assert any("403" in each for each in found.complaints)
         found.goto(there.url)

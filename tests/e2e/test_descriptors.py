@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.asking import Admin
+from tests.e2e.brokers import memory
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import Relay, relay, twistd
+from tests.e2e.relay import Relay, relay
 from tests.e2e.rig import CONNECT
-from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -20,30 +20,19 @@ CLIENTS = 400
 
 
 @contextmanager
-def small_relay(directory: Path, uri: str) -> Iterator[tuple[Relay, int, int, int]]:
-    """A relay with few descriptors in front of an embedded broker: its port, the broker's, and that of admin."""
-    port, behind, admin = free_port(), free_port(), free_port()
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
+def small_relay(directory: Path, uri: str) -> Iterator[tuple[Relay, int, Admin]]:
+    """A relay with few descriptors in front of an embedded broker, with its port."""
+    port, admin = free_port(), Admin(free_port())
+    with memory(directory) as broker:
+        config = f"""
+admin = "tcp:{admin.port}:interface=127.0.0.1"
 [listener.main]
 endpoint = "tcp:{port}:interface=127.0.0.1"
 [upstream.main]
-uri = "{uri.format(behind)}"
+uri = "{uri.format(broker.port)}"
 """
-    with (
-        twistd(directory, ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]),
-        relay(directory, config, [port, admin], DESCRIPTORS) as running,
-    ):
-        yield running, port, behind, admin
-
-
-def metrics(admin: int) -> dict[str, float]:
-    """The relay's numbers by name, without labels."""
-    connection = HTTPConnection("127.0.0.1", admin)
-    connection.request("GET", "/metrics")
-    page = connection.getresponse().read().decode()
-    connection.close()
-    return {name.removeprefix("stomprelay_"): value for name, value in sums(page).items()}
+        with relay(directory, config, [port, admin.port], DESCRIPTORS) as running:
+            yield running, port, admin
 
 
 @pytest.mark.ci
@@ -52,7 +41,7 @@ def test_twice_as_many_clients_as_descriptors(tmp_path: Path, uri: str) -> None:
     """Those that can be served are, with their broker; each other one is told why not. Nobody blames the broker, and
     when they have left there is room again.
     """
-    with small_relay(tmp_path, uri) as (running, port, _, admin), ExitStack() as opened:
+    with small_relay(tmp_path, uri) as (running, port, admin), ExitStack() as opened:
         clients = [opened.enter_context(Connection.to(port)) for _ in range(CLIENTS)]
         for each in clients:
             each.write(CONNECT)
@@ -68,14 +57,14 @@ def test_twice_as_many_clients_as_descriptors(tmp_path: Path, uri: str) -> None:
             assert each.frame().startswith(b"RECEIPT\n")
         served[0].write(b"SEND\ndestination:/topic/t\n\nhello\0")
         assert all(each.frame().startswith(b"MESSAGE\n") for each in served)
-        found = metrics(admin)
+        found = admin.metrics()
         assert found["sessions"] == len(served)
         assert found["clients_refused_total"] == len(refused)
         assert (found["broker_up"], found["broker_failures"], found["brokers_refused_total"]) == (1, 0, 0)
         assert found["connects_prevented_total"] == 0
         for each in clients:
             each.close()
-        running.wait_until(lambda: metrics(admin)["connections"] == 0)
+        running.wait_until(lambda: admin.metrics()["connections"] == 0)
         again = [opened.enter_context(Connection.to(port)) for _ in range(len(served))]
         for each in again:
             each.write(CONNECT)

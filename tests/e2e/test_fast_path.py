@@ -1,20 +1,16 @@
 """With the fast path and without it: the same conversation leaves the same bytes, counters and log."""
 
-import json
 import re
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.e2e.asking import Admin, stomprelay
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker
 from tests.e2e.relay import Relay, relay
 from tests.e2e.rig import CONNECT
-from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -117,35 +113,35 @@ def play(conversation: Conversation) -> None:
     hear(b"RECEIPT\nreceipt-id:bye\n\n\0")
 
 
-def counters(port: int) -> dict[str, float]:
+def counters(admin: Admin) -> dict[str, float]:
     """What the relay has counted, as its metrics have it, whatever its broker is called."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        found = sums(answer.read().decode())
-    return {name: value for name, value in found.items() if re.fullmatch(r"stomprelay_\w+_total", name)}
+    counted = admin.metrics().items()
+    return {
+        name: each for name, each in counted if name.endswith("_total") and not name.startswith("process_")
+    }
 
 
-def shown(port: int) -> list[int | list[str]]:
+def shown(admin: Admin) -> list[int | list[str]]:
     """What passed in the one session that there is, and where it sent to."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/sessions") as answer:
-        [row] = json.load(answer)["sessions"]
+    [row] = admin.told("/sessions")["sessions"]
     return [row[name] for name in (*SHOWN, "sent_to")]
 
 
 def played(directory: Path, uri: str, fast: bool, more: str = "") -> Outcome:
     """Play it on a relay of its own, whose configuration has `more`."""
     directory.mkdir()
-    port, admin = free_port(), free_port()
+    port, admin = free_port(), Admin(free_port())
     with ScriptedBroker() as broker:
         config = f"""
 fast_path = {str(fast).lower()}
-admin = "tcp:{admin}:interface=127.0.0.1"
+admin = "tcp:{admin.port}:interface=127.0.0.1"
 [listener.main]
 endpoint = "tcp:{port}:interface=127.0.0.1"
 heart_beat = [0, 0]
 [upstream.main]
 uri = "{uri.format(f"tcp://127.0.0.1:{broker.port}")}"
 {more}"""
-        with relay(directory, config, [port, admin]) as running:
+        with relay(directory, config, [port, admin.port]) as running:
             conversation = Conversation(port, broker)
             play(conversation)
             counted, seen = counters(admin), shown(admin)
@@ -174,8 +170,7 @@ def test_nobody_can_tell(tmp_path: Path, uri: str) -> None:
 
 def cat(folder: Path) -> list[str]:
     """What `stomprelay journal cat` shows, without what differs from run to run: times, names, ports and the like."""
-    command = [sys.executable, "-m", "stomprelay", "journal", "cat", "--bodies", str(folder)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    shown = stomprelay("journal", "cat", "--bodies", str(folder))
     assert shown.stderr == ""
     hidden = r"^\S+ |relay-[0-9a-f]{8}|127\.0\.0\.1:\d+|\b[0-9.]+ s\b|(?<=pid=)\d+"
     return [re.sub(hidden, "", line) for line in shown.stdout.splitlines()]

@@ -1,24 +1,23 @@
 """Upgrades that refuse nobody: one process takes the sockets of another, and `drain` sees clients off."""
 
-import asyncio
 import contextlib
 import json
 import os
 import signal
 import socket
 import sys
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e import brokers
+from tests.e2e.asking import Admin
 from tests.e2e.child import PATIENCE, Child
+from tests.e2e.crowd import Crowd, taken
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed
-from tests.e2e.relay import RUN, check, launch, start, twistd
+from tests.e2e.relay import RUN, check, launch, start
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -47,11 +46,11 @@ class Scene:
     def __init__(self, directory: Path, behind: int, workers: int) -> None:
         self.directory = directory
         self.behind = behind
-        self.port, self.admin = free_port(), free_port()
+        self.port, self.admin = free_port(), Admin(free_port())
         self.path = directory / "handover"
         self.config = directory / "stomprelay.toml"
         self.config.write_text(f"""
-admin = "tcp:{self.admin}:interface=127.0.0.1"
+admin = "tcp:{self.admin.port}:interface=127.0.0.1"
 handover = "{self.path}"
 workers = {workers}
 stop_timeout = 5.0
@@ -77,31 +76,21 @@ uri = "tcp://127.0.0.1:{behind}"
         assert old.stop() == 0, old.output
         return new
 
-    def get(self, path: str) -> tuple[int, str]:
-        """GET a page of the relay's administration."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}", timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
     def command(self, *arguments: str) -> Child:
         """Start a command that asks the relay."""
-        command = [*RUN[:-1], *arguments, "--admin", f"http://127.0.0.1:{self.admin}"]
+        command = [*RUN[:-1], *arguments, "--admin", self.admin.url]
         return launch(self.directory, command)
 
 
 @contextlib.contextmanager
 def scene(directory: Path, workers: int = 1) -> Iterator[tuple[Scene, Child]]:
     """A scene with its first relay; all its relays end well."""
-    behind = free_port()
-    with twistd(directory, ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]):
-        made = Scene(directory, behind, workers)
+    with brokers.memory(directory) as broker:
+        made = Scene(directory, broker.port, workers)
         try:
             first = made.run()
             first.wait_for_output(
-                "all 2 workers serve" if workers > 1 else rf"main: .* to tcp://127.0.0.1:{behind}"
+                "all 2 workers serve" if workers > 1 else rf"main: .* to tcp://127.0.0.1:{broker.port}"
             )
             yield made, first
         except Exception:
@@ -115,148 +104,17 @@ def scene(directory: Path, workers: int = 1) -> Iterator[tuple[Scene, Child]]:
             check(each)
 
 
-class Sender:
-    """A client that sends and sends, each time with a receipt, and comes again whenever its session ended."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.confirmed: list[bytes] = []
-        self.sessions = self.ended = 0
-        self.troubles: list[str] = []
-
-    async def run(self, port: int, over: asyncio.Event) -> None:
-        """Send until it is over and the last SEND has its receipt."""
-        vain = 0
-        while not over.is_set():
-            try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError as error:
-                self.troubles.append(f"{self.number}: refused: {error!r}")
-                return
-            try:
-                writer.write(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0")
-                await self._frame(reader, b"CONNECTED")
-                self.sessions += 1
-                vain = 0
-                await self._send(reader, writer, over)
-            except (ConnectionError, asyncio.IncompleteReadError):
-                self.ended += 1
-                vain += 1
-                if vain > 1:
-                    self.troubles.append(f"{self.number}: no session, twice in a row")
-            except AssertionError as error:
-                self.troubles.append(f"{self.number}: {error}")
-                return
-            finally:
-                writer.close()
-
-    async def _send(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, over: asyncio.Event
-    ) -> None:
-        """Send ten messages, and leave; who comes again has a new session."""
-        for _ in range(10):
-            body = b"%d:%d" % (self.number, len(self.confirmed))
-            writer.write(b"SEND\ndestination:%s\nreceipt:%s\n\n%s\0" % (QUEUE.encode(), body, body))
-            await self._frame(reader, b"RECEIPT")
-            self.confirmed.append(body)
-            if over.is_set():
-                return
-            await asyncio.sleep(0.05)  # its pace
-
-    async def _frame(self, reader: asyncio.StreamReader, wanted: bytes) -> None:
-        """Read a frame. An ERROR that the relay is stopping is an end like any other."""
-        frame = (await asyncio.wait_for(reader.readuntil(b"\0"), PATIENCE)).lstrip()
-        if b"the relay is stopping" in frame:
-            raise ConnectionAbortedError
-        assert frame.startswith(wanted + b"\n"), frame
-
-
-class Load:
-    """Clients that send, in a thread of their own, for children belong to the thread that started them; and one that
-    reads at the broker what came there, `found`.
-    """
-
-    def __init__(self, port: int, behind: int, clients: int) -> None:
-        self.senders = [Sender(number) for number in range(clients)]
-        self.found: set[bytes] = set()
-        self._ports = port, behind
-        self._over = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_until_complete, args=(self._run(),), daemon=True
-        )
-        self._thread.start()
-
-    async def _run(self) -> None:
-        port, behind = self._ports
-        reader, writer = await asyncio.open_connection("127.0.0.1", behind)
-        writer.write(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0")
-        await reader.readuntil(b"\0")
-        writer.write(b"SUBSCRIBE\nid:0\ndestination:%s\n\n\0" % QUEUE.encode())
-        reading = asyncio.create_task(self._read(reader))
-        await asyncio.gather(*(each.run(port, self._over) for each in self.senders))
-        for _ in range(int(PATIENCE / 0.05)):
-            if self.confirmed <= self.found:
-                break
-            await asyncio.sleep(0.05)
-        reading.cancel()
-        writer.close()
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        while True:
-            frame = await reader.readuntil(b"\0")
-            self.found.add(frame[:-1].rpartition(b"\n\n")[2])
-
-    @property
-    def confirmed(self) -> set[bytes]:
-        """All messages that have their receipt."""
-        return {body for each in self.senders for body in each.confirmed}
-
-    @property
-    def troubles(self) -> list[str]:
-        """What must not happen."""
-        return [text for each in self.senders for text in each.troubles]
-
-    def go_on(self) -> None:
-        """Wait until each client has two receipts more."""
-        before = [len(each.confirmed) for each in self.senders]
-        for _ in range(int(PATIENCE / 0.05)):
-            assert not self.troubles
-            if all(len(each.confirmed) >= had + 2 for each, had in zip(self.senders, before, strict=True)):
-                return
-            self._thread.join(0.05)
-        raise AssertionError("not reached")
-
-    def end(self) -> None:
-        """Have all clients leave, and wait until what has a receipt is at the broker."""
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(2 * PATIENCE)
-        assert not self._thread.is_alive()
-        self._loop.close()
-        assert self.confirmed <= self.found
-
-
 def upgraded(stage: Scene, old: Child, clients: int, times: int) -> None:
     """Upgrade a relay again and again under load: nobody is refused, and what has a receipt is at the broker."""
-    load = Load(stage.port, stage.behind, clients)
-    for _ in range(times):
-        load.go_on()
-        old = stage.upgrade(old)
-    load.go_on()
-    load.end()
-    print(account(load.senders))
-    assert load.troubles == []
-    assert stage.get("/livez")[0] == 200
-
-
-def account(senders: list[Sender]) -> dict[str, int]:
-    """What became of all clients."""
-    return {
-        "refused": sum(len(each.troubles) for each in senders),
-        "confirmed": sum(len(each.confirmed) for each in senders),
-        "sessions": sum(each.sessions for each in senders),
-        "ended": sum(each.ended for each in senders),
-    }
+    with Crowd([stage.port], clients, QUEUE, again=True) as crowd:
+        for _ in range(times):
+            crowd.goes_on()
+            old = stage.upgrade(old)
+        crowd.goes_on()
+    assert crowd.failed == []
+    print(f"{crowd.sent} SENDs of {clients} clients confirmed")
+    assert {body for each in crowd.confirmed for body in each} <= set(taken(stage.behind, QUEUE))
+    assert stage.admin.ask("/livez")[0] == 200
 
 
 @pytest.mark.ci
@@ -329,7 +187,7 @@ def test_drain(tmp_path: Path) -> None:
         with pytest.raises((AssertionError, Closed)) as refusal:
             Talker.at(stage.port)
         assert "no new connections" in str(refusal.value)
-        assert stage.get("/readyz") == (
+        assert stage.admin.ask("/readyz") == (
             503, '{"ready": false, "reasons": ["draining: new clients are refused"]}\n',
         )  # fmt: skip
         patient = stage.command("drain", "--json")

@@ -32,6 +32,7 @@ def introduced(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -
         pytest.skip(str(absent))
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 @pytest.mark.parametrize("scheme", ["tcp", "ssl"])
 def test_rabbitmq_lists_the_clients(
@@ -63,6 +64,7 @@ health.probe = 0.1
         assert not re.search("is down|REFUSED", running.log)
 
 
+@pytest.mark.ci
 @pytest.mark.broker
 def test_rabbitmq_is_told_over_websocket(tmp_path: Path, introduced: brokers.RabbitMQ) -> None:
     """The header comes before the request, a probe's, too; and what is no UTF-8 comes back as it was, in binary."""

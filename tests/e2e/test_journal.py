@@ -8,8 +8,6 @@ import resource
 import signal
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, read
+from tests.e2e.asking import Admin
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
@@ -29,7 +28,6 @@ from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import check, start
 from tests.e2e.rig import CONNECT
-from tests.prometheus import sums
 
 pytestmark = pytest.mark.e2e
 
@@ -96,21 +94,12 @@ class Running:
 
     child: Child
     port: int
-    admin: str
+    admin: Admin
     directory: Path
-
-    def get(self, path: str) -> tuple[int, str]:
-        """A page of its administration: status and text."""
-        try:
-            with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
 
     def metric(self, name: str) -> int:
         """What its metrics say of the journal."""
-        return int(sums(self.get("/metrics")[1])[f"stomprelay_journal_{name}"])
+        return int(self.admin.metrics()[f"journal_{name}"])
 
     def until(self, reached: Callable[[], object]) -> None:
         """Ask again and again until it is so."""
@@ -140,7 +129,7 @@ def running(directory: Path, *settings: str, capture: str = "") -> Iterator[Runn
     try:
         for each in (port, admin):
             child.wait_for_output(rf" starting on {each}$")
-        yield Running(child, port, f"http://127.0.0.1:{admin}", place)
+        yield Running(child, port, Admin(admin), place)
     finally:
         child.stop()
     check(child)
@@ -279,15 +268,15 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
             client.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:%d\n\n\0" % (number, number))
             client.frame()
         relay.until(lambda: relay.metric("failing"))
-        status, text = relay.get("/healthz")
+        status, text = relay.admin.ask("/healthz")
         assert (status, text.partition(": ")[0]) == (200, "ok, but the journal cannot be written")
         assert "File too large" in text
-        status, text = relay.get("/readyz")
+        status, text = relay.admin.ask("/readyz")
         [reason] = json.loads(text)["reasons"]
         assert status == 503
         assert reason.startswith("the journal cannot be written: ")
         assert reason.endswith(": File too large")
-        assert json.loads(relay.get("/overview")[1])["journal"]["trouble"] is True
+        assert relay.admin.told("/overview")["journal"]["trouble"] is True
         assert relay.metric("write_errors_total") > 0
         assert relay.metric("dropped_frames_total") > 0
         assert relay.metric("queue_bytes") >= 20_000
@@ -297,8 +286,8 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
         client.frame()
         relay.until(lambda: not relay.metric("queue_bytes"))
         dropped = relay.metric("dropped_frames_total")
-        assert relay.get("/healthz") == (200, "ok\n")
-        assert relay.get("/readyz") == (200, '{"ready": true}\n')
+        assert relay.admin.ask("/healthz") == (200, "ok\n")
+        assert relay.admin.ask("/readyz") == (200, '{"ready": true}\n')
     journal = Journal(relay.directory, gaps=True)
     told = [each.facts for each in journal.events("journal dropped")]
     assert sum(each["frames"] for each in told) == dropped
@@ -324,7 +313,7 @@ def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
         flood.start()
         relay.child.wait_for_output("the journal's queue is full; nobody is read from")
         relay.until(lambda: relay.metric("failing"))
-        status, text = relay.get("/healthz")
+        status, text = relay.admin.ask("/healthz")
         assert (status, text.partition(": ")[0]) == (503, "nobody is read from")
         held = _still(flood)
         assert [beating.socket.recv(1) for _ in range(10)] == [b"\n"] * 10

@@ -2,20 +2,17 @@
 
 import json
 import signal
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from tests.config.reference import put_secrets
+from tests.e2e.asking import Admin, stomprelay
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, relay, twistd
+from tests.e2e.relay import relay, twistd
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -25,43 +22,21 @@ NO_BROKER = {"ready": False, "reasons": ["listener main: no broker of upstream m
 DRAINING = {"ready": False, "reasons": ["draining: the relay stops"]}
 
 
-def get(port: int, path: str) -> tuple[int, str]:
-    """Status and text of a page."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
-            return 200, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def ready(port: int) -> tuple[int, object]:
+def ready(place: Admin) -> tuple[int, object]:
     """Whether clients may come, and why not."""
-    status, text = get(port, "/readyz")
+    status, text = place.ask("/readyz")
     return status, json.loads(text)
-
-
-def stomprelay(*arguments: str) -> tuple[int, str, str]:
-    """Run the command: its exit status, what it printed, and what it complained of."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stomprelay", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_from_the_start_to_the_end(tmp_path: Path) -> None:
     """Not ready before its broker is there, nor when it stops; an operator with the token may help it to its end."""
-    port, admin, metrics, behind = (free_port() for _ in range(4))
+    port, behind = free_port(), free_port()
+    admin, metrics = Admin(free_port()), Admin(free_port())
     put_secrets(tmp_path)
     config = f"""
-admin = "tcp:{admin}"
+admin = "tcp:{admin.port}"
 admin_token_file = "admin.token"
-metrics = "tcp:{metrics}"
+metrics = "tcp:{metrics.port}"
 [listener.main]
 endpoint = "tcp:{port}:interface=127.0.0.1"
 [upstream.main]
@@ -71,38 +46,38 @@ pause = 0.1
 longest_pause = 0.2
 """
     file = str(tmp_path / "stomprelay.toml")
-    with relay(tmp_path, config, [port, admin, metrics]) as running:
+    with relay(tmp_path, config, [port, admin.port, metrics.port]) as running:
         for door in (admin, metrics):
             assert ready(door) == (503, NO_BROKER)
-            assert get(door, "/livez") == (200, '{"live": true}\n')
+            assert door.ask("/livez") == (200, '{"live": true}\n')
         with twistd(tmp_path, ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]):
             running.wait_until(lambda: ready(metrics) == (200, {"ready": True}))
             assert ready(admin) == (200, {"ready": True})
-            assert get(admin, "/metrics")[0] == get(admin, "/")[0] == 401
-            assert "stomprelay_build_info" in get(metrics, "/metrics")[1]
-            assert get(metrics, "/brokers")[0] == get(metrics, "/")[0] == 404
-            assert stomprelay("brokers", "--admin", f"tcp:{admin}")[2] == (
-                f"stomprelay: the relay at tcp:{admin} wants its token: name the file with --token-file\n"
+            assert admin.ask("/metrics")[0] == admin.ask("/")[0] == 401
+            assert "stomprelay_build_info" in metrics.get("/metrics")
+            assert metrics.ask("/brokers")[0] == metrics.ask("/")[0] == 404
+            assert stomprelay("brokers", "--admin", f"tcp:{admin.port}").stderr == (
+                f"stomprelay: the relay at tcp:{admin.port} wants its token: name the file with --token-file\n"
             )
             with Connection.to(port) as client:
                 client.write(CONNECT)
                 client.frame()
-                status, printed, _ = stomprelay("pause", "*", "-c", file)
-                assert (status, printed.splitlines()[-1]) == (0, "*: paused, no sessions left")
+                done = stomprelay("pause", "*", "-c", file)
+                assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "*: paused, no sessions left")
                 assert ready(metrics) == (503, NO_BROKER)
                 client.write(SEND)
                 counted = f'client_bytes_total{{listener="main"}} {len(CONNECT + SEND)}.0\n'
-                running.wait_until(lambda: counted in get(metrics, "/metrics")[1])
+                running.wait_until(lambda: counted in metrics.get("/metrics"))
                 running.send(signal.SIGTERM)
                 running.wait_until(lambda: ready(metrics) == (503, DRAINING))
-                assert get(metrics, "/livez")[0] == 200
+                assert metrics.ask("/livez")[0] == 200
                 token = (
                     "--admin",
-                    f"http://127.0.0.1:{admin}",
+                    admin.url,
                     "--token-file",
                     str(tmp_path / "admin.token"),
                 )
-                assert stomprelay("resume", "*", *token)[0] == 0
+                assert stomprelay("resume", "*", *token).returncode == 0
                 assert client.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
         assert "whoever is on the way can read the token" in running.log
         assert "0123456789abcdef" not in running.log
@@ -124,7 +99,7 @@ listener.main.endpoint = "tcp:{port}:interface=127.0.0.1"
         before = running.memory()
         scrapes(metrics, count)
         assert running.memory() < before + 4 * 2**20
-        assert get(metrics, "/livez")[0] == 200
+        assert Admin(metrics).ask("/livez")[0] == 200
 
 
 def scrapes(port: int, count: int) -> None:

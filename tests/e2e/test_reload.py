@@ -1,110 +1,24 @@
 """A configuration that is read anew while clients work: none of them notices, whatever it says."""
 
-import asyncio
 import contextlib
 import signal
 import ssl
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
+from tests.e2e import brokers
 from tests.e2e.certificates import Authority, Credentials
-from tests.e2e.child import PATIENCE
+from tests.e2e.crowd import Crowd, taken
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, headers
-from tests.e2e.relay import Relay, relay, twistd
-from tests.e2e.talker import Talker
+from tests.e2e.raw import Connection
+from tests.e2e.relay import Relay, relay
 
 pytestmark = pytest.mark.e2e
 
 CLIENTS = 200
 TIMES = 20
-
-_CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
-
-
-class Crowd:
-    """Clients in a thread, which SEND all the time, each when it has the RECEIPT of the one before; with `echo` each to
-    a queue of its own, and when its MESSAGE has come back, too. `sent` counts what was confirmed, `failed` says what
-    went wrong.
-    """
-
-    def __init__(self, ports: Sequence[int], queue: str, *, echo: bool) -> None:
-        self.sent = 0
-        self.failed: list[str] = []
-        self._ports = ports
-        self._queue = queue
-        self._echo = echo
-        self._working = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._all()))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def goes_on(self, running: Relay) -> None:
-        """Wait until all are there, and as many SENDs were confirmed as there are clients, from now on."""
-        goal = self.sent + CLIENTS
-        running.wait_until(lambda: (self._working == CLIENTS and self.sent >= goal) or bool(self.failed))
-        assert not self.failed
-
-    async def _all(self) -> None:
-        await asyncio.gather(*(self._client(number) for number in range(CLIENTS)))
-
-    async def _client(self, number: int) -> None:
-        try:
-            async with asyncio.timeout(10 * PATIENCE):
-                await self._talk(number)
-        except (OSError, EOFError, AssertionError, TimeoutError) as error:
-            self.failed.append(f"client {number}: {error!r}")
-
-    async def _talk(self, number: int) -> None:
-        port = self._ports[number % len(self._ports)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(_CONNECT)
-        assert (await frame(reader)).startswith(b"CONNECTED\n")
-        place = f"{self._queue}.{number}".encode() if self._echo else self._queue.encode()
-        if self._echo:
-            writer.write(b"SUBSCRIBE\nid:0\ndestination:%b\nack:auto\n\n\0" % place)
-        self._working += 1
-        count = 0
-        while not self._stop.is_set():
-            writer.write(b"SEND\ndestination:%b\nreceipt:%d\n\n%d\0" % (place, count, count))
-            expected = {b"RECEIPT", b"MESSAGE"} if self._echo else {b"RECEIPT"}
-            while expected:
-                expected.remove((await frame(reader)).partition(b"\n")[0])
-            count += 1
-            self.sent += 1
-            await asyncio.sleep(0.02)
-        writer.write(b"DISCONNECT\nreceipt:bye\n\n\0")
-        assert headers(await frame(reader))[b"receipt-id"] == b"bye"
-        writer.close()
-        await writer.wait_closed()
-
-
-async def frame(reader: asyncio.StreamReader) -> bytes:
-    """Wait for a frame; EOLs before it do not count."""
-    try:
-        return (await reader.readuntil(b"\0")).lstrip(b"\n")
-    except asyncio.IncompleteReadError as error:
-        raise EOFError(error.partial) from None
-
-
-@contextlib.contextmanager
-def broker(directory: Path) -> Iterator[int]:
-    """Run an embedded broker in a process of its own; the port is yielded."""
-    port = free_port()
-    directory.mkdir()
-    with twistd(directory, ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"], [port]):
-        yield port
 
 
 def door(name: str, port: int, more: str = "") -> str:
@@ -131,24 +45,12 @@ def again(running: Relay) -> str:
     return running.wait_for_log("the configuration is (not )?reloaded", start)
 
 
-def held(port: int, queue: str) -> int:
-    """Take all messages of a queue of a broker, and return how many there were: each has a number of its own."""
-    with Talker.at(port) as client:
-        client.subscribe(queue, "0")
-        client.send(queue, b"last")
-        count = 0
-        while client.bodies(1) != [b"last"]:
-            count += 1
-        client.leave()
-    return count
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) -> None:
     """Limits, levels, listeners and brokers change, and change back; no client is refused, cut off or kept waiting."""
     first, second, third = free_port(), free_port(), free_port()
-    with broker(tmp_path / "broker") as there:
+    with brokers.memory(tmp_path) as there:
 
         def text(number: int) -> str:
             level = "debug" if number % 2 else "info"
@@ -156,20 +58,26 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
             size = f"limits.body = {100000 + number}"
             more = f"connect_timeout = {5 + number}"
             head = f'workers = {workers}\nlog_level = "{level}"\n'
-            return head + door("one", first, size) + door("two", second) + extra + upstream(there, more=more)
+            return (
+                head
+                + door("one", first, size)
+                + door("two", second)
+                + extra
+                + upstream(there.port, more=more)
+            )
 
         with (
             relay(tmp_path, text(0), [first, second]) as running,
-            Crowd([first, second], queue, echo=True) as crowd,
+            Crowd([first, second], CLIENTS, queue, echo=True) as crowd,
         ):
-            crowd.goes_on(running)
+            crowd.goes_on()
             for number in range(1, TIMES + 1):
                 line = hang_up(running, tmp_path, text(number))
                 assert "changed: log_level" in line
                 assert f"listener.extra {'added' if number % 2 else 'removed'}" in line
                 with contextlib.closing(Connection.to(first)) as late:
                     assert late.connect().startswith(b"CONNECTED\n")
-            crowd.goes_on(running)
+            crowd.goes_on()
         assert not crowd.failed
         assert crowd.sent > CLIENTS
         print(
@@ -183,19 +91,20 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
 def test_a_broker_that_is_taken_out_under_load(tmp_path: Path, queue: str, workers: int) -> None:
     """Its sessions go to the one that is there; each SEND that was confirmed is at one of them, once."""
     port = free_port()
-    with broker(tmp_path / "a") as one, broker(tmp_path / "b") as other:
+    with brokers.memory(tmp_path) as first, brokers.memory(tmp_path) as second:
+        one, other = first.port, second.port
         head = f"workers = {workers}\n" + door("main", port)
         with relay(tmp_path, head + upstream(one, other, more="confirm = true"), [port]) as running:
-            with Crowd([port], queue, echo=False) as crowd:
-                crowd.goes_on(running)
+            with Crowd([port], CLIENTS, queue) as crowd:
+                crowd.goes_on()
                 line = hang_up(running, tmp_path, head + upstream(other, more="confirm = true"))
                 assert line.endswith(f"upstream.main.uri: tcp://127.0.0.1:{one} removed")
-                crowd.goes_on(running)
+                crowd.goes_on()
                 line = hang_up(running, tmp_path, head + upstream(one, other, more="confirm = true"))
                 assert line.endswith(f"upstream.main.uri: tcp://127.0.0.1:{one} added")
-                crowd.goes_on(running)
+                crowd.goes_on()
             assert not crowd.failed
-        counts = [held(each, queue) for each in (one, other)]
+        counts = [len(taken(each, queue)) for each in (one, other)]
         print(f"{workers} process(es): {crowd.sent} SENDs confirmed, at the brokers {counts}")
         assert sum(counts) == crowd.sent
         assert all(counts)
@@ -302,12 +211,3 @@ def test_a_file_that_is_wrong(
         assert hang_up(running, tmp_path, good.replace("main", "other")).count("listener.") == 2
         old.write(b"SEND\ndestination:/queue/a\nreceipt:2\n\nx\0")
         assert old.frame().startswith(b"RECEIPT\n")
-
-
-def refused(port: int) -> bool:
-    """Whether nobody listens on a port."""
-    try:
-        Connection.to(port).close()
-    except ConnectionRefusedError:
-        return True
-    return False

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.asking import Admin
 from tests.e2e.brokers import Broker
 from tests.e2e.child import PATIENCE
 from tests.e2e.fleet import Fleet, Node, nodes
@@ -44,7 +45,7 @@ directory = "{directory}/journal"
     try:
         for each in (port, admin):
             child.wait_for_output(rf" starting on {each}$")
-        yield Fleet(Relay(child), port, 0, f"http://127.0.0.1:{admin}", members)
+        yield Fleet(Relay(child), port, 0, Admin(admin), members)
         assert child.exited(within=PATIENCE), child.last_words
     finally:
         status = child.stop()
@@ -89,7 +90,7 @@ def test_a_broker_that_does_not_come_back(tmp_path: Path, rabbitmq: Broker, queu
     with nodes(rabbitmq) as members:
         with stopping(tmp_path, members, 2.0) as running, Talker.at(running.port) as client:
             client.send(queue, b"first")
-            running.post("/brokers/pause", broker="*")
+            running.admin.told("/brokers/pause", broker="*")
             running.relay.wait_until(lambda: members[0].proxy.connections == 0)
             sent(client, queue)
             running.relay.wait_until(lambda: running.counted("client_bytes") > 50 * 60)

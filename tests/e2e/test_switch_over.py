@@ -1,13 +1,12 @@
 """A planned switch-over while clients work: a broker is paused, left by its sessions, and taken up again."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.asking import stomprelay
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
@@ -46,13 +45,13 @@ def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue
         worker.start()
     all_flow(workers)
     for away, there in (pair.nodes, pair.nodes[::-1]):
-        pair.post("/brokers/pause", broker=away.uri, within=5)
+        pair.admin.told("/brokers/pause", broker=away.uri, within=5)
         pair.relay.wait_until(partial(left, pair, away))
         pair.relay.wait_until(partial(serves, pair, there, 2))
         away.proxy.cut()
         all_flow(workers)
         away.proxy.flow()
-        pair.post("/brokers/resume", broker=away.uri)
+        pair.admin.told("/brokers/resume", broker=away.uri)
     account = settle(queue, [node.broker.port for node in pair.nodes], [producer], [consumer])
     print(f"{queue}: {account}")
     assert not account.lost
@@ -100,10 +99,5 @@ def command(running: Fleet, *arguments: str) -> str:
 
 def commanded(running: Fleet, *arguments: str) -> tuple[int, str]:
     """Run `stomprelay` with these arguments, and return its exit status and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stomprelay", *arguments, "--admin", running.admin],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = stomprelay(*arguments, "--admin", running.admin.url)
     return done.returncode, done.stdout + done.stderr

@@ -5,8 +5,6 @@ import json
 import re
 import signal
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.asking import Admin
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.ports import free_port
 from tests.e2e.relay import Relay, launch, relay
@@ -32,35 +31,24 @@ class Scene:
     directory: Path
     port: int
     other: int
-    admin: str
+    admin: Admin
 
     @contextlib.contextmanager
     def tail(self, *options: str) -> Iterator[Child]:
         """Run the command, until it is stopped."""
         token = str(self.directory / "token")
-        with watching(self.directory, self.admin, "--token-file", token, *options) as child:
+        with watching(self.directory, self.admin.url, "--token-file", token, *options) as child:
             yield child
 
     def asks(self, watch: str, **more: bool) -> int:
         """Watch by another name, and return the status of the response."""
-        asked = self._request("/tail", {"watch": watch, **more})
-        try:
-            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
+        return self.admin.ask("/tail", {"watch": watch, **more})[0]
 
     def newest(self) -> str:
         """The name of the newest session."""
-        with urllib.request.urlopen(self._request("/sessions"), timeout=PATIENCE) as answer:
-            rows = json.loads(answer.read())["sessions"]
+        rows = self.admin.told("/sessions")["sessions"]
         name: str = min(rows, key=lambda row: row["age"])["session"]
         return name
-
-    def _request(self, path: str, said: object = None) -> urllib.request.Request:
-        headers = {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"}
-        body = None if said is None else json.dumps(said).encode()
-        return urllib.request.Request(self.admin + path, body, headers)
 
 
 @contextlib.contextmanager
@@ -114,7 +102,7 @@ redact = ["x-mine"]
     if request.param != "alone":
         config += f'directory = "{directory / "journal"}"\n'
     with relay(directory, config, [port, other, admin]) as running:
-        yield Scene(running, directory, port, other, f"http://127.0.0.1:{admin}")
+        yield Scene(running, directory, port, other, Admin(admin, TOKEN))
 
 
 def test_what_is_shown_is_what_passed(scene: Scene) -> None:

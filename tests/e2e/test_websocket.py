@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browsing, page, trusting
+from tests.browser import browsing, page, site, trusting
 from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
-from tests.e2e.doors import CONNECT, HANDSHAKE, TALK, doors, played, said, shaken, site
+from tests.e2e.doors import CONNECT, HANDSHAKE, TALK, doors, library, played, said, shaken
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed, Connection, ScriptedBroker
 from tests.e2e.relay import RUN, launch, relay, serving
@@ -58,7 +58,10 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     own = authority.issue("relay")
     tls = f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
     home = trusting(tmp_path / "home", authority.file)
-    with site() as origin, doors(tmp_path, web=f'origins = ["{origin}"]', more=tls) as (running, port):
+    with (
+        site(library()) as origin,
+        doors(tmp_path, web=f'origins = ["{origin}"]', more=tls) as (running, port),
+    ):
         url = f"wss://localhost:{port}/ws"
         assert stompjs.talk("hello", url, authority.file) == stompjs.SEEN["hello"]
         with browsing(home) as browser, page(browser) as tab:
@@ -138,28 +141,6 @@ def test_a_handover(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_its_own_reconnect(tmp_path: Path) -> None:
-    """The relay ends with code 1001, another one comes in its place, and the library is back by itself."""
-    stompjs.modules()
-    port = free_port()
-    config = (
-        f'stop_timeout = 0\n[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\n'
-        '[upstream.main]\nuri = "memory:"\n'
-    )
-    with relay(tmp_path, config, [port]):
-        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
-        child.wait_for_output('"ready"')
-    before = len(child.output)
-    with relay(tmp_path, config, [port]):
-        child.wait_for_output('"ready"', start=before)
-        with Connection.to(port) as other:
-            other.connect()
-            other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
-            seen = stompjs.end(child)["closes"]
-    assert (seen[0], seen[-1]) == (1001, 1000)
-
-
-@pytest.mark.ci
 @pytest.mark.broker
 def test_a_failover_between_products(
     tmp_path: Path, rabbitmq: brokers.RabbitMQ, activemq: brokers.Broker
@@ -169,7 +150,7 @@ def test_a_failover_between_products(
     """
     uri = f"failover:(tcp://127.0.0.1:{rabbitmq.port},tcp://127.0.0.1:{activemq.port})?randomize=false"
     with (
-        site() as origin,
+        site(library()) as origin,
         doors(tmp_path, uri, f'origins = ["{origin}"]') as (_, port),
         browsing() as browser,
         page(browser) as tab,
@@ -228,7 +209,12 @@ def test_a_browser(tmp_path: Path) -> None:
     """A page of an origin that is named connects, subscribes and does not notice a failover; of another one it is
     refused.
     """
-    with ScriptedBroker() as one, ScriptedBroker() as other, site() as origin, site() as stranger:
+    with (
+        ScriptedBroker() as one,
+        ScriptedBroker() as other,
+        site(library()) as origin,
+        site(library()) as stranger,
+    ):
         brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
         with doors(tmp_path, brokers, f'origins = ["{origin}"]') as (running, port), browsing() as browser:
             url = f"ws://127.0.0.1:{port}/ws"

@@ -8,27 +8,25 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.e2e import brokers
+from tests.e2e.asking import Admin, stomprelay
 from tests.e2e.child import PATIENCE
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed, Connection, ScriptedBroker
-from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start, twistd
+from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
 from tests.e2e.test_tail import begun, shown, watching
-from tests.prometheus import samples, sums
+from tests.prometheus import samples
 
 pytestmark = pytest.mark.e2e
 
@@ -41,47 +39,23 @@ class Crew:
 
     relay: Relay
     port: int
-    admin: str
+    admin: Admin
     journal: Path
-
-    def get(self, path: str) -> str:
-        """GET a page of its administration."""
-        with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
-
-    def post(self, path: str, **said: Any) -> list[dict[str, Any]]:
-        """POST a request, and return the brokers."""
-        request = urllib.request.Request(
-            self.admin + path, json.dumps(said).encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            brokers: list[dict[str, Any]] = json.loads(answer.read())["brokers"]
-            return brokers
-
-    def metrics(self) -> dict[str, float]:
-        """Return each metric, the sum of its samples."""
-        found = sums(self.get("/metrics"))
-        return {name.removeprefix("stomprelay_"): value for name, value in found.items()}
 
     def workers(self) -> dict[int, tuple[int, str, int, int]]:
         """Return process, state, sessions and restarts of each worker, as the page for people has them."""
         return {
             each["number"]: (each["process"] or 0, each["state"], each["sessions"], each["restarts"])
-            for each in self.overview()["workers"]
+            for each in self.admin.told("/overview")["workers"]
         }
-
-    def overview(self) -> Any:
-        """Return what the page for people shows."""
-        return json.loads(self.get("/overview"))
 
     def shows_after(self, moment: float) -> bool:
         """Whether the page shows what was so after this moment: those who look at a time share an answer."""
-        return bool(self.overview()["time"] > moment)
+        return bool(self.admin.told("/overview")["time"] > moment)
 
     def all_serve(self) -> bool:
         """Whether every worker serves."""
-        return self.get("/healthz") == "ok\n"
+        return self.admin.ask("/healthz")[1] == "ok\n"
 
     def clients(self) -> list[Talker]:
         """Connect clients until each worker has two."""
@@ -115,7 +89,7 @@ bodies = "all"
     processes: set[int] = set()
     try:
         child.wait_for_output(rf"all {WORKERS} workers serve")
-        running = Crew(Relay(child), port, f"http://127.0.0.1:{admin}", directory / "journal")
+        running = Crew(Relay(child), port, Admin(admin), directory / "journal")
         processes = {row[0] for row in running.workers().values()}
         yield running
         if not child.exited(within=0):
@@ -138,10 +112,8 @@ def there(process: int) -> bool:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of an embedded broker in a process of its own."""
-    port = free_port()
-    directory = tmp_path_factory.mktemp("broker")
-    with twistd(directory, ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"], [port]):
-        yield port
+    with brokers.memory(tmp_path_factory.mktemp("broker")) as running:
+        yield running.port
 
 
 @pytest.fixture
@@ -166,21 +138,21 @@ def test_one_relay_to_all(running: Crew, queue: str) -> None:
     """Clients of all workers talk to each other; the pages have the sum, and list everybody."""
     clients = running.clients()
     exchange(clients, queue)
-    counted = running.metrics()
+    counted = running.admin.metrics()
     assert counted["sessions"] == counted["sessions_opened_total"] == len(clients)
     assert counted["connections"] == 2 * len(clients)
     assert counted["worker_up"] == WORKERS
     assert counted["worker_restarts_total"] == counted["draining"] == 0
     assert counted["ready"] == 1
     assert counted["session_versions"] == len(clients)
-    running.relay.wait_until(lambda: running.metrics().get("lag_seconds_count", 0) > 0)
-    opened = [each for each in samples(running.get("/metrics")) if each.name == "process_open_fds"]
+    running.relay.wait_until(lambda: running.admin.metrics().get("lag_seconds_count", 0) > 0)
+    opened = [each for each in samples(running.admin.get("/metrics")) if each.name == "process_open_fds"]
     assert {each.labels.get("worker") for each in opened} == {None, *map(str, range(1, WORKERS + 1))}
     assert all(each.value > 5 for each in opened)
-    [broker] = json.loads(running.get("/brokers"))["brokers"]
+    [broker] = running.admin.told("/brokers")["brokers"]
     assert (broker["state"], broker["sessions"]) == ("up", len(clients))
-    assert json.loads(running.get("/overview"))["sessions"] == len(clients)
-    assert len(json.loads(running.get("/sessions"))["sessions"]) == len(clients)
+    assert running.admin.told("/overview")["sessions"] == len(clients)
+    assert len(running.admin.told("/sessions")["sessions"]) == len(clients)
     for client in clients:
         client.close()
 
@@ -188,7 +160,7 @@ def test_one_relay_to_all(running: Crew, queue: str) -> None:
 def test_a_worker_that_is_killed(running: Crew, queue: str) -> None:
     """Its clients are lost, the others are not disturbed; another one takes its place, and what it counted counts."""
     clients = running.clients()
-    before = running.metrics()
+    before = running.admin.metrics()
     process, _, sessions, _ = running.workers()[1]
     os.kill(process, signal.SIGKILL)
     running.relay.wait_until(lambda: running.workers()[1][3] == 1 and running.all_serve())
@@ -196,7 +168,7 @@ def test_a_worker_that_is_killed(running: Crew, queue: str) -> None:
     left = [client for client in clients if not lost(client)]
     assert len(left) == len(clients) - sessions
     exchange(left, queue)
-    after = running.metrics()
+    after = running.admin.metrics()
     assert after["sessions_opened_total"] == before["sessions_opened_total"]
     assert after["client_frames_total"] >= before["client_frames_total"]
     assert after["sessions"] == len(left)
@@ -226,16 +198,16 @@ def ended(client: Talker) -> bool:
 def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
     """Also a worker that starts while brokers are paused; `stomprelay` has the commands that it always had."""
     clients = running.clients()
-    said = stomprelay("pause", "*", "--admin", running.admin)
+    said = stomprelay("pause", "*", "--admin", running.admin.url)
     assert said.stdout.endswith("paused, no sessions left\n"), said.stdout + said.stderr
     assert said.returncode == 0
     os.kill(running.workers()[1][0], signal.SIGKILL)
     running.relay.wait_until(lambda: running.workers()[1][3] == 1 and running.all_serve())
     with Connection.to(running.port) as late:
         late.write(CONNECT)
-        [listed] = json.loads(running.get("/brokers"))["brokers"]
+        [listed] = running.admin.told("/brokers")["brokers"]
         assert (listed["state"], listed["sessions"]) == ("paused", 0)
-        assert stomprelay("resume", "*", "--admin", running.admin).returncode == 0
+        assert stomprelay("resume", "*", "--admin", running.admin.url).returncode == 0
         assert late.frame().startswith(b"CONNECTED\n")
     exchange([client for client in clients if not lost(client)], queue)
     for client in clients:
@@ -247,7 +219,7 @@ def test_who_is_connected(running: Crew, queue: str) -> None:
     """`stomprelay sessions` lists the clients of all workers, and finds one, which `stomprelay kill` ends."""
     clients = running.clients()
     exchange(clients, queue)
-    listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin)
+    listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin.url)
     assert listed.returncode == 0, listed.stderr
     rows = [json.loads(line) for line in listed.stdout.splitlines()]
     assert len({row["session"] for row in rows}) == len(rows) == len(clients)
@@ -262,17 +234,19 @@ def test_who_is_connected(running: Crew, queue: str) -> None:
     assert sizes == sorted(sizes, reverse=True)
     for row in {row["session"].rpartition("-")[0]: row for row in rows}.values():
         name, [destination] = row["session"], row["destinations"]
-        chosen = stomprelay("sessions", "--filter", f"destination={destination}", "--admin", running.admin)
+        chosen = stomprelay(
+            "sessions", "--filter", f"destination={destination}", "--admin", running.admin.url
+        )
         heading, line = chosen.stdout.splitlines()
         assert (heading.split()[0], line.split()[0]) == ("session", name)
-        done = stomprelay("kill", name, "--admin", running.admin)
+        done = stomprelay("kill", name, "--admin", running.admin.url)
         assert (done.returncode, done.stdout) == (0, f"{name}: ended\n"), done.stderr
         assert b"the session was ended" in clients[int(destination.rpartition(".")[2])].error()
         running.relay.wait_for_log(f"session {name} is ended, as an operator asked")
-        again = stomprelay("kill", name, "--admin", running.admin)
+        again = stomprelay("kill", name, "--admin", running.admin.url)
         assert again.returncode == 1
         assert again.stderr.endswith(f'says: there is no session "{name}"\n')
-    assert running.metrics()["sessions"] == len(clients) - WORKERS
+    assert running.admin.metrics()["sessions"] == len(clients) - WORKERS
     for client in clients:
         client.close()
 
@@ -286,18 +260,6 @@ def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     running.relay.send(signal.SIGTERM)
     wait_for_end(running)
     assert not folder.exists()
-
-
-def stomprelay(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
-    return subprocess.run(
-        [sys.executable, "-m", "stomprelay", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 def test_one_journal(tmp_path: Path, broker: int, queue: str) -> None:
@@ -372,9 +334,8 @@ def test_a_second_signal(tmp_path: Path) -> None:
         running.relay.send(signal.SIGTERM)
         for number in range(1, WORKERS + 1):
             running.relay.wait_for_log(rf"worker {number}.* with something left to deliver, within 600 s")
-        assert running.get("/brokers")
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            running.get("/healthz")
+        assert running.admin.get("/brokers")
+        assert running.admin.ask("/healthz")[0] == 503
         running.relay.send(signal.SIGTERM)
         wait_for_end(running)
         assert len(re.findall(r"SENDs that may be lost: \d", running.relay.log)) >= WORKERS
@@ -518,8 +479,8 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
 def test_what_passes_any_worker_is_shown(running: Crew, queue: str, tmp_path: Path) -> None:
     """By one command, as of one relay."""
     clients = running.clients()
-    sessions = {row["session"] for row in json.loads(running.get("/sessions"))["sessions"]}
-    with watching(tmp_path, running.admin, "--json") as child:
+    sessions = {row["session"] for row in running.admin.told("/sessions")["sessions"]}
+    with watching(tmp_path, running.admin.url, "--json") as child:
         for client in clients:
             begun(child, client)
         exchange(clients, queue)

@@ -53,22 +53,3 @@ def test_a_wild_one_breaks_every_rule() -> None:
         "body too large",
     }
     assert wanted - errors == set()
-
-
-def _delivered(client: Client, *messages: tuple[bytes, bytes]) -> list[bytes | None]:
-    """A client is sent messages: subscription and `ack` of each. Return whether ACKs of what it has are judged."""
-    decoder = Decoder(DIALECTS[b"1.2"], frozenset({b"MESSAGE"}), Limits())
-    for subscription, ack in messages:
-        decoder.feed(b"MESSAGE\nsubscription:%b\nmessage-id:m\nack:%b\ncopy:c\n\n\0" % (subscription, ack))
-        for frame in decoder.frames():
-            client.delivered(frame)
-    return [each.copy for each in client.deliveries]
-
-
-def test_only_acks_that_can_be_for_one_message_alone_are_judged() -> None:
-    """Not those for subscriptions that are over, and none by a name that was said of a settled message too."""
-    client = Client(b"1.2", Words(Random(1), wild=0.0, odd=0.0, returns=False))
-    client.subscriptions += [b"1", b"2"]
-    assert _delivered(client, (b"1", b"a"), (b"2", b"b"), (b"3", b"c")) == [b"c", b"c", None]
-    client._doubt(b"d")
-    assert _delivered(client, (b"2", b"d")) == [b"c", None, None, None]

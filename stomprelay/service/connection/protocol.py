@@ -525,7 +525,11 @@ class LegProtocol(Timed):
     def unwritten(self) -> int:
         """The bytes that were written here and that the socket has not taken yet."""
         inner = self._innermost
-        return 0 if inner is None else len(inner.dataBuffer) - inner.offset + inner._tempDataLen
+        return (
+            0
+            if inner is None
+            else len(inner.dataBuffer) - inner.offset + sum(map(len, inner._tempDataBuffer))
+        )
 
     @property
     def has_input(self) -> bool:
