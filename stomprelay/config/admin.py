@@ -59,7 +59,9 @@ def read_token(path: str) -> bytes:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the token."""
+    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the
+    token.
+    """
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not _TOKEN.fullmatch(content):

@@ -64,7 +64,9 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
 
 @contextmanager
 def _package(table: ConfigTable, key: str | None) -> Iterator[None]:
-    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is missing."""
+    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is
+    missing.
+    """
     try:
         yield
     except ImportError as error:

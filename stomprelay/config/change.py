@@ -187,7 +187,9 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a restart."""
+    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a
+    restart.
+    """
     skipped = {"listeners", "broker", "journal", "auths", "tables"}
     changed = _plain(before, after, field_keys(""), skipped)
     if before.broker != after.broker:

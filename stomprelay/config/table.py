@@ -60,7 +60,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if `read` does."""
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if
+    `read` does.
+    """
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -165,7 +167,9 @@ class ConfigTable:
         return found
 
     def read_inner(self, key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises `ConfigError`."""
+        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises
+        `ConfigError`.
+        """
         return self.table(key).read(settings) if key in self.values else {}
 
     def required(self, key: str, read: Callable[[object], T]) -> T:

@@ -32,7 +32,9 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see `Context`."""
+    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see
+    `Context`.
+    """
     return b"[" + _texts(listener, session, peer, client)
 
 

@@ -24,7 +24,9 @@ TURN: Final = 512
 
 
 class Joiner:
-    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add` and `write`, then `take`."""
+    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add` and `write`, then
+    `take`.
+    """
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 

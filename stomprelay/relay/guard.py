@@ -137,7 +137,9 @@ def _judge_lengths(headers: Headers) -> None:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of SENDs."""
+    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of
+    SENDs.
+    """
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [

@@ -174,7 +174,9 @@ def answered(receipts: Iterable[bytes]) -> list[Note]:
 
 
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
-    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at fault."""
+    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at
+    fault.
+    """
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 

@@ -697,7 +697,9 @@ class ClientConnection:
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more anyway."""
+        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more
+        anyway.
+        """
         if self._arriving(event.leg) is None:
             self.flow.blocked(event.leg)
 
@@ -874,7 +876,9 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for this turn."""
+        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for
+        this turn.
+        """
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)

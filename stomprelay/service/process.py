@@ -356,7 +356,9 @@ def return_freed_memory() -> None:
 
 
 def memory_limit(configured: int | None) -> int:
-    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this process."""
+    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this
+    process.
+    """
     return available() // 2 if configured is None else configured
 
 

@@ -1,4 +1,6 @@
-"""Files from Maven Central, fetched by Ivy, which comes with Spark: only the named files, without their dependencies."""
+"""Files from Maven Central, fetched by Ivy, which comes with Spark: only the named files, without their
+dependencies.
+"""
 
 import subprocess
 from collections.abc import Sequence

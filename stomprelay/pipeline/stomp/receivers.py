@@ -143,7 +143,9 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether everything is on disk and no message came for so many seconds, or the receiver does not run."""
+        """Return whether everything is on disk and no message came for so many seconds, or the receiver does
+        not run.
+        """
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds

@@ -104,7 +104,9 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """See `Store.read`. Columns that the table has not yet are null; a version of the layout before is read, too."""
+        """See `Store.read`. Columns that the table has not yet are null; a version of the layout before is
+        read, too.
+        """
         from pyspark.sql import functions as f
 
         known = TABLES[table]

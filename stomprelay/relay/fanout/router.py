@@ -172,7 +172,9 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write the collected frames, after those that waited, if the broker can be written to. Raises as `send` does."""
+        """Write the collected frames, after those that waited, if the broker can be written to. Raises as
+        `send` does.
+        """
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -231,7 +233,9 @@ class Member:
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot be kept."""
+        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot
+        be kept.
+        """
         failures: list[StompError] = []
         for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))

@@ -470,7 +470,9 @@ def _well(broker: Broker, now: float) -> bool:
 
 
 def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-    """Move all sessions to this broker. Sessions of a paused broker are left out: they were asked when it was paused."""
+    """Move all sessions to this broker. Sessions of a paused broker are left out: they were asked when it was
+    paused.
+    """
     if not _well(home, now):
         return []
     found: list[Shift] = []

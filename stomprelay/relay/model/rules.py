@@ -253,7 +253,9 @@ class ClientRules:
         )
 
     def decide(self, matching: MatchingRules, request: Request) -> Decision:
-        """Return the decision about a frame: the one for its first place that is not allowed, if there is such a place."""
+        """Return the decision about a frame: the one for its first place that is not allowed, if there is such
+        a place.
+        """
         decision: Decision | None = None
         for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)

@@ -116,7 +116,9 @@ class _Trouble:
 
 
 class Outages(Timed):
-    """Collects what sessions and probes report about brokers; call `stop` at the end. `clock`: nanoseconds since 1970."""
+    """Collects what sessions and probes report about brokers; call `stop` at the end. `clock`: nanoseconds
+    since 1970.
+    """
 
     __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
 

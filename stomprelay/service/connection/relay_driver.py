@@ -405,7 +405,9 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and bodies."""
+        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and
+        bodies.
+        """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
             return

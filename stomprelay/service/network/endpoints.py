@@ -210,7 +210,9 @@ class ListeningService(Service):
         return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
-        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without a socket."""
+        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without a
+        socket.
+        """
         port = self.port
         if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")

@@ -37,7 +37,9 @@ class Inherited(NamedTuple):
 
 
 def share(port: tcp.Port) -> int:
-    """Make sure that closing this port closes no other process's; return its descriptor, which may be given to others."""
+    """Make sure that closing this port closes no other process's; return its descriptor, which may be given to
+    others.
+    """
     port._shouldShutdown = False
     return int(port.fileno())
 

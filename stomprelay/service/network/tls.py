@@ -196,7 +196,9 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
-    """Return the source of TLS connections to a broker at this host, with these protocols for ALPN. Raises `Unusable`."""
+    """Return the source of TLS connections to a broker at this host, with these protocols for ALPN. Raises
+    `Unusable`.
+    """
 
     def load() -> SSL.Context:
         context = _context()

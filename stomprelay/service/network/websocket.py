@@ -152,7 +152,9 @@ class WebSocket(ProtocolWrapper):
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
     def _wsproto(self) -> FrameProtocol:
-        """Return the reader of frames that `messages` does not read; most peers send only a close frame of this kind."""
+        """Return the reader of frames that `messages` does not read; most peers send only a close frame of this
+        kind.
+        """
         if self._frames is None:
             self._frames = FrameProtocol(self._client, [Inflation()] if self._window else [])
         return self._frames
