@@ -11,7 +11,7 @@ from fuzz.words import Words
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
 KINDS: Final = ("plain", "failover", "fanout", "routes")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from textwrap import indent
 from typing import Final
 
-from stomprelay.relay.bridge.bridge import Bridge, Edit, Pair
-from stomprelay.relay.bridge.negotiation import asked, bridges_between, profile
+from stomprelay.relay.bridge import Bridge, Edit, Pair, asked, bridges_between, profile
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy

@@ -12,7 +12,7 @@ import pytest
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.pipeline import cli as pipeline
-from stomprelay.relay.link.search import CLOSED, STRANGE
+from stomprelay.relay.link.link import CLOSED, STRANGE
 from stomprelay.relay.model.access import Ground
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy

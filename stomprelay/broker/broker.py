@@ -5,7 +5,7 @@ from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import DEFAULTS, Bounds
 from stomprelay.broker.output import Output
 from stomprelay.session.effects import Effect, Event, Wake
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.errors import StompError
 
 

@@ -23,8 +23,7 @@ from stomprelay.broker.message import Bounds
 from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
-from stomprelay.session.heartbeat import BEAT, NO_BEATS, Terms
-from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side, Terms
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError

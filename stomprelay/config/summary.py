@@ -19,7 +19,7 @@ from stomprelay.relay.model.rates import RateLimits, Scope, spell_number
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
 _WIDTH: Final = 16

@@ -8,7 +8,7 @@ fanout/     `Fanout`, the flow with several: copies, routes, quorums
 flow        how far a DISCONNECT has come, and errors of both kinds of flow
 link/       `Link`, a session's connection to one group of brokers; `Handshake`, `Schedule`, `Probe`
 resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
-bridge/     `Bridge`: frames from one version to another, by steps
+bridge      `Bridge`: frames from one version to another, by steps; which may pass together
 forward     `Joiner`: frames on their way into one write
 sample      `Sample`: how long the client and the broker of one session wait for RECEIPT and ACK
 counting    `DestinationCounter`: what passes, by destination

@@ -7,8 +7,7 @@ from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Send
-from stomprelay.session.heartbeat import BEAT
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import BEAT, Leg
 from stomprelay.wire.run import Passing
 
 

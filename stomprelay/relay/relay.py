@@ -29,8 +29,7 @@ from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
 from stomprelay.relay.flow import LOST, DisconnectState
 from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
-from stomprelay.relay.link.link import Accepted, Handshake, Link, Waiting
-from stomprelay.relay.link.search import STRANGE
+from stomprelay.relay.link.link import STRANGE, Accepted, Handshake, Link, Waiting
 from stomprelay.relay.model.access import ANYBODY, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import BrokerTally
@@ -58,8 +57,7 @@ from stomprelay.relay.notes import (
 from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer
-from stomprelay.session.heartbeat import BEAT, NO_BEATS
-from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Budget, Session

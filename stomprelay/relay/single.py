@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from stomprelay.relay.bridge.bridge import Tracer
-from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.relay.bridge.passing import to_broker, to_client
+from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had

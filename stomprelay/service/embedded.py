@@ -20,8 +20,7 @@ from zope.interface import implementer
 from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.message import DEFAULTS, Bounds
 from stomprelay.service.connection.protocol import Driver, LegProtocol
-from stomprelay.service.connection.repeats import log_note
-from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.runtime import Runtime, log_note
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import NamedFactory, listening_service
 from stomprelay.session.effects import Note

@@ -20,9 +20,7 @@ from stomprelay.relay.inputs import Ruled
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.brokers import Brokers, Pauses
-from stomprelay.service.brokers.checks import PeriodicChecks
-from stomprelay.service.brokers.outages import Outages
+from stomprelay.service.brokers import Brokers, Outages, Pauses, PeriodicChecks
 from stomprelay.service.clients.clients import Admission, Clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection.memory import SessionMemory

@@ -14,8 +14,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, Scope
 from stomprelay.relay.notes import KILLED
-from stomprelay.service.brokers.brokers import Brokers, Pauses
-from stomprelay.service.brokers.outages import Outages
+from stomprelay.service.brokers import Brokers, Outages, Pauses
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.journal.journal import Journal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from stomprelay.session.heartbeat import NO_BEATS, Terms
+from stomprelay.session.leg import NO_BEATS, Terms
 from stomprelay.session.refusal import LONGEST, Foreign, recognise
 from stomprelay.wire.decoder import GAP, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers, highest

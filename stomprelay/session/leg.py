@@ -12,14 +12,115 @@ DOWNSTREAM, toward a broker UPSTREAM. Each leg runs through these states, never 
 Everything that decides which command may come in which state stands in this file.
 """
 
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from math import inf
 from typing import Final
 
-from stomprelay.session.heartbeat import HeartBeat
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, Dialect
+from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, ERROR, OPENING
+
+BEAT: Final = b"\n"
+"""One LF: brokers exist that take a CR between frames for the start of a command."""
+
+_SHARED: Final = 64
+"""Terms that sessions share: nearly all ask for the same few."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One side's terms (STOMP 1.1 and 1.2, "Heart-beating"), in milliseconds; 0 is never. `idle`: the share of the
+    interval after which we beat. `tolerance`: the multiple after which a peer is dead.
+    """
+
+    can_send: int = 0
+    wants: int = 0
+    idle: float = 0.5
+    tolerance: float = 2.0
+
+    @classmethod
+    @lru_cache(_SHARED)
+    def parse(cls, value: bytes) -> "Terms":
+        """Return the terms in a `heart-beat` header. Raises `ProtocolError` when it is not two numbers."""
+        parts = [part.strip(b" ") for part in value.split(b",")]
+        if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
+            raise ProtocolError(
+                "malformed heart-beat header", "two numbers of ms are expected, but it says", quoted=value
+            )
+        return cls(int(parts[0]), int(parts[1]))
+
+    def __bytes__(self) -> bytes:
+        """Return the value of a `heart-beat` header, without a blank, which brokers refuse."""
+        return b"%d,%d" % (self.can_send, self.wants)
+
+
+NO_BEATS: Final = Terms()
+"""The terms of who sends no beats and wants none."""
+
+
+def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
+    """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
+    send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
+    expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
+    return _shared(
+        send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
+    )
+
+
+@lru_cache(_SHARED)
+def _shared(send: float, expect: float) -> tuple[float, float]:
+    return send, expect
+
+
+class HeartBeat:
+    """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come."""
+
+    __slots__ = ("_intervals", "reading", "received_at", "sent_at")
+
+    def __init__(self) -> None:
+        self._intervals = inf, inf
+        self.received_at = 0.0
+        self.sent_at = 0.0
+        self.reading = True
+
+    def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
+        """Set both intervals from the sides' terms. Then call `due` and `dead` at each `deadline`."""
+        self._intervals = _intervals(ours, theirs)
+        self.received_at = self.sent_at = now
+
+    def keep_alive(self, every: float, now: float) -> None:
+        """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""
+        pause, limit = self._intervals
+        self._intervals = min(pause, every), limit
+        self.sent_at = now
+
+    def paused(self) -> None:
+        """Record that the relay does not read from the peer: until `resumed` it is not `dead`."""
+        self.reading = False
+
+    def resumed(self, now: float) -> None:
+        """Record that the relay reads from the peer again: its silence counts from `now`."""
+        self.reading = True
+        self.received_at = now
+
+    def due(self, now: float) -> bool:
+        """Whether a beat must be sent to the peer now; if so send `BEAT`, then set `sent_at`."""
+        return now >= self.sent_at + self._intervals[0]
+
+    def dead(self, now: float) -> bool:
+        """Whether the peer sent nothing for longer than was agreed, while it was read from."""
+        return self.reading and now >= self.received_at + self._intervals[1]
+
+    @property
+    def deadline(self) -> float:
+        """When to call `due` and `dead`, in seconds of the same clock; infinity when nothing was agreed."""
+        pause, limit = self._intervals
+        beat, end = self.sent_at + pause, self.received_at + limit
+        return end if self.reading and end < beat else beat
 
 
 class Side(Enum):

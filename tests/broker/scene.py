@@ -22,8 +22,7 @@ from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.message import Bounds
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Terms
 
 HELLO: Final = {
     b"1.0": b"CONNECT\n\n\0",

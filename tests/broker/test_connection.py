@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import stomprelay
 from stomprelay.broker.connection import HALF_CLOSED
 from stomprelay.session.effects import Event, How
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.dialect import V1_2
 from tests.broker.scene import HELLO, Peer, Scene, header, in_every_version
 from tests.strategies import chunkings, garbage, streams

@@ -10,7 +10,7 @@ from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
 MAIN = Upstream("main", alone(broker("tcp://main")))

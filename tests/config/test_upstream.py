@@ -11,7 +11,7 @@ from stomprelay.relay.model.group import Checks, Policy
 from stomprelay.relay.model.profile import PROFILES
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
 

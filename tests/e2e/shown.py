@@ -31,8 +31,7 @@ from stomprelay.service.admin.snapshot import (
     TimeRow,
     WorkerRow,
 )
-from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
-from stomprelay.service.brokers.outages import Outage
+from stomprelay.service.brokers import Brokers, ConfiguredBroker, Outage
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.connection.session_info import SessionInfo
 from stomprelay.service.process import Reloads

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.explain import Explanation, caret_text, without_passcode
-from stomprelay.relay.bridge.negotiation import bridges_between
+from stomprelay.relay.bridge import bridges_between
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, PROFILES

@@ -23,8 +23,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Terms
 from tests.playbook import PRODUCTS
 from tests.relay.reference import Heard, Pairs, cut, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.checks import Watch
+from stomprelay.service.brokers import Watch
 from stomprelay.session.effects import Send
 from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.failing import movable, over, said_welcome

@@ -8,7 +8,7 @@ import pytest
 from stomprelay.relay.flow import DISCONNECTING
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
 from tests.relay.failing import found, over, started

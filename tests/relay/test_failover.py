@@ -7,7 +7,7 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.model.group import Checks
 from stomprelay.session.effects import Event, How
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.playbook import (
     SAY_HELLO,
     VERSIONS,

@@ -1,7 +1,7 @@
 """Notes of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
 
 from stomprelay.session.effects import Event
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
 from tests.relay.failing import found, started
 from tests.relay.several import (

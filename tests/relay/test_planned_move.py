@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.session.effects import Event, How
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs
 from tests.relay.failing import (
     asked_to_leave,

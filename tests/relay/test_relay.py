@@ -14,8 +14,7 @@ from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.handshake import Offer, read_opening
-from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg, Side
+from stomprelay.session.leg import Leg, Side, Terms
 from stomprelay.session.refusal import Foreign
 from stomprelay.wire.errors import FrameError, ProtocolError, StompError
 from stomprelay.wire.frame import Limits

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.playbook import (
     PAIRS,
     Cut,

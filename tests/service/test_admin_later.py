@@ -15,7 +15,7 @@ from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery
 from stomprelay.service.admin.site import site
 from stomprelay.service.admin.snapshot import Snapshot, WorkerRow, snapshot
-from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.process import Reloads
 from tests.service.harness import RelayHarness, failover, listener, movable
 

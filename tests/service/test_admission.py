@@ -15,7 +15,7 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.clients.clients import LINGERING, RESERVE, RESERVED_SHARE
-from stomprelay.service.connection.repeats import EVERY
+from stomprelay.service.connection.runtime import EVERY
 from stomprelay.service.process import open_descriptors, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
 from stomprelay.service.state import network

@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.brokers.brokers import ALL, Brokers
+from stomprelay.service.brokers import ALL, Brokers
 from tests.service.harness import failover, listener, movable
 
 

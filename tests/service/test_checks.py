@@ -9,7 +9,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
 from stomprelay.relay.model.group import Checks, Group
-from stomprelay.service.brokers import checks
+from stomprelay.service.brokers import WATCHED
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -251,16 +251,16 @@ def measured(harness: RelayHarness) -> int:
 def test_samples_are_taken_of_sessions_in_turn() -> None:
     """A few a second, of those that do something; each is left alone when there is a sample, or nothing to be one."""
     harness = RelayHarness(listener(), admin="tcp:0")
-    pairs = [harness.session() for _ in range(checks.WATCHED + 4)]
+    pairs = [harness.session() for _ in range(WATCHED + 4)]
     for _ in range(2):
         for client, _ in pairs:
             client.sends(b"SEND\ndestination:/queue/a\n\nx\0")
         harness.reactor.advance(1)
         watched = [session.watched for session in harness.service.state.sessions]
-        assert sum(watched) == checks.WATCHED
+        assert sum(watched) == WATCHED
         for pair in pairs:
             confirmed(*pair)
-    assert measured(harness) >= checks.WATCHED
+    assert measured(harness) >= WATCHED
     for _ in range(5):
         harness.reactor.advance(1)
     assert not any(session.watched for session in harness.service.state.sessions)

@@ -16,7 +16,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Group, Reconnect, alone
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.connection.departures import AVAILABLE, Departures
+from stomprelay.service.connection.runtime import AVAILABLE, Departures
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority
 from tests.service.certificates import serving

@@ -8,7 +8,7 @@ from twisted.internet.address import UNIXAddress
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.relay import Relay
-from stomprelay.service.brokers.brokers import ALL
+from stomprelay.service.brokers import ALL
 from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, failover, listener, movable
 
 SENDS = b"".join(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0" % (number, number) for number in range(50))

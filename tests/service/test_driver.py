@@ -3,7 +3,7 @@
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from stomprelay.service.connection.repeats import spell_address
+from stomprelay.service.connection.runtime import spell_address
 from stomprelay.session.effects import Close, How, Pause, Resume, Send
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.frame import Limits

@@ -22,7 +22,7 @@ from stomprelay.relay.model.access import Ground, Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name
-from stomprelay.service.connection.repeats import MOST as MOST_LINES
+from stomprelay.service.connection.runtime import MOST as MOST_LINES
 from tests.auth.issuing import NOW, USERS, public_pem, token
 from tests.service.harness import (
     CONNECTED,

@@ -20,8 +20,8 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.group import Checks
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.service.brokers.outages import LAST, LONGEST
-from stomprelay.service.connection.repeats import EVERY, MOST, spell_text
+from stomprelay.service.brokers import LAST, LONGEST
+from stomprelay.service.connection.runtime import EVERY, MOST, spell_text
 from stomprelay.service.log import (
     OWN,
     fields,

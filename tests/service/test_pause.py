@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.link.link import BalanceMove
-from stomprelay.service.brokers.brokers import ALL, Brokers, Pauses
+from stomprelay.service.brokers import ALL, Brokers, Pauses
 from tests.service.harness import JournalHarness, failover, listener, movable, upstream
 from tests.service.scripted import Link, ScriptedSession
 

@@ -18,7 +18,7 @@ from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import Config, ConfigError
 from stomprelay.config.change import ConfigSource
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.service.brokers.checks import _Asked
+from stomprelay.service.brokers import _Asked
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.network.tls import EVERY, CertificateWatch

@@ -15,7 +15,7 @@ from stomprelay.service.admin.snapshot import (
     snapshot,
     summed,
 )
-from stomprelay.service.brokers.outages import Outage
+from stomprelay.service.brokers import Outage
 from tests.service.harness import (
     SEND,
     JournalHarness,

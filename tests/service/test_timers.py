@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from stomprelay.service.connection.timers import TICKS, Timed, Timers
+from stomprelay.service.connection.runtime import TICKS, Timed, Timers
 
 
 class Sleeper(Timed):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.connection.timers import BUDGET, TurnQueue
+from stomprelay.service.connection.runtime import BUDGET, TurnQueue
 from stomprelay.service.network import messages
 from stomprelay.service.network.websocket import FRAMES, WebSocket
 from tests.service.harness import FakeTransport

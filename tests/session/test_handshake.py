@@ -3,8 +3,7 @@
 import pytest
 
 from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
-from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg, Side
+from stomprelay.session.leg import Leg, Side, Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, Limits

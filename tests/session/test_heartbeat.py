@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.session.heartbeat import HeartBeat, Terms
+from stomprelay.session.leg import HeartBeat, Terms
 from stomprelay.wire.errors import ProtocolError
 
 START = 1000.0

@@ -10,7 +10,7 @@ from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire import names
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2

@@ -8,7 +8,7 @@ from math import ceil, inf
 from typing import Any, ClassVar, Final, NamedTuple
 
 from stomprelay.relay import inputs
-from stomprelay.relay.bridge.bridge import Tracer
+from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.client.turns import Flow
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Identify, Outbox

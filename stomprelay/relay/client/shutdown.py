@@ -24,8 +24,7 @@ from stomprelay.relay.notes import (
     vanished,
 )
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
-from stomprelay.session.heartbeat import BEAT
-from stomprelay.session.leg import Leg, LegState
+from stomprelay.session.leg import BEAT, Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from stomprelay.relay.bridge.bridge import RECEIPTS, named, said
+from stomprelay.relay.bridge import RECEIPTS, named, said
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target

@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final
 
-from stomprelay.relay.bridge.bridge import Bridge, Tracer
+from stomprelay.relay.bridge import Bridge, Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.dispatch import Dispatch

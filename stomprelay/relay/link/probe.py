@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from stomprelay.relay.bridge.negotiation import asked, credentials, profile
+from stomprelay.relay.bridge import asked, credentials, profile
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
-from stomprelay.session.heartbeat import NO_BEATS
-from stomprelay.session.leg import Leg, LegState, Side
+from stomprelay.session.leg import NO_BEATS, Leg, LegState, Side
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame

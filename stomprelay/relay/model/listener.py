@@ -11,7 +11,7 @@ from typing import Final
 from stomprelay.relay.model.rates import NO_RATES, RateLimits
 from stomprelay.relay.model.rules import AccessRules
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Limits
 

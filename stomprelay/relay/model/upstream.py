@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from typing import Final
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.forward import TURN, Joiner
 from stomprelay.relay.model.group import Broker, Health, Sight

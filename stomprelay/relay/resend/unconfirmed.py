@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple
 
-from stomprelay.relay.bridge.bridge import RECEIPTS
+from stomprelay.relay.bridge import RECEIPTS
 from stomprelay.session.delivery import THING
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.run import Run

@@ -14,7 +14,7 @@ from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, list_sessions
 from stomprelay.service.admin.snapshot import Snapshot, snapshot
-from stomprelay.service.brokers.brokers import UP
+from stomprelay.service.brokers import UP
 from stomprelay.service.journal.tails import TooMany
 from stomprelay.service.state import RelayState
 

@@ -33,7 +33,7 @@ from twisted.web.server import NOT_DONE_YET
 from stomprelay.config.address import Authority, authority
 from stomprelay.service.admin.server import LONGEST_BODY
 from stomprelay.service.admin.sessions import Unavailable
-from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.connection.runtime import Repeats
 from stomprelay.service.log import logger
 
 _log: Final = logger()

@@ -64,8 +64,8 @@ from stomprelay.service.admin.pages import (
 from stomprelay.service.admin.server import AdminSite
 from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQuery
 from stomprelay.service.admin.snapshot import Snapshot, overview
-from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
-from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.connection.runtime import Repeats
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads

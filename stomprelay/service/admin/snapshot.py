@@ -10,8 +10,7 @@ from stomprelay import __version__
 from stomprelay.relay.model.destinations import FORMER, DestinationCounts, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally, Health
 from stomprelay.relay.model.histogram import BOUNDS, TIMES
-from stomprelay.service.brokers.brokers import ConfiguredBroker
-from stomprelay.service.brokers.outages import LAST, Outage, Outages
+from stomprelay.service.brokers import LAST, ConfiguredBroker, Outage, Outages
 from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState

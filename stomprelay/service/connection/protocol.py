@@ -33,8 +33,7 @@ from zope.interface import directlyProvides, implementer, providedBy
 
 from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.failures import ASKED, TURN, shortage, spell
-from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.connection.timers import Timed
+from stomprelay.service.connection.runtime import Runtime, Timed
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import (
     AddressEndpoint,

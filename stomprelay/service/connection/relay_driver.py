@@ -30,12 +30,18 @@ from stomprelay.relay.inputs import (
 from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.failures import JOURNAL, MEMORY, PRESSURE
+from stomprelay.service.connection.failures import ASKED, JOURNAL, MEMORY, PRESSURE
 from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
-from stomprelay.service.connection.recording import REASONS, ReadingStop
-from stomprelay.service.connection.repeats import log_note, spell_address, spell_text, unlogged
-from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.runtime import (
+    Runtime,
+    Timed,
+    Timers,
+    log_note,
+    spell_address,
+    spell_text,
+    unlogged,
+)
 from stomprelay.service.connection.session_info import (
     SessionInfo,
     Sizes,
@@ -50,6 +56,72 @@ from stomprelay.session.leg import EXPECTED, Leg, LegState
 from stomprelay.session.reasons import spell_fault
 from stomprelay.wire.decoder import SCANNER
 from stomprelay.wire.errors import visible
+
+QUIET: Final = 1.0
+"""Seconds of reading after which a stop is over: under load reading stops many times a second, which is one event."""
+
+REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
+"""The reasons of which there are events, by the sum of a connection's reasons."""
+
+Record = Callable[[JournalEvent, str, dict[str, Any]], None]
+
+
+class ReadingStop(Timed):
+    """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end. Call
+    `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
+    """
+
+    __slots__ = ("_ended", "_record", "_seconds", "_side", "_since", "_timers", "_total")
+
+    def __init__(
+        self,
+        timers: Timers,
+        seconds: Callable[[], float],
+        side: str,
+        record: Record,
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._timers = timers
+        self._seconds = seconds
+        self._side = side
+        self._record = record
+        self._ended = ended
+        self._since: float | None = None
+        self._total = 0.0
+
+    def began(self, reason: str) -> None:
+        """Record `HELD` with this reason: the leg is not read from any more."""
+        self.stopped()
+        text = f"the {self._side} is not read from"
+        self._record(JournalEvent.HELD, text, {"side": self._side, "reason": reason})
+
+    def stopped(self) -> None:
+        """Go on with this stop: the leg was read from for a moment, and is not any more."""
+        if self._since is None:
+            self._since = self._seconds()
+
+    def resumed(self) -> None:
+        """The leg is read from: the stop ends unless `stopped` is called within `QUIET` seconds."""
+        if self._since is not None:
+            now = self._seconds()
+            self._total += now - self._since
+            self._since = None
+            self._timers.set(self, now + QUIET)
+
+    def woke(self, now: float) -> None:
+        """End the stop: the leg was read from for `QUIET` seconds."""
+        if self._since is None:
+            self.end()
+
+    def end(self) -> None:
+        """Record `RELEASED` and call `ended`: the stop is over, or the leg is closed."""
+        self.resumed()
+        self._timers.forget(self)
+        text = f"the {self._side} is read from again, after {self._total:.3f} s"
+        self._record(JournalEvent.RELEASED, text, {"side": self._side, "seconds": round(self._total, 3)})
+        self._ended()
+
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe

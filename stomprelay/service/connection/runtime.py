@@ -1,21 +1,381 @@
-"""What the connections of one service share, the number of open sockets included.
-
-A closed connection keeps its descriptor until its peer has read what was left, or has closed as well.
+"""What the connections of one service share: timers, turns, the watch for peers that leave, lines of the log that peers
+can cause as often as they like, and the number of open sockets.
 """
 
-from collections.abc import Callable
+import select
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
+from math import ceil, inf
 from typing import Any, Final
 
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, TimeoutError, succeed
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorFDSet, IReactorTime, IReadDescriptor
+from twisted.logger import LogLevel
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from stomprelay.relay.counting import Tallies
-from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.memory import SessionMemory
-from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.connection.timers import Timers, TurnQueue
-from stomprelay.session.effects import Note
+from stomprelay.service.log import heard, logger, write
+from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg
+from stomprelay.session.reasons import WARNINGS
+from stomprelay.wire.errors import visible
+
+TICKS: Final = 64
+"""Ticks a second: nobody is called later than the length of one after his time."""
+BUDGET: Final = 0.01
+"""Seconds of one turn of the reactor that all who wait may use together."""
+
+_log: Final = logger()
+
+
+class Timed:
+    """An object with one timer of `Timers`. `due` is when `woke` is to be called, `armed` (the end of a tick) when
+    `due` will be looked at: in seconds, infinity is never.
+    """
+
+    __slots__ = ("armed", "due")
+
+    def __init__(self) -> None:
+        self.due = self.armed = inf
+
+    def woke(self, now: float) -> None:
+        """The timer calls this once, at or after `due`. For another call, set the timer again."""
+        raise NotImplementedError
+
+
+class Timers:
+    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back."""
+
+    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._seconds = seconds
+        self._ticks: list[float] = []
+        """A heap of the ends of ticks, in seconds."""
+        self._waiting: dict[float, tuple[float, list[Timed]]] = {}
+        """By tick, with that tick. Those whose `armed` is another by now are skipped."""
+        self._places = 0
+        self._armed = 0
+        self._next = inf
+        self._call: IDelayedCall | None = None
+
+    def __len__(self) -> int:
+        """The number of entries, including those of replaced or stopped times, which are bounded."""
+        return self._places
+
+    def set(self, timed: Timed, at: float) -> None:
+        """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
+        timed.due = at
+        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
+            return
+        if timed.armed == inf:
+            self._armed += 1
+        elif self._places > 4 * self._armed + 64:
+            self._tidy()
+        self._places += 1
+        found = self._waiting.get(tick)
+        if found is None:
+            found = self._waiting[tick] = tick, []
+            heappush(self._ticks, tick)
+        timed.armed = found[0]
+        found[1].append(timed)
+        if tick < self._next:
+            self._schedule(tick)
+
+    def forget(self, timed: Timed) -> None:
+        """Stop the object's timer. With the last one no delayed call is left."""
+        timed.due = inf
+        if timed.armed == inf:
+            return
+        timed.armed = inf
+        self._armed -= 1
+        if not self._armed:
+            self._clear()
+            self._schedule(inf)
+        elif self._places > 4 * self._armed + 64:
+            self._tidy()
+
+    def _clear(self) -> None:
+        self._ticks.clear()
+        self._waiting.clear()
+        self._places = 0
+
+    def _tidy(self) -> None:
+        """Remove times that were replaced or stopped. Call it where they are too many."""
+        for tick, waiting in list(self._waiting.values()):
+            waiting[:] = [timed for timed in waiting if timed.armed == tick]
+            if not waiting:
+                del self._waiting[tick]
+        self._ticks[:] = self._waiting
+        heapify(self._ticks)
+        self._places = sum(len(waiting) for _, waiting in self._waiting.values())
+
+    def _schedule(self, at: float) -> None:
+        self._next = at
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        if at < inf:
+            self._call = self._reactor.callLater(max(0.0, at - self._seconds()), self._fire)
+
+    def _fire(self) -> None:
+        self._call = None
+        self._next = -inf
+        now = self._seconds()
+        fired = []
+        while self._ticks and self._ticks[0] <= now:
+            tick, waiting = self._waiting.pop(heappop(self._ticks))
+            self._places -= len(waiting)
+            for timed in waiting:
+                if timed.armed == tick:
+                    timed.armed = inf
+                    self._armed -= 1
+                    fired.append(timed)
+        for timed in fired:
+            at = timed.due
+            if at > now:
+                self.set(timed, at)
+                continue
+            timed.due = inf
+            try:
+                timed.woke(now)
+            except Exception:
+                _log.failure("an alarm failed")
+        if not self._armed:
+            self._clear()
+        self._schedule(self._ticks[0] if self._ticks else inf)
+
+
+class TurnQueue:
+    """The sessions with more work than one turn allows, in the order in which they began to wait."""
+
+    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._seconds = seconds
+        self._waiting: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._called = False
+
+    def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. A second call changes nothing."""
+        self._waiting.setdefault(who, go_on)
+        if not self._called:
+            self._called = True
+            self._reactor.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        """Let each waiting session work once, until the time budget is used up; the others wait for the next turn."""
+        self._called = False
+        until = self._seconds() + BUDGET
+        count = len(self._waiting)
+        try:
+            while count and self._waiting:
+                count -= 1
+                _, go_on = self._waiting.popitem(last=False)
+                go_on()
+                if self._seconds() >= until:
+                    break
+        finally:
+            if self._waiting and not self._called:
+                self._called = True
+                self._reactor.callLater(0, self._go_on)
+
+
+MOST: Final = 5
+"""Lines of one kind that are written within `EVERY` seconds."""
+EVERY: Final = 10.0
+
+
+class _Kind(Timed):
+    """The lines of one kind within `EVERY` seconds, until `until`. A timer runs only while some were left out."""
+
+    __slots__ = ("_name", "_timers", "_until", "_written", "left_out")
+
+    def __init__(self, name: str, timers: Timers) -> None:
+        super().__init__()
+        self.left_out = 0
+        self._written = 0
+        self._until = 0.0
+        self._name = name
+        self._timers = timers
+
+    def passes(self, now: float, most: int) -> bool:
+        """Count one more line; return whether it is to be written, as `most` are."""
+        if now >= self._until and not self.left_out:
+            self._written = 0
+            self._until = now + EVERY
+        if self._written < most:
+            self._written += 1
+            return True
+        if not self.left_out:
+            self._timers.set(self, self._until)
+        self.left_out += 1
+        return False
+
+    def tell(self) -> None:
+        """Write how many lines were left out since the last call, if any."""
+        left_out, self.left_out = self.left_out, 0
+        if left_out:
+            _log.warn(
+                "{kind}: and {count} more in {seconds:g} s", kind=self._name, count=left_out, seconds=EVERY
+            )
+
+    def woke(self, now: float) -> None:
+        """Log how many lines were left out. For the next `EVERY` seconds this counts as one line."""
+        self.tell()
+        self._until = now + EVERY
+
+
+class Repeats:
+    """Decides which lines are written. A `kind` is logged when lines were left out, so no peer may choose it."""
+
+    def __init__(self, timers: Timers, seconds: Callable[[], float]) -> None:
+        self._timers = timers
+        self._seconds = seconds
+        self._kinds: dict[str, _Kind] = {}
+
+    def passes(self, kind: str, most: int = MOST) -> bool:
+        """Return whether a line of this kind is to be written now; otherwise, behind `most` of them, it is counted."""
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = _Kind(kind, self._timers)
+        return found.passes(self._seconds(), most)
+
+    def stop(self) -> None:
+        """Log now how many lines were left out, and stop the timers: the service ends."""
+        for kind in self._kinds.values():
+            kind.tell()
+            self._timers.forget(kind)
+        self._kinds.clear()
+
+
+_ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
+"""The events that a peer brings about once in a session that was accepted: their lines are never too many."""
+
+
+def unlogged(effect: Note) -> bool:
+    """Whether a note is only for the journal, or too detailed for the log level."""
+    return effect.quiet or (effect.detail and not heard(LogLevel.debug))
+
+
+def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
+    """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
+    not logged, and of too many of one `kind` and event only the number.
+    """
+    if unlogged(effect):
+        return
+    level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
+    event = effect.event.value
+    if effect.detail:
+        level = LogLevel.debug
+    elif "attempts" in effect.facts:
+        # All sessions of a broker find it away at the same time, and one of them is enough to know.
+        if not repeats.passes(f"{kind}: {event} again and again", 1):
+            return
+    elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
+        return
+    write(level, form, event=event, text=visible(effect.text), **fields)
+
+
+def spell_address(address: object) -> str:
+    """Return a peer's address as the log shows it; for one on the network `host:port`."""
+    if isinstance(address, IPv6Address):
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, IPv4Address):
+        return f"{address.host}:{address.port}"
+    return "a local socket"
+
+
+_LONGEST: Final = 64
+
+
+def spell_text(value: bytes) -> str:
+    """Return a peer's words as the log may show them: in quotes, in one line without control characters, and cut where
+    they are long.
+    """
+    text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
+    shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'
+
+
+AVAILABLE: Final = hasattr(select, "epoll")
+AT_ONCE: Final = 256
+"""Connections that are looked at in one turn of the reactor, at most."""
+
+
+@implementer(IReadDescriptor)
+class Departures:
+    """Watches sockets for peers that leave, for all connections of a service. Call `open` first, `close` at the end."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._poller: Any = None
+        self._watched: dict[int, Callable[[bool], None]] = {}
+
+    def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
+        """Call `departed` in a later turn when the peer closes its direction (False) or resets (True)."""
+        if self._poller is None:
+            return
+        events = select.EPOLLRDHUP | select.EPOLLET
+        try:
+            self._poller.register(descriptor, events)
+        except FileExistsError:
+            self._poller.modify(descriptor, events)
+        except OSError as error:
+            _log.warn("a connection cannot be watched: {error}", error=error)
+            return
+        self._watched[descriptor] = departed
+
+    def forget(self, descriptor: int) -> None:
+        """Stop watching this socket, if it is watched."""
+        if self._watched.pop(descriptor, None) is None:
+            return
+        try:
+            self._poller.unregister(descriptor)
+        except OSError:
+            pass  # it is closed, and with it its registration is gone
+
+    def open(self) -> None:
+        """Begin: sockets can be watched from now on, where the system can do so."""
+        if not AVAILABLE or not IReactorFDSet.providedBy(self._reactor):
+            return
+        try:
+            self._poller = select.epoll()
+        except OSError as error:
+            _log.warn("no connection can be watched: {error}", error=error)
+            return
+        self._reactor.addReader(self)
+
+    def close(self) -> None:
+        """Watch nothing more."""
+        poller, self._poller = self._poller, None
+        self._watched.clear()
+        if poller is not None:
+            self._reactor.removeReader(self)
+            poller.close()
+
+    # What the reactor asks for
+
+    def fileno(self) -> int:
+        """Return the descriptor of the epoll object; -1 where it is closed."""
+        return -1 if self._poller is None else int(self._poller.fileno())
+
+    def doRead(self) -> None:
+        """Call `departed` of each socket whose peer has left."""
+        for descriptor, events in self._poller.poll(0, AT_ONCE):
+            departed = self._watched.get(descriptor)
+            if departed is not None:
+                departed(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        return "departures"
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Do nothing; Twisted calls it when the reactor stops."""
+
 
 GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.service.connection.failures import UNREAD, Farewell
 from stomprelay.service.connection.protocol import Driver, LegProtocol, close_when_written, send
-from stomprelay.service.connection.timers import Timed
+from stomprelay.service.connection.runtime import Timed
 from stomprelay.service.network.endpoints import WebSocketEndpoint
 from stomprelay.service.network.sockets import FIRST_READ, read_at_most
 from stomprelay.service.network.upgrade import HttpRefusal, WebSocketHandshake, WebSocketRequest

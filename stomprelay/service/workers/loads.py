@@ -10,7 +10,7 @@ from pathlib import Path
 from sys import byteorder
 from typing import Final, NamedTuple
 
-from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.brokers import ConfiguredBroker
 
 AWAY: Final = (1 << 64) - 1
 """In place of the sessions of a worker that does not accept."""

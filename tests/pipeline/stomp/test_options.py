@@ -29,7 +29,7 @@ from stomprelay.pipeline.stomp.options import (
 )
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.profile import RABBITMQ
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.pipeline.stomp.rig import URI, sink, source
 
 

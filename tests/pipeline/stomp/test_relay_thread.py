@@ -9,7 +9,7 @@ from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import ACTIVEMQ
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.e2e.raw import Connection, ScriptedBroker
 from tests.pipeline.stomp.rig import accept, message, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.leg import EXPECTED, LegState, Side
 from stomprelay.session.session import Session

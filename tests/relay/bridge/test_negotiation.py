@@ -2,11 +2,11 @@
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import client_address, profile
+from stomprelay.relay.bridge import client_address, profile
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, RABBITMQ, Profile
 from stomprelay.session.handshake import Accord, Offer, OwnHeader
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from stomprelay.wire.dialect import V1_2
 from tests.playbook import URI, upstream
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
-from stomprelay.relay.bridge.passing import to_broker, to_client
+from stomprelay.relay.bridge import Bridges, bridges_between, to_broker, to_client
 from stomprelay.relay.forward import Joiner
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.recent import joined

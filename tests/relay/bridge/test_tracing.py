@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.bridge.bridge import TRACE
+from stomprelay.relay.bridge import TRACE
 from stomprelay.wire.frame import Frame
 from tests.playbook import (
     VERSIONS,

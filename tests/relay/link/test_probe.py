@@ -11,7 +11,7 @@ from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.checks import Watch
+from stomprelay.service.brokers import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import LegState

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.link.search import SHORTEST, Attempt, Schedule
+from stomprelay.relay.link.link import SHORTEST, Attempt, Schedule
 from stomprelay.relay.model.group import REMEMBERED, Broker, Checks, Group, Policy, Reconnect
 from stomprelay.session.handshake import Offer
 

@@ -5,8 +5,7 @@ The service's probes are told in test_probe and tests/service/test_checks; here 
 
 import pytest
 
-from stomprelay.relay.link.link import Ended, Handshake, Waiting
-from stomprelay.relay.link.search import REST
+from stomprelay.relay.link.link import REST, Ended, Handshake, Waiting
 from stomprelay.relay.model.group import Broker, Checks
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.errors import StompError

@@ -13,7 +13,7 @@ from stomprelay.relay.model.group import (
     Reconnect,
     Shift,
 )
-from stomprelay.service.brokers.checks import Allowance
+from stomprelay.service.brokers import Allowance
 
 NOW = 1000.0
 HOMEWARD = Reconnect(randomize=False, priority_backup=True)

@@ -3,7 +3,7 @@
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import LossPolicy, Match, Route
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Terms
 from tests.playbook import SAY_HELLO, Playbook, joined, listener
 
 

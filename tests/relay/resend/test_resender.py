@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.bridge.negotiation import bridges_between
-from stomprelay.relay.bridge.passing import to_broker
+from stomprelay.relay.bridge import bridges_between, to_broker
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker

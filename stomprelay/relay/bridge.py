@@ -14,12 +14,18 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
 
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
+from stomprelay.relay.model.profile import GENERIC, PROFILES, Profile, detect
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import Delivery
+from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.session.ledger import Ledger
+from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
-from stomprelay.wire.dialect import PROTOCOL_HEADERS, DeliveryNaming, Dialect, Headers
+from stomprelay.wire.dialect import DIALECTS, PROTOCOL_HEADERS, V1_1, DeliveryNaming, Dialect, Headers, up_to
 from stomprelay.wire.errors import ProtocolError, Refused, StompError
 from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import (
@@ -34,7 +40,9 @@ from stomprelay.wire.names import (
     MESSAGE,
     MESSAGE_ID,
     NACK,
+    RECEIPT,
     RECEIPT_HEADER,
+    RECEIPT_ID,
     RESERVED,
     SELECTOR,
     SEND,
@@ -43,6 +51,7 @@ from stomprelay.wire.names import (
     TRANSACTION,
     UNSUBSCRIBE,
 )
+from stomprelay.wire.run import Passing, Rule, Rules, Run
 from stomprelay.wire.spelling import Spelling
 
 
@@ -684,3 +693,210 @@ class Tracer:
             return marked.data if head is None else head
 
         return traced
+
+
+class Bridges(NamedTuple):
+    """The two bridges of a session, and the dialect in which its broker's leg is read."""
+
+    to_broker: Bridge
+    to_client: Bridge
+    broker: Dialect
+
+
+@cache
+def bridges_between(
+    client: bytes,
+    broker: bytes,
+    profile: str,
+    loss: LossPolicy,
+    *,
+    tracked: bool = False,
+    parting: bool = False,
+) -> Bridges:
+    """Return the bridges between two versions. `tracked`: account is kept of all deliveries. `parting`: see `Parting`.
+    Between equal versions nothing is translated.
+    """
+    product = PROFILES[profile]
+    ours = DIALECTS[client]
+    spoken = product.dialects[broker]
+    equal = client == broker
+    to_broker = Parting if parting else Bridge
+    target, facing = (ours, spoken) if equal else (spoken, None)
+    return Bridges(
+        to_broker(ours, target, loss, selectors=product.selectors, tracked=tracked, facing=facing),
+        ToClient(GENERIC.dialects[client] if equal else spoken, ours, loss, tracked=tracked),
+        spoken,
+    )
+
+
+def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
+    """Return the versions to ask a broker for: the client's and lower ones, or those that it is known to have."""
+    if upstream.versions is not None:
+        return upstream.versions
+    wanted = up_to(client)
+    known = broker.versions
+    return wanted if known is None else (wanted & known or known)
+
+
+def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
+    """Return the broker's profile: the configured one, or by CONNECTED, unless its `session` is the client's."""
+    session = b"" if offer.holds(accord.session) else accord.session
+    found = detect(accord.server, session) if upstream.profile is AUTO_PROFILE else upstream.profile
+    broker.profile = found
+    return found
+
+
+def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
+    """Return the relay's credentials for this `client`, or the upstream's, escaped. None: the client's are used."""
+    own = client or upstream.credentials
+    if own is None or not _escapes(upstream, broker):
+        return own
+    return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))
+
+
+def client_address(upstream: Upstream, broker: Broker, address: str | None) -> OwnHeader | None:
+    """Return CONNECT's header with the client's IP address, escaped; None where it is unknown or not told."""
+    name = upstream.client_address_header
+    if name is None:
+        return None
+    if address is None:
+        return OwnHeader(name, None)
+    value = address.partition("%")[0].encode("ascii")
+    return OwnHeader(name, V1_1.encode(value) if _escapes(upstream, broker) else value)
+
+
+def _escapes(upstream: Upstream, broker: Broker) -> bool:
+    """Whether a broker unescapes the values of CONNECT, as far as that is known."""
+    if upstream.connect_escape is not None:
+        return upstream.connect_escape
+    return (
+        broker.profile or (GENERIC if upstream.profile is AUTO_PROFILE else upstream.profile)
+    ).connect_escape
+
+
+def to_client(
+    bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
+) -> Passing:
+    """Return what may pass of a broker's frames. `receipts`: none is the relay's; `ours` records RECEIPTs that are. Ask
+    again after SUBSCRIBE and UNSUBSCRIBE.
+    """
+    bridge = bridges.to_client
+    accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
+    naming = bridge.source.delivery if accounted else None
+    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
+
+    def takes(run: Run) -> bool:
+        if run.rule.command == RECEIPT:
+            given = None if session.misreads else bridges.broker.decode_all(run.values)
+            if ours is not None:
+                return given is not None and ours(given)
+            if given is None or (bridge.judges and not bridge.spelling.respell(run)):
+                return False
+            session.received_all(given)
+            return True
+        if bridge.judges:
+            return _delivered(run, bridge, session)
+        if not run.rule.wants:
+            return True
+        return session.delivered(run.values, len(run.rule.wants), run.count)
+
+    return Passing(rules, takes)
+
+
+@cache
+def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
+    """`naming`: how deliveries of which account is kept are named; None where none is."""
+    if bridge.judges:
+        wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
+        unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
+        message = Rule(MESSAGE, unless, wants, parts=True)
+    else:
+        message = Rule(MESSAGE, OWN, () if naming is None else DELIVERED[naming])
+    if ours:
+        return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
+    receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, parts=bridge.judges)
+    return (message, receipt) if receipts else (message,)
+
+
+def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
+    """Take MESSAGEs between two versions: see `steps.deliver`."""
+    wants = run.rule.wants
+    rows, width = bridge.spelling.values(run.values), len(wants)
+    if rows is None:
+        return False
+    found = [
+        session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids_of(rows, width)
+    ]
+    drop: tuple[bytes, ...] = (ACK_HEADER,) if ACK_HEADER in wants else ()
+    if None in found or (width == 1 and any(each.ack != AUTO for each in found if each is not None)):
+        return False
+    if not bridge.target.named_subscriptions:
+        named = {each.named for each in found if each is not None}
+        if len(named) > 1:
+            return False
+        drop = drop if True in named else (SUBSCRIPTION, *drop)
+    if not bridge.spelling.respell(run, drop):
+        return False
+    return width == 1 or session.delivered(rows, width, run.count, unnamed=True)
+
+
+def to_broker(
+    bridges: Bridges,
+    session: Session,
+    *,
+    sends: bool,
+    parts: bool = False,
+    unkept: Callable[[int], None] | None = None,
+) -> Passing:
+    """Return what may pass of a client: `sends`, with `parts` if needed, of which `unkept` counts those not kept."""
+    bridge = bridges.to_broker
+    rules = _rules_to_broker(bridge, sends=sends, parts=parts)
+
+    def takes(run: Run) -> bool:
+        if run.rule.command != SEND:
+            if bridge.judges:
+                return _acknowledged(run, bridge, session)
+            return not run.rule.wants or session.acknowledged(run.values)
+        if bridge.judges and not bridge.spelling.respell(run):
+            return False
+        unasked = run.count
+        if run.values:
+            asked = None if bridge.misreads and b"\\" in run.values else bridge.source.decode_all(run.values)
+            if asked is None or not session.owed_all(asked):
+                return False
+            unasked -= len(asked)
+        if unkept is not None and unasked:
+            unkept(unasked)
+        return True
+
+    return Passing(rules, takes)
+
+
+@cache
+def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
+    rules: list[Rule] = []
+    unless: tuple[bytes, ...] = ()
+    wants: tuple[bytes, ...] = ()
+    if sends and bridge.tracked:
+        judged = RECEIPT_HEADER, TRANSACTION, *RESERVED
+        rules.append(Rule(SEND, judged, plain=bridge.judges and parts, parts=bridge.judges or parts))
+    elif sends:
+        rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, parts=bridge.judges))
+    if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:
+        return tuple(rules)
+    naming = bridge.source.delivery
+    if bridge.tracked or bridge.judges:
+        unless = TRANSACTION, RECEIPT_HEADER, *SAID_BESIDE.get(naming, ())
+        wants = ACKNOWLEDGED[naming]
+    commands = [each for each in (ACK, NACK) if each in bridge.target.commands]
+    return *rules, *(Rule(each, unless, wants, parts=bridge.judges) for each in commands)
+
+
+def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
+    """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
+    names, first = NAMED[bridge.target.delivery]
+    values = session.values(run.values, first, first + len(names))
+    said = None if values is None else bridge.spelling.values(values)
+    if said is None or not bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), names, said):
+        return False
+    return session.acknowledged(run.values)

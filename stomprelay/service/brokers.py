@@ -1,9 +1,10 @@
-"""The checks once a second: probes that are due, brokers that are up again, sessions that belong to another broker, and
-samples of a few sessions.
+"""All brokers of a relay: their states, the names by which an operator can choose them, and how they are taken out of
+service and back; brokers in trouble; and what is checked once a second.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, replace
 from itertools import islice
 from math import ceil, floor, inf
@@ -12,26 +13,377 @@ from typing import Any, ClassVar, Final, NamedTuple
 from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 
+from stomprelay.config.address import host_and_port
+from stomprelay.config.change import LeftBroker
+from stomprelay.journal.schema import JournalEvent
 from stomprelay.relay.effects import Open
 from stomprelay.relay.inputs import Leave, Looked, Reconsidered, Watched
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.group import Broker, Group, spread
 from stomprelay.relay.model.histogram import LAG
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
-from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
-from stomprelay.service.connection.repeats import log_note
-from stomprelay.service.connection.runtime import Runtime
+from stomprelay.service.connection.runtime import Runtime, Timed, Timers, log_note
 from stomprelay.service.journal.journal import Journal
-from stomprelay.service.log import logger
+from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
+from stomprelay.wire.errors import visible
 
 _log: Final = logger()
 
+ALL: Final = "*"
+UP: Final = "up"
+
+
+class ConfiguredBroker(NamedTuple):
+    """A broker with its group and its upstream."""
+
+    upstream: Upstream
+    group: Group
+    broker: Broker
+
+    def state(self, now: float) -> str:
+        """Return the state: `paused`, `out` (for a while after failures), `up`, `down` or `unknown`."""
+        health = self.broker.health
+        if health.paused:
+            return "paused"
+        if health.out(now):
+            return "out"
+        if health.up is None:
+            return "unknown"
+        return UP if health.up else "down"
+
+
+class Brokers:
+    """Every broker of the listeners' upstreams, in the configuration's order. One address may be here several times."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        self.change(listeners)
+
+    def change(self, listeners: Iterable[Listener]) -> None:
+        """Use the brokers of these listeners. The caller tells all that keep something for each broker."""
+        upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
+        self.upstreams = tuple(upstreams.values())
+        self.configured = tuple(
+            ConfiguredBroker(upstream, group, broker)
+            for upstream in self.upstreams
+            for group in upstream.groups
+            for broker in group.brokers
+        )
+
+    def __iter__(self) -> Iterator[ConfiguredBroker]:
+        return iter(self.configured)
+
+    def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
+        """Return the brokers with this address, with this `host:port`, or all for `*`."""
+        return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))
+
+
+class Pauses:
+    """Takes brokers out of service and back. Clients get heart-beats meanwhile, and no ERROR: sessions finish and move
+    to another broker of their group, or wait until one is resumed; those of a plain address stay. The journal records
+    each pause and resume.
+    """
+
+    def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:
+        self._sessions = sessions
+        self._journal = journal
+
+    def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds, including
+        those asked earlier; None: the upstream's `drain_timeout`.
+        """
+        brokers = tuple(brokers)
+        for each in brokers:
+            if not each.broker.health.paused:
+                each.broker.health.paused = True
+                _log.info(
+                    "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
+                    upstream=each.upstream.name,
+                    broker=each.broker,
+                    count=each.broker.health.sessions,
+                    what="stay, for it has no other" if each.group.reconnect is None else "leave it",
+                )
+                self._record(JournalEvent.PAUSED, each)
+        seconds = {each.broker: each.upstream.drain_timeout if within is None else within for each in brokers}
+        self._leave(seconds, anew=within is not None)
+
+    def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
+        """Ask sessions to leave brokers within so many seconds each; `anew`: also sessions that were asked before."""
+        for session in tuple(self._sessions):
+            leaving = {
+                link.broker
+                for link in session.relay.links
+                if anew or link.moving is None or link.moving.may_stay
+            }
+            for broker in leaving:
+                if broker is not None and broker in seconds:
+                    session.handle(Leave(broker, seconds[broker]))
+
+    def remove(self, left: Iterable[LeftBroker]) -> None:
+        """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
+        seconds = {each.broker: each.upstream.drain_timeout for each in left}
+        for broker in seconds:
+            broker.health.paused = True
+        self._leave(seconds, anew=False)
+        self._wake()
+
+    def resume(self, brokers: Iterable[ConfiguredBroker]) -> None:
+        """Take these brokers into service again. Sessions that wait for one try at once."""
+        resumed = False
+        for each in brokers:
+            if each.broker.health.paused:
+                each.broker.health.paused = False
+                resumed = True
+                _log.info(
+                    "upstream {upstream}: broker {broker} is resumed",
+                    upstream=each.upstream.name,
+                    broker=each.broker,
+                )
+                self._record(JournalEvent.RESUMED, each)
+        if resumed:
+            self._wake()
+
+    def _wake(self) -> None:
+        for session in tuple(self._sessions):
+            session.handle(Reconsidered())
+
+    def _record(self, event: JournalEvent, what: ConfiguredBroker) -> None:
+        if self._journal is not None:
+            upstream, broker = what.upstream.name, str(what.broker)
+            facts = {"upstream": upstream, "broker": broker}
+            self._journal.happened(event, f"{event.value}: {broker}", facts, upstream, broker)
+
+
 EVERY: Final = 1.0
+"""Seconds between two checks of all brokers, and of those in trouble."""
+QUIET: Final = 10.0
+"""Seconds after which a broker that is not down, and lost no more sessions, is no longer in trouble."""
+LAST: Final = 50
+LONGEST: Final = 200
+"""The largest number of characters of a reason: a broker may have chosen the text."""
+
+Place = tuple[str, str]
+
+
+class Outage(NamedTuple):
+    """A time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: the broker could
+    not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed`: the number of
+    failed attempts; `reason`: of the last.
+    """
+
+    upstream: str
+    broker: str
+    began: float
+    ended: float | None
+    down: bool
+    lost: int
+    elsewhere: int
+    waited: int
+    failed: int
+    reason: str
+
+    def joined(self, other: "Outage") -> "Outage":
+        """Return this outage and another one of the same broker, as another process saw it, as one."""
+        over = self.ended is not None and other.ended is not None
+        return Outage(
+            self.upstream,
+            self.broker,
+            min(self.began, other.began),
+            max(self.ended or 0.0, other.ended or 0.0) if over else None,
+            self.down or other.down,
+            self.lost + other.lost,
+            self.elsewhere + other.elsewhere,
+            self.waited + other.waited,
+            self.failed + other.failed,
+            self.reason or other.reason,
+        )
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Trouble:
+    """A broker in trouble since `began`; `since` is the same in seconds since 1970. Counts as in `Outage`. `down`: the
+    log says that it is down. `told`: how many losses and failures the log has reported.
+    """
+
+    began: float
+    since: float
+    answered: float
+    until: float
+    lost: int = 0
+    failed: int = 0
+    elsewhere: int = 0
+    waited: int = 0
+    told: int = 0
+    down: bool = False
+    reason: str = ""
+
+    def hurt(self, reason: str, *, lost: bool) -> None:
+        """Count a session that lost the broker, or an attempt to reach it that failed."""
+        self.lost += lost
+        self.failed += not lost
+        self.reason = reason
+
+    def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
+        """Return the next line of the log ("" for none), and whether the trouble is over."""
+        down = any(broker.health.up is False for broker in brokers)
+        what = ""
+        if down and not self.down:
+            self.down, what = True, "is down"
+        elif not down and self.down:
+            return "", now >= self.answered + EVERY
+        elif not down and (not self.told or now >= self.until):
+            if self.lost + self.failed == self.told:
+                return "", True
+            what = "lost sessions" if self.lost else "refused sessions"
+            what, self.until = f"{what} again" if self.told else what, now + QUIET
+        if what:
+            self.told = self.lost + self.failed
+        return what, False
+
+    def spell(self) -> str:
+        """Return the effect on sessions, in words."""
+        return (
+            f"{counted(self.lost, 'session')} lost it, {self.elsewhere} went on elsewhere, "
+            f"{self.waited} waited for it, {counted(self.failed, 'attempt')} failed"
+        )
+
+    def shown(self, place: Place, ended: float | None = None) -> Outage:
+        """Return the outage for the dashboard, with this upstream and broker; `ended` if it is over."""
+        counts = self.lost, self.elsewhere, self.waited, self.failed
+        return Outage(*place, self.since, ended, self.down, *counts, _short(self.reason))
+
+
+class Outages(Timed):
+    """Collects what sessions and probes report about brokers; call `stop` at the end. `clock`: nanoseconds
+    since 1970.
+    """
+
+    __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
+
+    def __init__(
+        self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
+    ) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last: deque[Outage] = deque(maxlen=LAST)
+        self._timers = timers
+        self._seconds = seconds
+        self._brokers: dict[Place, list[Broker]] = {}
+        self._troubles: dict[Place, _Trouble] = {}
+        self.change(brokers)
+
+    def change(self, brokers: Brokers) -> None:
+        """Collect notes about these brokers from now on. Notes about others are logged, and forgotten."""
+        known, self._brokers = self._brokers, {}
+        for each in brokers:
+            self._brokers.setdefault((each.upstream.name, str(each.broker)), []).append(each.broker)
+        for place in [each for each in self._troubles if each not in self._brokers]:
+            self._look(place, self._troubles.pop(place), known[place], self._seconds())
+
+    def noted(self, note: Note) -> None:
+        """Count a note of a session or of a probe about a broker."""
+        facts = note.facts
+        if "broker" not in facts:
+            return
+        place = str(facts.get("upstream")), str(facts["broker"])
+        if place not in self._brokers:
+            return
+        if note.event in (Event.CONNECTED, Event.RECOVERED):
+            self._found(place, str(facts.get("lost", "")))
+        elif note.detail and note.event in (Event.LOST, Event.REFUSED):
+            self._trouble(place).hurt(str(facts.get("reason", "")), lost=note.event is Event.LOST)
+
+    def probed(self, note: Note) -> None:
+        """Record the result of a probe. A failed probe loses no session."""
+        place = str(note.facts.get("upstream")), str(note.facts.get("broker"))
+        if place in self._brokers and note.event is Event.LOST:
+            self._trouble(place).hurt(str(note.facts.get("reason", "")), lost=False)
+        elif note.event is Event.CONNECTED:
+            self._found(place, "")
+
+    def _trouble(self, place: Place) -> _Trouble:
+        if not self._troubles:
+            self._timers.set(self, self._seconds() + EVERY)
+        if place not in self._troubles:
+            now = self._seconds()
+            self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
+        return self._troubles[place]
+
+    @property
+    def time(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self._clock() / 1e9
+
+    def shown(self) -> tuple[Outage, ...]:
+        """Return the last `LAST` ended outages and the current ones."""
+        return *self._last, *(trouble.shown(place) for place, trouble in self._troubles.items())
+
+    def reason(self, upstream: str, broker: str) -> str:
+        """Return the reason of a broker's trouble, possibly in the broker's own words; "" if there is none."""
+        trouble = self._troubles.get((upstream, broker))
+        return "" if trouble is None else _short(trouble.reason)
+
+    def _found(self, place: Place, lost: str) -> None:
+        if not self._troubles:
+            return
+        before = self._troubles.get((place[0], lost))
+        if before is not None:
+            before.waited += place[1] == lost
+            before.elsewhere += place[1] != lost
+        here = self._troubles.get(place)
+        if here is not None:
+            here.answered = self._seconds()
+
+    def woke(self, now: float) -> None:
+        """Log news about brokers; the timer calls this."""
+        for place, trouble in tuple(self._troubles.items()):
+            if self._look(place, trouble, self._brokers[place], now):
+                del self._troubles[place]
+                self._last.append(trouble.shown(place, self.time))
+        if self._troubles:
+            self._timers.set(self, now + EVERY)
+
+    def stop(self) -> None:
+        """Log the remaining news, and stop the timer: the service ends."""
+        now = self._seconds()
+        for place, trouble in self._troubles.items():
+            self._look(place, trouble, self._brokers[place], now)
+        self._troubles.clear()
+        self._timers.forget(self)
+
+    def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
+        """Log news about a broker, which several groups may have. Returns whether its trouble is over."""
+        what, over = trouble.news(brokers, now)
+        if over and trouble.down:
+            _log.info(
+                "upstream {upstream}: broker {broker} is back after {seconds:.1f} s: {what}",
+                upstream=place[0],
+                broker=place[1],
+                seconds=trouble.answered - trouble.began,
+                what=trouble.spell(),
+            )
+        elif what:
+            _log.warn(
+                "upstream {upstream}: broker {broker} {what}: {reason} ({so_far} lost it so far)",
+                upstream=place[0],
+                broker=place[1],
+                what=what,
+                reason=visible(trouble.reason),
+                so_far=counted(trouble.lost, "session"),
+            )
+        return over
+
+
+def _short(reason: str) -> str:
+    text = visible(reason)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 PATIENCE: Final = 2.5
 """Seconds in which a session that has to move for balance may become quiet; then other sessions are asked."""
 
