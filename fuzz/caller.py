@@ -12,9 +12,9 @@ from fuzz.broker import Mouth
 from fuzz.client import Client
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report
-from stomprelay.relay.model.access import Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.rules import Ground, Identity, Refusal
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, GiveWay, Pause, Resume, Send, Wake
 from stomprelay.session.handshake import Credentials

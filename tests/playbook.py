@@ -26,13 +26,12 @@ import pytest
 from stomprelay.relay import inputs
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
-from stomprelay.relay.flow import DISCONNECTING
-from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
-from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.model.rules import AccessRules, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import KILLED
 from stomprelay.relay.relay import Relay

@@ -38,9 +38,6 @@ SHORT: dict[str, str] = {
     "pipeline/commands/migrate.py": "each command is a module",
     "pipeline/tables/runs.py": "each table is a module",
     "pipeline/tables/traffic.py": "each table is a module",
-    "relay/model/access.py": "what the service finds out, and the core goes by",
-    "relay/flow.py": "what both kinds of flow share",
-    "relay/model/counters.py": "the list of all counters",
     "session/reasons.py": "words that the service and the pipeline share",
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""

@@ -13,9 +13,9 @@ from stomprelay.cli.commands import parser
 from stomprelay.config import load
 from stomprelay.pipeline import cli as pipeline
 from stomprelay.relay.link.link import CLOSED, STRANGE
-from stomprelay.relay.model.access import Ground
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.rules import Ground
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.snapshot import SERVES, WorkerRow, snapshot
 from tests.config.reference import put_secrets, settings

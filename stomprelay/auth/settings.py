@@ -7,7 +7,7 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.relay.model.access import Claim, Identity
+from stomprelay.relay.model.rules import Claim, Identity
 from stomprelay.session.handshake import Credentials
 
 if TYPE_CHECKING:  # what they import is there only where it is wanted

@@ -122,7 +122,7 @@ class Connection:
         if self._commands is None:
             return self.lost(now)
         self._finish_by = now + HALF_CLOSED
-        self.leg.heartbeat.paused()
+        self.leg.heartbeat.reading = False
         self._start_turn()
         self._buffer.reply(BEAT)
         self._finish(now)
@@ -278,7 +278,7 @@ class Connection:
         else:
             if buffer.unread > self._bounds.unread and self._reading:
                 self._reading = False
-                self.leg.heartbeat.paused()
+                self.leg.heartbeat.reading = False
                 outbox.put(Pause(self.leg))
             if buffer.at_limit:
                 outbox.put(Wake(now))

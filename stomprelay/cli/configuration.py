@@ -14,9 +14,8 @@ from stomprelay.config.change import ConfigSource
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import ADVICE, summary
 from stomprelay.relay.guard import places, request
-from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rules import AccessRules, ClientRules, Place, Request
+from stomprelay.relay.model.rules import AccessRules, ClientRules, Identity, Place, Request
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.names import DESTINATION, SEND, SUBSCRIBE

@@ -5,7 +5,6 @@ inputs      what happens to a session, as values
 client/     `Opening`, until the client is in; `Shutdown`, `Turns`, `Pace` of its `ClientConnection` (in `relay`)
 single      `Single`, the flow with one broker at a time
 fanout/     `Fanout`, the flow with several: copies, routes, quorums
-flow        how far a DISCONNECT has come, and errors of both kinds of flow
 link/       `Link`, a session's connection to one group of brokers; `Handshake`, `Schedule`, `Probe`
 resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
 bridge      `Bridge`: frames from one version to another, by steps; which may pass together

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
@@ -25,8 +25,9 @@ from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
+from stomprelay.wire.decoder import compiled
 from stomprelay.wire.dialect import DIALECTS, PROTOCOL_HEADERS, V1_1, DeliveryNaming, Dialect, Headers, up_to
-from stomprelay.wire.errors import ProtocolError, Refused, StompError
+from stomprelay.wire.errors import FrameError, ProtocolError, Refused, StompError
 from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import (
     ACK,
@@ -52,7 +53,71 @@ from stomprelay.wire.names import (
     UNSUBSCRIBE,
 )
 from stomprelay.wire.run import Passing, Rule, Rules, Run
-from stomprelay.wire.spelling import Spelling
+
+if TYPE_CHECKING:
+    from stomprelay.wire._respell import Speller
+
+Table = list[bytes | None]
+
+_OCTETS: Final = [bytes([octet]) for octet in range(256)]
+
+
+_COMPILED: Final = compiled("stomprelay.wire._respell")
+SPELLER: "Final[type[Speller] | None]" = None if _COMPILED is None else _COMPILED.Speller
+"""What writes many frames anew; None where it was not built, or nothing compiled is wanted."""
+
+
+class Spelling:
+    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, except that of CR."""
+
+    def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
+        self._source = source
+        self._target = target
+        escapes: Table | None = None
+        if alike:
+            octets: Table = [None if each == b"\r" else each for each in _OCTETS]
+            escapes = [None if each in b"\\\r" else b"\\" + each for each in _OCTETS]
+            escapes[ord("r")] = None
+        else:
+            octets = [self._becomes(each) for each in _OCTETS]
+            if source.reads:
+                escapes = [self._becomes(b"\\" + each) for each in _OCTETS]
+        self._speller = None
+        if SPELLER is not None:
+            self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
+
+    def _becomes(self, spelled: bytes) -> bytes | None:
+        """Return what a byte or an escape of a value becomes; None if it needs a look."""
+        try:
+            value = self._source.decode(b"", b"." + spelled)[1:]
+        except FrameError:
+            return None
+        if b"\r" in value + spelled or not self._target.speakable(value):
+            return None
+        return self._target.encode(value)
+
+    def respell(
+        self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
+    ) -> bool:
+        """Have the run go out in the target's spelling, without `drop` and with headers of these names and `values` in
+        front. Return whether that can be.
+        """
+        if run.plain and not drop and not names:
+            return True
+        if self._speller is None or run.parts is None:
+            return False
+        made = self._speller.frames(run.data, run.start, run.parts, drop, names, values)
+        if made is None:
+            return False
+        run.replace(*made)
+        return True
+
+    def values(self, text: bytes) -> bytes | None:
+        """Return raw values, each with an LF behind it, in the target's spelling; None where each needs a look."""
+        if self._speller is None or (self._source.padded and b" " in text):
+            return None
+        spelled = self._speller.values(text)
+        return None if spelled is None or not self._target.spells_once(spelled) else spelled
 
 
 class Edit(NamedTuple):
@@ -182,7 +247,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     else:
         whole = ledger.settled(delivery, None if transaction is None else within)
     if transaction is not None and not whole:
-        transaction.doom("it acknowledges messages of a broker that was lost")
+        transaction.doomed = "it acknowledges messages of a broker that was lost"
     if delivery is None or stale:
         session.lose("acks_stale")
         return NOTHING

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from stomprelay.relay.model.destinations import DestinationCounts, DestinationTally
-from stomprelay.relay.model.histogram import Times
+from stomprelay.relay.model.counters import DestinationCounts, DestinationTally, Times
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import StompError

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.rules import Claim
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Send
 from stomprelay.session.leg import BEAT, Leg

@@ -9,12 +9,14 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from stomprelay.relay.effects import Identify, Outbox
-from stomprelay.relay.model.access import ANYBODY, Claim, Identity
 from stomprelay.relay.model.profile import ANY_NAMES, Naming
 from stomprelay.relay.model.rules import (
+    ANYBODY,
     OCTETS,
     AccessRules,
+    Claim,
     ClientRules,
+    Identity,
     MatchingRules,
     Place,
     Request,

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from stomprelay.relay.model.access import Identity, Refusal
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.model.rules import AccessRules, Identity, Refusal
 from stomprelay.relay.notes import Reason
 from stomprelay.relay.sample import Looks
 from stomprelay.session.leg import Leg

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from stomprelay.relay.model.access import Refusal
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.rates import TokenBucket
+from stomprelay.relay.model.rules import Refusal
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
 from stomprelay.wire.errors import StompError

@@ -26,17 +26,14 @@ from stomprelay.relay.client.shutdown import Shutdown, Stage
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.flow import LOST, DisconnectState
 from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
-from stomprelay.relay.link.link import STRANGE, Accepted, Handshake, Link, Waiting
-from stomprelay.relay.model.access import ANYBODY, Ground, Identity, Refusal
-from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.link.link import LOST, STRANGE, Accepted, DisconnectState, Handshake, Link, Waiting
+from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import CONNECT, SILENCE
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
-from stomprelay.relay.model.rules import AccessRules
+from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.notes import (
     CROWDED,
     ERRED,
@@ -554,7 +551,7 @@ class ClientConnection:
             self._to_client(event.leg, now)
 
     def _paused(self, event: inputs.Paused, now: float) -> None:
-        event.leg.heartbeat.paused()
+        event.leg.heartbeat.reading = False
 
     def _resumed(self, event: inputs.Resumed, now: float) -> None:
         if event.leg.state is not LegState.LEAVING:

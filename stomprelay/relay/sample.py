@@ -6,8 +6,8 @@ from typing import Final
 
 from stomprelay.relay.effects import Took
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.histogram import ACK as ACKNOWLEDGED
-from stomprelay.relay.model.histogram import RECEIPT as CONFIRMED
+from stomprelay.relay.model.counters import ACK as ACKNOWLEDGED
+from stomprelay.relay.model.counters import RECEIPT as CONFIRMED
 from stomprelay.relay.model.listener import Listener
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, Subscription
 from stomprelay.wire.decoder import Decoder

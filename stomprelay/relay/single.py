@@ -7,10 +7,9 @@ from itertools import islice
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
 from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import Connected, Link
+from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.effects import Pause, Resume

@@ -20,8 +20,8 @@ from stomprelay.relay.effects import Open
 from stomprelay.relay.inputs import Leave, Looked, Reconsidered, Watched
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Probe
+from stomprelay.relay.model.counters import LAG
 from stomprelay.relay.model.group import Broker, Group, spread
-from stomprelay.relay.model.histogram import LAG
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks

@@ -77,7 +77,9 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 
 class HeartBeat:
-    """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come."""
+    """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come, and
+    `reading` to False while the peer is not read from: until `resumed` it is not `dead`.
+    """
 
     __slots__ = ("_intervals", "reading", "received_at", "sent_at")
 
@@ -97,10 +99,6 @@ class HeartBeat:
         pause, limit = self._intervals
         self._intervals = min(pause, every), limit
         self.sent_at = now
-
-    def paused(self) -> None:
-        """Record that the relay does not read from the peer: until `resumed` it is not `dead`."""
-        self.reading = False
 
     def resumed(self, now: float) -> None:
         """Record that the relay reads from the peer again: its silence counts from `now`."""

@@ -129,16 +129,12 @@ class Transaction:
         self.size = len(self.frames[0])
         return self.size - kept
 
-    def doom(self, reason: str) -> None:
-        """Record that it cannot be committed any more. Clients are sent `reason`, so it must hold no address."""
-        self.doomed = reason
-
     def lost(self) -> None:
         """Record that its broker is lost. If it cannot be sent again, it is doomed."""
         if self.acknowledged:
-            self.doom("it acknowledged messages of a broker that was lost")
+            self.doomed = "it acknowledged messages of a broker that was lost"
         elif self.cut:
-            self.doom("its broker was lost, and it was too large to be kept")
+            self.doomed = "its broker was lost, and it was too large to be kept"
 
 
 SENT_TO: Final = 8
@@ -362,10 +358,6 @@ class Session:
     def quiet(self) -> bool:
         """Whether no transaction is open and no ACK is owed, so that the broker can be left without a loss."""
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
-
-    def forget_head(self) -> None:
-        """Forget the `memo`. Call it for each new broker, which may need another head."""
-        self.memo = None
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
         """Keep a frame of an open transaction, see `Transaction.keep`. All open transactions together may have `most`

@@ -10,7 +10,7 @@ from stomprelay.auth.settings import AuthService, BrokerLogin, Method
 from stomprelay.config import ConfigError, overridden
 from stomprelay.config.change import change
 from stomprelay.config.summary import summary
-from stomprelay.relay.model.access import Claim
+from stomprelay.relay.model.rules import Claim
 from tests.auth.issuing import token
 from tests.config.reference import config, put_secrets, refusal
 

@@ -14,10 +14,8 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.relay.model.counters import Counters
-from stomprelay.relay.model.destinations import DestinationTally
+from stomprelay.relay.model.counters import ACK, BOUNDS, CONNECT, RECEIPT, SILENCE, Counters, DestinationTally
 from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.histogram import ACK, BOUNDS, CONNECT, RECEIPT, SILENCE
 from stomprelay.service.admin.condition import Condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, list_sessions
 from stomprelay.service.admin.site import site

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.counting import LOOKS, TURN, DestinationCounter
-from stomprelay.relay.model.destinations import DestinationTally
+from stomprelay.relay.model.counters import DestinationTally
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.session import SENT_TO, Session
 from stomprelay.wire.decoder import Decoder

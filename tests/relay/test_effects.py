@@ -2,7 +2,7 @@
 
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open, Took
-from stomprelay.relay.flow import DISCONNECTING
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake

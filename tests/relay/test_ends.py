@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.flow import DISCONNECTING
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event
 from stomprelay.session.leg import Terms

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.guard import readings
-from stomprelay.relay.model.access import Identity
-from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.rules import AccessRule, AccessRules, Identity
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.client.shutdown import ECHO
-from stomprelay.relay.flow import DISCONNECTING
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How

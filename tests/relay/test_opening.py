@@ -8,8 +8,7 @@ import pytest
 
 from stomprelay.relay.client.opening import REFUSAL
 from stomprelay.relay.client.shutdown import ECHO
-from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity
-from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.rules import ANYBODY, AccessRule, AccessRules, Claim, Ground, Identity
 from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.handshake import Credentials

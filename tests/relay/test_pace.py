@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
+from stomprelay.relay.model.rules import Identity
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
 from tests.relay.failing import client_waits, movable
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay import inputs
-from stomprelay.relay.flow import DISCONNECTING
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.relay import Relay

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay import inputs, sample
-from stomprelay.relay.model.histogram import ACK, RECEIPT
+from stomprelay.relay.model.counters import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
 from tests.relay.several import THERE, send, two_upstreams

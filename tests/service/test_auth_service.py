@@ -11,7 +11,7 @@ from twisted.internet import endpoints
 from twisted.internet.defer import Deferred, DeferredQueue
 
 from stomprelay.auth.settings import AuthService
-from stomprelay.relay.model.access import Claim, Ground, Refusal
+from stomprelay.relay.model.rules import Claim, Ground, Refusal
 from stomprelay.service.clients.auth_service import AT_ONCE, LONGEST, Answer, AuthServiceClient
 from stomprelay.service.clients.identification import Turn
 from tests.service.sockets import ANY_PORT, Accepting, Peer, reactor, until

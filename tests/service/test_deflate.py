@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.error import ConnectionLost
 
-from stomprelay.relay.flow import DISCONNECTING
+from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.listener import Web
 from stomprelay.service.network.deflate import compressed
 from stomprelay.service.network.upgrade import AcceptedUpgrade

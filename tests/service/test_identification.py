@@ -18,7 +18,7 @@ from stomprelay.auth.settings import AuthService, AuthSettings, BrokerLogin
 from stomprelay.auth.tokens import Tokens, read_keys
 from stomprelay.auth.users import Users
 from stomprelay.relay.client.opening import REFUSAL
-from stomprelay.relay.model.access import Ground, Identity, Refusal
+from stomprelay.relay.model.rules import Ground, Identity, Refusal
 from stomprelay.service.clients import auth_service, identification
 from stomprelay.service.clients.auth_service import Answer
 from stomprelay.service.clients.identification import THREADS, WAITING, common_name

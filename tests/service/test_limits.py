@@ -8,8 +8,8 @@ from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
 from stomprelay.relay import inputs
-from stomprelay.relay.model.access import Identity
 from stomprelay.relay.model.rates import RateLimits, Rates
+from stomprelay.relay.model.rules import Identity
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.snapshot import ended, read, snapshot, summed
 from stomprelay.service.connection.relay_driver import RelayDriver

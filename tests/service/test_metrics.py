@@ -12,10 +12,8 @@ import pytest
 from prometheus_client import ProcessCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.relay.model.destinations import PLACES, DestinationTally
+from stomprelay.relay.model.counters import BOUNDS, COUNTERS, PLACES, TIMES, DestinationTally
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.admin.metrics import OPENMETRICS, TEXT, chosen, metrics

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stomprelay.relay.model.destinations import DestinationTally
+from stomprelay.relay.model.counters import DestinationTally
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.service.admin.snapshot import (
     DestinationRow,

@@ -23,7 +23,7 @@ def agreed(ours: Terms, theirs: Terms, now: float = START) -> HeartBeat:
 def intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     """Seconds between our beats, and between theirs; infinity for never."""
     silent = agreed(Terms(ours.can_send, ours.wants, **EXACT), theirs)
-    silent.paused()
+    silent.reading = False
     send = silent.deadline - START
     silent.resumed(START)
     silent.sent_at = inf
@@ -130,7 +130,7 @@ def test_how_late_a_peer_may_be_is_configured(tolerance: float, dead: float) -> 
 def test_a_peer_that_we_do_not_read_from_is_not_dead() -> None:
     """While we paused it, its beats wait in the socket: the count begins again when we read."""
     heartbeat = agreed(Terms(0, 10000), Terms(10000, 0))
-    heartbeat.paused()
+    heartbeat.reading = False
     assert heartbeat.deadline == inf
     assert not heartbeat.dead(START + 1000)
     heartbeat.resumed(START + 1000)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.session.positions import Positions, _height, _Tree
+from stomprelay.session.delivery import Positions, _height, _Tree
 
 STEP = st.tuples(
     st.sampled_from(["append", "append", "skip", "take", "take", "give", "remove"]), st.integers(0, 40)

@@ -15,9 +15,9 @@ from stomprelay.relay.effects import Identify, Outbox
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.access import ANYBODY, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rules import ANYBODY, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import (
     CROWDED,
@@ -176,7 +176,7 @@ class Opening:
             self._vanish(CLOSED)
 
     def _paused(self, event: inputs.Paused, now: float) -> None:
-        event.leg.heartbeat.paused()
+        event.leg.heartbeat.reading = False
 
     def _resumed(self, event: inputs.Resumed, now: float) -> None:
         event.leg.heartbeat.resumed(now)

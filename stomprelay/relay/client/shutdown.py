@@ -9,8 +9,7 @@ from typing import Final
 
 from stomprelay.relay.client.turns import Flow, InputBuffer
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DISCONNECTING, LOST, DisconnectState, broker_lost
-from stomprelay.relay.link.link import Connected, Link
+from stomprelay.relay.link.link import DISCONNECTING, LOST, Connected, DisconnectState, Link, broker_lost
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import (
     End,
@@ -142,7 +141,7 @@ class Shutdown:
         if confirmed and self.stage in (Stage.ENDING, Stage.ANSWERING):
             self.conclude()
             return
-        self._client.heartbeat.paused()  # it has sent all that it will send
+        self._client.heartbeat.reading = False  # it has sent all that it will send
         if self.finish_at < inf:
             self._finish_within(now, steps=2)
         self.until = min(now + self._listener.linger, self._last) if confirmed else self._answered_by(now)
@@ -201,7 +200,7 @@ class Shutdown:
         """The client sends no more, but may wait for answers; call `finish`. An EOL shows whether anybody reads."""
         if self.ending:
             return
-        self._client.heartbeat.paused()
+        self._client.heartbeat.reading = False
         self._outbox.send(self._client, BEAT, now)
         self._finish_within(now, steps=1 if self._flow.disconnect is DisconnectState.NONE else 2)
         self.finish_at = min(now + ECHO, self._finish_by)
@@ -319,7 +318,7 @@ class Shutdown:
         if not self.ending:
             self.ending = why
             self._enter(Stage.ENDING)
-            client.heartbeat.paused()
+            client.heartbeat.reading = False
             if not client.gone:
                 self._limit(now)
             flow.stop_messages()

@@ -11,10 +11,9 @@ from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Member, Router, Target
-from stomprelay.relay.flow import GOODBYE, DisconnectState, broker_lost, not_to_be_had
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.guard import Guard
-from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.link import GOODBYE, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import outvoted

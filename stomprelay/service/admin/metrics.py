@@ -15,9 +15,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from stomprelay import __version__
-from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.relay.model.destinations import NOTHING, PLACES, DestinationTally
-from stomprelay.relay.model.histogram import BOUNDS, TIMES, Time
+from stomprelay.relay.model.counters import BOUNDS, COUNTERS, NOTHING, PLACES, TIMES, DestinationTally, Time
 from stomprelay.service.admin.snapshot import (
     SERVES,
     STATES,

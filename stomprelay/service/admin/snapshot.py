@@ -7,9 +7,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay import __version__
-from stomprelay.relay.model.destinations import FORMER, DestinationCounts, DestinationTally
+from stomprelay.relay.model.counters import BOUNDS, FORMER, TIMES, DestinationCounts, DestinationTally
 from stomprelay.relay.model.group import Broker, BrokerTally, Health
-from stomprelay.relay.model.histogram import BOUNDS, TIMES
 from stomprelay.service.brokers import LAST, ConfiguredBroker, Outage, Outages
 from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal

@@ -24,7 +24,7 @@ from twisted.web.http_headers import Headers
 
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthService
-from stomprelay.relay.model.access import Claim, Ground, Refusal
+from stomprelay.relay.model.rules import Claim, Ground, Refusal
 from stomprelay.service.connection.failures import spell
 
 AT_ONCE: Final = 16

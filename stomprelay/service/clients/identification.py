@@ -18,7 +18,7 @@ from stomprelay.auth.attempts import FREE, FailedAttempts
 from stomprelay.auth.lines import is_name
 from stomprelay.auth.settings import AuthSettings, Method, login
 from stomprelay.relay.inputs import Identified, Unknown, Unwanted
-from stomprelay.relay.model.access import Claim, Ground, Identity, Refusal
+from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger

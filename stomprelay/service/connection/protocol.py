@@ -368,9 +368,9 @@ class LegProtocol(Timed):
         owner = self._owner
         self._attempt = None
         self.transport = transport
-        self.runtime.socket_opened()
+        self.runtime.sockets += 1
         if owner is None:  # closed before it was there
-            self.runtime.socket_closing()
+            self.runtime.closing += 1
             self.transport.abortConnection()
             return
         inner: Any = plain(transport)
@@ -459,9 +459,7 @@ class LegProtocol(Timed):
         """The connection ended."""
         owner, tls = self._owner, self._tls
         self.runtime.timers.forget(self)
-        self.runtime.socket_closed()
-        if owner is None:
-            self.runtime.closing_socket_closed()
+        self.runtime.socket_closed(closing=owner is None)
         words = ""
         if owner is not None:
             words = (tls is not None and certificate_problem(tls)) or (
@@ -658,10 +656,10 @@ class LegProtocol(Timed):
             if cancel is not None:
                 cancel()
         elif how is How.ABORT:
-            self.runtime.socket_closing()
+            self.runtime.closing += 1
             transport.abortConnection()
         else:
-            self.runtime.socket_closing()
+            self.runtime.closing += 1
             if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:

@@ -27,8 +27,8 @@ from stomprelay.relay.inputs import (
     Unblocked,
     Woke,
 )
-from stomprelay.relay.model.access import Claim
 from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.relay.model.rules import Claim
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.failures import ASKED, JOURNAL, MEMORY, PRESSURE
 from stomprelay.service.connection.memory import SESSION

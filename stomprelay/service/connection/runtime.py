@@ -411,24 +411,13 @@ class Runtime:
         self.departures = Departures(reactor)
         self.memory = SessionMemory(reactor, seconds) if memory is None else memory
 
-    def socket_opened(self) -> None:
-        """Count a connection that was established."""
-        self.sockets += 1
-
-    def socket_closed(self) -> None:
-        """Count a connection that ended. With the last one `idle` fires."""
+    def socket_closed(self, closing: bool) -> None:
+        """Count a connection that ended, closed before or not. With the last one `idle` fires."""
         self.sockets -= 1
+        self.closing -= closing
         if not self.sockets and self._idle is not None:
             idle, self._idle = self._idle, None
             idle.callback(None)
-
-    def socket_closing(self) -> None:
-        """Count a connection that was closed but has not ended."""
-        self.closing += 1
-
-    def closing_socket_closed(self) -> None:
-        """A closed connection has ended: count it no more."""
-        self.closing -= 1
 
     def idle(self) -> Deferred[None]:
         """Return a Deferred that fires when no connection is left."""

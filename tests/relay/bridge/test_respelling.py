@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.relay.bridge import Bridges, bridges_between, to_broker, to_client
+from stomprelay.relay.bridge import SPELLER, Bridges, Spelling, bridges_between, to_broker, to_client
 from stomprelay.relay.forward import Joiner
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.recent import joined
 from stomprelay.session.session import Session
-from stomprelay.wire import spelling
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
@@ -20,7 +19,7 @@ from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE_ID, RECEIPT
 from stomprelay.wire.run import Passing, Run
 
-pytestmark = pytest.mark.skipif(spelling.SPELLER is None, reason="not built, or not wanted")
+pytestmark = pytest.mark.skipif(SPELLER is None, reason="not built, or not wanted")
 
 MOST = 8
 """How many deliveries may await their ACK."""
@@ -123,7 +122,7 @@ def test_what_has_to_be_looked_at(line: bytes) -> None:
 def test_values_by_themselves(pair: tuple[Dialect, Dialect], texts: list[bytes]) -> None:
     """They are spelled as the target spells what the source reads."""
     source, target = pair
-    found = spelling.Spelling(source, target, alike=False).values(joined([texts]))
+    found = Spelling(source, target, alike=False).values(joined([texts]))
     if found is not None:
         assert found == joined([[target.encode(source.decode(MESSAGE_ID, each)) for each in texts]])
 

@@ -9,9 +9,9 @@ from stomprelay.relay import inputs
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Accepted, Ended, Link, Waiting
-from stomprelay.relay.model.access import ANYBODY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.rules import ANYBODY
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import ClientConnection
 from stomprelay.relay.resend.resender import Resender

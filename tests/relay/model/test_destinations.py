@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.destinations import (
+from stomprelay.relay.model.counters import (
     FORMER,
     PLACES,
     DestinationCounts,

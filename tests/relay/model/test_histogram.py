@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.model.histogram import BOUNDS, CONNECT, Histogram, Times
+from stomprelay.relay.model.counters import BOUNDS, CONNECT, Histogram, Times
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.guard import places, request
-from stomprelay.relay.model.access import ANYBODY, Identity
 from stomprelay.relay.model.profile import (
     ACTIVEMQ,
     ARTEMIS,
@@ -19,7 +18,16 @@ from stomprelay.relay.model.profile import (
     Naming,
     Profile,
 )
-from stomprelay.relay.model.rules import AccessRule, AccessRules, ClientRules, Decision, Pattern, Place
+from stomprelay.relay.model.rules import (
+    ANYBODY,
+    AccessRule,
+    AccessRules,
+    ClientRules,
+    Decision,
+    Identity,
+    Pattern,
+    Place,
+)
 from stomprelay.wire.names import SEND, SUBSCRIBE
 
 ALICE = Identity("alice", frozenset({"clerks"}))
