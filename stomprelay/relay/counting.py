@@ -25,8 +25,6 @@ _ROUND: Final = 65536
 class DestinationCounter:
     """Counts the frames of all sessions of a process. Call `passed` for what passes, and once a second `tick`."""
 
-    __slots__ = ("_every", "_interval", "_left", "_looks", "_number", "_ticks", "table")
-
     def __init__(self) -> None:
         self.table = DestinationCounts()
         self._every = self._interval = self._left = 1
@@ -139,8 +137,6 @@ def queue_frames(frames: Iterator[Frame | Run], count: Callable[[int], None]) ->
 
 class Tallies:
     """The counts of all sessions of a process: `times` of durations, `counter` by destination where it is used."""
-
-    __slots__ = ("counter", "times")
 
     def __init__(self) -> None:
         self.times = Times()

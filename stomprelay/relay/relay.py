@@ -16,7 +16,7 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -416,40 +416,33 @@ class Relay:
     """The inputs that concern more than the client's `Opening` or its session."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
     """A session from CONNECT on. Call `begin` first. `flow` carries frames, `links` have the brokers, `Shutdown` ends
     it. `login`: the client's, or None. `due`: the time of its next `Wake` may have changed: call `settle`.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_client",
-        "_listener",
-        "_offer",
-        "_outbox",
-        "due",
-        "flow",
-        "login",
-        "session",
-        "shutdown",
-        "turns",
-    )
+    _client: Leg
+    _listener: Listener
+    _offer: Offer | None
+    session: Session
+    flow: Flow
+    _outbox: Outbox
+    due: bool = False
+    login: bytes | None = field(init=False)
+    turns: Turns = field(init=False)
+    shutdown: Shutdown = field(init=False)
+    _buffer: InputBuffer = field(init=False)
 
-    def __init__(
-        self, client: Leg, listener: Listener, offer: Offer, session: Session, flow: Flow, outbox: Outbox
-    ) -> None:
-        self.session = session
-        self._client = client
-        self._listener = listener
-        self._offer: Offer | None = offer
-        self.login = offer.first(LOGIN)
-        self._outbox = outbox
-        self.due = False
-        self.flow = flow
-        self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
-        session.kept.watch(self._buffer)
-        self.turns = Turns(client, flow, self._buffer, outbox)
-        self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+    def __post_init__(self) -> None:
+        client, listener, session, outbox = self._client, self._listener, self.session, self._outbox
+        self.login = None if self._offer is None else self._offer.first(LOGIN)
+        buffer = self._buffer = InputBuffer(
+            client, outbox, session.kept.room(listener.upstream.resend_buffer)
+        )
+        session.kept.watch(buffer)
+        self.turns = Turns(client, self.flow, buffer, outbox)
+        self.shutdown = Shutdown(client, listener, session, self.flow, buffer, outbox)
 
     @property
     def over(self) -> bool:

@@ -51,8 +51,6 @@ Name = tuple[bytes | None, ...]
 class Looks:
     """The budget of frames that all sessions may examine for samples. Each watched session adds to it."""
 
-    __slots__ = ("left",)
-
     def __init__(self, left: int) -> None:
         self.left = left
 
@@ -69,24 +67,6 @@ class Sample:
     """Watches a session, beginning between two frames. `over`: stop watching, or no `looks` are left. Give it what the
     client sends and is sent.
     """
-
-    __slots__ = (
-        "_ack_over",
-        "_acks",
-        "_began",
-        "_delivered_at",
-        "_from_client",
-        "_links",
-        "_listener",
-        "_looks",
-        "_mode",
-        "_receipt",
-        "_receipt_over",
-        "_sent_at",
-        "_subscription",
-        "_to_client",
-        "_upstream",
-    )
 
     def __init__(
         self,

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar
 
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -14,6 +16,7 @@ from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, LegState
+from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
@@ -34,6 +37,7 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 _NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
@@ -41,62 +45,38 @@ class Single:
     they go by where the session `survives` its broker. `erred`: the broker sent an ERROR.
     """
 
-    __slots__ = (
-        "_bridges",
-        "_client",
-        "_counter",
-        "_ends",
-        "_erred",
-        "_frame",
-        "_goodbye",
-        "_known",
-        "_link",
-        "_outbox",
-        "_passing",
-        "_paused",
-        "_resender",
-        "_session",
-        "_tracer",
-        "disconnect",
-        "disconnect_receipt",
-        "erred",
-        "guard",
-        "links",
-        "survives",
-    )
+    _client: Leg
+    _link: Link
+    _outbox: Outbox
+    guard: Guard
+    _tracer: Tracer | None = None
+    _counter: DestinationCounter | None = None
+    disconnect: DisconnectState = DisconnectState.NONE
+    disconnect_receipt: bytes | None = None
+    erred: bool = False
+    _erred: bool = False
+    _paused: bool = False
+    _ends: bool = False
+    _goodbye: bytes | None = None
+    _frame: bytes = b""
+    _known: dict[tuple[bool, ...], tuple[Passing, Pass]] = field(init=False)
+    _passing: tuple[Passing, Pass] | None = None
+    _bridges: Bridges = field(init=False)  # of the frames that are carried now
+    links: list[Link] = field(init=False)
+    survives: bool = field(init=False)
+    _session: Session = field(init=False)
+    _resender: Resender | None = field(init=False)
 
-    _bridges: Bridges  # of the frames that are carried now
-    coupled = True
+    coupled: ClassVar = True
     """The service reads from neither leg faster than the other can be written to."""
 
-    def __init__(
-        self,
-        client: Leg,
-        link: Link,
-        outbox: Outbox,
-        guard: Guard,
-        tracer: Tracer | None = None,
-        counter: DestinationCounter | None = None,
-    ) -> None:
-        self.disconnect = DisconnectState.NONE
-        self.disconnect_receipt: bytes | None = None
-        self.erred = self._erred = self._paused = self._ends = False
-        self._goodbye: bytes | None = None
-        self._client = client
-        self._link = link
-        self.links = [link]
-        self._session = link.session
-        self._resender = link.resender
-        self.survives = link.resender is not None
-        self._outbox = outbox
-        self.guard = guard
-        self._tracer = tracer
-        self._counter = counter
-        self._frame = b""
+    def __post_init__(self) -> None:
+        self.links = [self._link]
+        self._session, self._resender = self._link.session, self._link.resender
         self._known = _NONE_KNOWN
-        self._passing: tuple[Passing, Pass] | None = None
-        if link.resender is not None:
-            self._session.kept.watch(link.resender.unconfirmed)
+        self.survives = self._resender is not None
+        if self._resender is not None:
+            self._session.kept.watch(self._resender.unconfirmed)
 
     @property
     def ready(self) -> bool:

@@ -3,6 +3,7 @@ runs; without it each frame comes by itself, with the same results.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from sys import maxsize
 from typing import Final, NamedTuple, cast, final
 
@@ -50,6 +51,7 @@ class Keep(NamedTuple):
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class Run:
     """Frames of one command that one rule lets pass, back to back in one chunk.
 
@@ -61,47 +63,18 @@ class Run:
     `kept`: for a `Keep` the sizes of each head, kept body and body, 4 bytes each, lowest first; else None.
     """
 
-    __slots__ = (
-        "after",
-        "count",
-        "data",
-        "head",
-        "instead",
-        "kept",
-        "last",
-        "parts",
-        "plain",
-        "rule",
-        "start",
-        "values",
-    )
-
-    def __init__(
-        self,
-        rule: Rule,
-        data: bytes,
-        start: int,
-        after: int,
-        count: int,
-        last: int,
-        head: int,
-        values: bytes,
-        plain: bool = True,
-        parts: bytearray | None = None,
-        kept: bytes | None = None,
-    ) -> None:
-        self.rule = rule
-        self.data = data
-        self.start = start
-        self.after = after
-        self.count = count
-        self.last = last
-        self.head = head
-        self.values = values
-        self.plain = plain
-        self.parts = parts
-        self.instead: Run | None = None
-        self.kept = kept
+    rule: Rule
+    data: bytes
+    start: int
+    after: int
+    count: int
+    last: int
+    head: int
+    values: bytes
+    plain: bool = True
+    parts: bytearray | None = None
+    kept: bytes | None = None
+    instead: "Run | None" = None
 
     def replace(self, data: bytes, last: int, head: int) -> None:
         """Let the same frames go out as these bytes; `last` and `head` are as in a run."""
