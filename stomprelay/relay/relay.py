@@ -16,7 +16,7 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -71,6 +71,7 @@ def _never() -> float:
     return 0.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Relay:
     """The join of one client's leg with those of its brokers.
 
@@ -80,55 +81,28 @@ class Relay:
     before.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_chance",
-        "_connection",
-        "_opening",
-        "_outbox",
-        "_passes",
-        "_rules",
-        "_sample",
-        "address",
-        "client",
-        "counter",
-        "counters",
-        "identity",
-        "limiter",
-        "listener",
-        "name",
-        "opened_at",
-    )
+    listener: Listener
+    name: bytes
+    counters: Counters
+    _chance: Callable[[], float] = _never
+    _: KW_ONLY
+    passes: bool = False
+    counter: DestinationCounter | None = None
+    limiter: Limiter | None = None
+    address: str | None = None
+    client: Leg = field(init=False)
+    identity: Identity = ANYBODY
+    opened_at: float = inf
+    _rules: AccessRules | None = field(init=False)
+    _sample: Sample | None = None
+    _outbox: Outbox = field(default_factory=Outbox)
+    _connection: "ClientConnection | None" = None
+    _opening: Opening | None = None
+    _accepted: bool = False
 
-    def __init__(
-        self,
-        listener: Listener,
-        name: bytes,
-        counters: Counters,
-        chance: Callable[[], float] = _never,
-        *,
-        passes: bool = False,
-        counter: DestinationCounter | None = None,
-        limiter: Limiter | None = None,
-        address: str | None = None,
-    ) -> None:
-        self.listener = listener
-        self.limiter = limiter
-        self.address = address
-        self.name = name
-        self.counters = counters
-        self.client = Leg(Side.DOWNSTREAM, listener.limits)
-        self._chance = chance
-        self.counter = counter
-        self.identity = ANYBODY
-        self._passes = passes
-        self._rules = listener.rules
-        self._sample: Sample | None = None
-        self._outbox = Outbox()
-        self._connection: ClientConnection | None = None
-        self._opening: Opening | None = None
-        self.opened_at = inf
-        self._accepted = False
+    def __post_init__(self) -> None:
+        self.client = Leg(Side.DOWNSTREAM, self.listener.limits)
+        self._rules = self.listener.rules
 
     @property
     def session(self) -> Session | None:
@@ -247,7 +221,7 @@ class Relay:
         """An input ends: settle what it changed, and return its effects."""
         connection, outbox = self._connection, self._outbox
         if connection is not None:
-            passes = self._passes and self._sample is None
+            passes = self.passes and self._sample is None
             if passes or connection.due or connection.turns.allowed:
                 connection.settle(passes=passes)
         effects = [*outbox]

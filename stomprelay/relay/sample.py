@@ -2,6 +2,7 @@
 No frame of it passes without the relay.
 """
 
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from stomprelay.relay.effects import Took
@@ -48,11 +49,11 @@ Name = tuple[bytes | None, ...]
 """What names a delivery."""
 
 
+@dataclass(slots=True, eq=False)
 class Looks:
     """The budget of frames that all sessions may examine for samples. Each watched session adds to it."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    left: int
 
     def add(self, frames: int, most: int) -> None:
         """So many more may be looked at, but no more than `most`."""
@@ -63,33 +64,31 @@ class Looks:
         self.left -= 1
 
 
+@dataclass(eq=False, repr=False)
 class Sample:
     """Watches a session, beginning between two frames. `over`: stop watching, or no `looks` are left. Give it what the
     client sends and is sent.
     """
 
-    def __init__(
-        self,
-        listener: Listener,
-        links: list[Link],
-        dialect: Dialect,
-        limits: Limits,
-        looks: Looks,
-        now: float,
-    ) -> None:
-        self._looks = looks
-        self._listener = listener
-        self._links = links
-        self._began = now
+    _listener: Listener
+    _links: list[Link]
+    dialect: InitVar[Dialect]
+    limits: InitVar[Limits]
+    _looks: Looks
+    _began: float
+    _receipt: bytes | None = None
+    _receipt_over: bool = False
+    _ack_over: bool = False
+    _upstream: str = ""
+    _sent_at: float = 0.0
+    _delivered_at: float = 0.0
+    _acks: set[Name] = field(default_factory=set)
+    _mode: bytes = b""
+    _subscription: bytes | None = None
+
+    def __post_init__(self, dialect: Dialect, limits: Limits) -> None:
         self._from_client = Decoder(dialect, CLIENT_COMMANDS, limits)
-        self._to_client = Decoder(dialect, BROKER_COMMANDS, listener.upstream.limits)
-        self._receipt: bytes | None = None
-        self._receipt_over = self._ack_over = False
-        self._upstream = ""
-        self._sent_at = self._delivered_at = now
-        self._acks: set[Name] = set()
-        self._mode = b""
-        self._subscription: bytes | None = None
+        self._to_client = Decoder(dialect, BROKER_COMMANDS, self._listener.upstream.limits)
 
     def over(self, now: float) -> bool:
         """Whether to stop watching: both samples are there, or one is and the other cannot come."""

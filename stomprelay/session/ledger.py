@@ -4,6 +4,7 @@ length.
 """
 
 from collections.abc import Iterable
+from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Final
@@ -175,6 +176,7 @@ class Namesakes:
         return named
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Ledger:
     """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
     open transaction.
@@ -186,53 +188,31 @@ class Ledger:
     present broker may still await their ACKs.
     """
 
-    __slots__ = (
-        "_accounts",
-        "_again",
-        "_by_ack",
-        "_by_order",
-        "_connection",
-        "_ended",
-        "_expected",
-        "_held",
-        "_hidden",
-        "_in_doubt",
-        "_lost",
-        "_most",
-        "_named",
-        "_orders",
-        "_pending",
-        "_replaced",
-        "_size",
-        "_stale",
-        "_tokened",
-        "dropped",
-        "forgot",
-        "recent",
-    )
+    _most: int
+    _orders: DeliveryNumbers = field(default_factory=DeliveryNumbers)
+    dialect: InitVar[Dialect] = V1_2
+    forgot: bool = False
+    dropped: bool = False
+    recent: Recent = field(init=False)
+    _again: bool = False
+    _size: int = 0
+    _connection: BrokerConnection = field(default_factory=BrokerConnection)
+    _accounts: dict[Subscription, UnsettledDeliveries] = field(default_factory=dict)
+    _replaced: dict[Subscription, Individual] = field(default_factory=dict)
+    _by_order: dict[int, Delivery] = field(default_factory=dict)
+    _by_ack: dict[bytes, Delivery] = field(default_factory=dict)
+    _tokened: dict[bytes, Delivery] = field(default_factory=dict)
+    _named: Namesakes = field(default_factory=Namesakes)
+    _hidden: Namesakes = field(default_factory=Namesakes)
+    _held: dict[bytes, list[tuple[UnsettledDeliveries, TakenPositions]]] = field(default_factory=dict)
+    _pending: int = 0
+    _lost: int = 0
+    _expected: int = 0
+    _in_doubt: int = 0
+    _ended: dict[UnsettledDeliveries, None] = field(default_factory=dict)
+    _stale: bool = False
 
-    def __init__(
-        self,
-        most: int,
-        orders: DeliveryNumbers | None = None,
-        dialect: Dialect = V1_2,
-    ) -> None:
-        self._most = most
-        self._orders = DeliveryNumbers() if orders is None else orders
-        self.forgot = self.dropped = self._again = False
-        self._size = 0
-        self._connection = BrokerConnection()
-        self._accounts: dict[Subscription, UnsettledDeliveries] = {}
-        self._replaced: dict[Subscription, Individual] = {}
-        self._by_order: dict[int, Delivery] = {}
-        self._by_ack: dict[bytes, Delivery] = {}
-        self._tokened: dict[bytes, Delivery] = {}
-        self._named = Namesakes()
-        self._hidden = Namesakes()
-        self._held: dict[bytes, list[tuple[UnsettledDeliveries, TakenPositions]]] = {}
-        self._pending = self._lost = self._expected = self._in_doubt = 0
-        self._ended: dict[UnsettledDeliveries, None] = {}
-        self._stale = False
+    def __post_init__(self, dialect: Dialect) -> None:
         self.recent = Recent(dialect, self._orders)
 
     def __len__(self) -> int:

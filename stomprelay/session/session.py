@@ -5,6 +5,7 @@ how many bytes the relay keeps of the client, and how many it may.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import filterfalse
 from typing import Final, Protocol
 
@@ -93,6 +94,7 @@ class Budget:
         return LimitError("too much is kept for this client", f"the limit is {self.most} bytes")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Transaction:
     """The frames of an open transaction.
 
@@ -101,15 +103,12 @@ class Transaction:
     loss dooms it, as another broker lacks those deliveries. `doomed`: why it cannot be committed; None: it can.
     """
 
-    __slots__ = ("acknowledged", "cost", "cut", "doomed", "frames", "size")
-
-    def __init__(self, cost: int = 0) -> None:
-        self.cost = cost
-        self.frames: list[bytes] = []
-        self.size = 0
-        self.cut = False
-        self.acknowledged = False
-        self.doomed: str | None = None
+    cost: int = 0
+    frames: list[bytes] = field(default_factory=list)
+    size: int = 0
+    cut: bool = False
+    acknowledged: bool = False
+    doomed: str | None = None
 
     def keep(self, wire: bytes, room: int) -> int:
         """Keep a frame, BEGIN first; return by how many bytes `size` grew or (negative) shrank. More than `room` bytes

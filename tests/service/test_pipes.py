@@ -653,7 +653,7 @@ def test_it_can_be_ruled_out(tmp_path: Path) -> None:
     def asked(harness: RelayHarness) -> bool:
         harness.client()
         (session,) = harness.service.state.sessions
-        return session.relay._passes
+        return session.relay.passes
 
     assert asked(RelayHarness())
     assert not asked(RelayHarness(fast_path=False))

@@ -5,6 +5,7 @@ Durations are counted in classes of seconds, so that the counts of several proce
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import add
 from typing import Final, NamedTuple
 
 COUNTERS: Final = {
@@ -72,12 +73,7 @@ class DestinationTally(NamedTuple):
 
     def plus(self, other: "DestinationTally") -> "DestinationTally":
         """Return the sum of both."""
-        return DestinationTally(
-            self.sends + other.sends,
-            self.send_bytes + other.send_bytes,
-            self.messages + other.messages,
-            self.message_bytes + other.message_bytes,
-        )
+        return DestinationTally._make(map(add, self, other))
 
 
 NOTHING: Final = DestinationTally()
