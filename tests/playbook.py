@@ -25,7 +25,7 @@ import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Effect, Identify, Open, Pass, Took
+from stomprelay.relay.effects import KILLED, Effect, Identify, Open, Pass, Took
 from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -33,7 +33,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter
 from stomprelay.relay.model.rules import AccessRules, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import KILLED
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side

@@ -12,8 +12,7 @@ forward     `Joiner`: frames on their way into one write
 sample      `Sample`: how long the client and the broker of one session wait for RECEIPT and ACK
 counting    `DestinationCounter`: what passes, by destination
 guard       `Guard`: a client's frames, judged by rules
-notes       what is recorded of a session, in words and as facts
-effects     `Open`, and the `Outbox` that every effect goes to
+effects     `Open`, the `Outbox` that every effect goes to, and what is recorded of a session, in words and as facts
 model/      what is configured and known: `Listener`, `Route`, `Upstream`, `Group`, `Broker`, `Health`, `Profile`
 
 Each imports only what stands below it; `[tool.importlinter]` in pyproject.toml holds them to it.

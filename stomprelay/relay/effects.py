@@ -1,13 +1,24 @@
-"""Effects that only a relay asks of the service, and the outbox that collects all effects."""
+"""Effects that only a relay asks of the service, the outbox that collects all effects, and the notes about a session,
+in words for the log and as facts for the journal.
+
+`beats` = 1: a peer was silent for too long. `delivering` = 1: the client is gone, and what it sent is still delivered.
+`possibly_lost`: SENDs. The note of a loss has a `broker` only where the session had one.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
 
-from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.rules import Claim
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.profile import Profile
+from stomprelay.relay.model.rates import TokenBucket
+from stomprelay.relay.model.rules import Claim, Refusal
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session import effects
-from stomprelay.session.effects import Close, Send
+from stomprelay.session.effects import Close, Event, Fact, Note, Send
 from stomprelay.session.leg import BEAT, Leg
+from stomprelay.wire.errors import StompError
 from stomprelay.wire.run import Passing
 
 
@@ -109,3 +120,228 @@ class Outbox(list[Effect]):
             if leg.heartbeat.due(now):
                 self.send(leg, BEAT, now)
         return None
+
+
+SILENT: Final = "sent nothing for too long (heart-beat)"
+"""The reason of a loss for want of heart-beats."""
+
+
+class End(Enum):
+    """The side that ended a session."""
+
+    CLIENT = "client"
+    """It sent DISCONNECT, closed its connection, or fell silent."""
+    BROKER = "broker"
+    """It sent an ERROR and closed, was lost with nothing to take its place, or none could be had."""
+    RELAY = "relay"
+    """It stops, or cannot go on with what the client sent."""
+
+
+class Reason(NamedTuple):
+    """Why a session ends: the client's ERROR (none if `message` is empty), the log's `text`, the client's bytes that it
+    is about, the receipt of the frame at fault, and the side that ended the session.
+    """
+
+    message: str
+    detail: str
+    text: str
+    quoted: bytes | None = None
+    receipt: bytes | None = None
+    end: End = End.RELAY
+
+
+STOPPING: Final = Reason("the relay is stopping", "connect again", "the relay stops")
+KILLED: Final = Reason(
+    "the session was ended", "by an operator of the relay", "an operator ended the session"
+)
+REFUSED: Final = Reason(
+    "access refused", "the relay does not let this client in", "the client's new token was refused"
+)
+CROWDED: Final = Reason(
+    "the relay is short of memory",
+    "more than its share is kept of this client; connect again",
+    "the relay is short of memory",
+)
+EXPIRED: Final = Reason("the token has expired", "connect again with a new one", "the client's token expired")
+
+ERRED: Final = Reason("", "", "the broker sent ERROR", end=End.BROKER)
+
+
+def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[str, Fact]:
+    facts: dict[str, Fact] = {} if broker is None else {"broker": broker.uri}
+    facts["upstream"] = upstream.name
+    if reason:
+        facts["reason"] = reason
+    if reason is SILENT:
+        facts["beats"] = 1
+    return facts
+
+
+# Brokers
+
+
+def found(
+    text: str,
+    broker: Broker,
+    before: Broker | None,
+    upstream: Upstream,
+    version: bytes,
+    product: Profile,
+    resent: int,
+) -> Note:
+    """A broker answered CONNECTED. `before`: the session's last broker. `resent`: frames sent again."""
+    facts = _facts(broker, upstream)
+    facts["version"] = version.decode("ascii")
+    facts["product"] = product.name
+    if before is None:
+        return Note(Event.CONNECTED, text, facts)
+    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent}, detail=True)
+
+
+def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A broker did not accept the session."""
+    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
+
+
+def denied(broker: Broker | None, upstream: Upstream) -> Note:
+    """A broker does not want this client."""
+    reason = "answered CONNECT with ERROR"
+    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+
+
+def vain(group: Group, upstream: Upstream, passes: int) -> Note:
+    """No broker of the group was found in so many passes."""
+    text = f"no broker of {group} in {passes} attempts"
+    return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
+
+
+def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """The session lost its broker."""
+    return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
+
+
+def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """The session leaves a broker, because of a fault, for another one."""
+    text = f"broker {broker} is left: {reason}"
+    return Note(Event.LOST, text, _facts(broker, upstream, reason), detail=True)
+
+
+def moved(broker: Broker | None, upstream: Upstream) -> Note:
+    """A broker is left because the session was asked to."""
+    return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream), detail=True)
+
+
+def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A group is out for the rest of the session, with its present or last broker, if any."""
+    facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
+    return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
+
+
+def missed(group: Group, upstream: Upstream) -> Note:
+    """From now on a group misses SENDs."""
+    reason = "its queue is full"
+    facts = {**_facts(None, upstream, reason), "group": group.name}
+    return Note(Event.LOST, f"group {group.name} misses what is sent: {reason}", facts)
+
+
+def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
+    """An ERROR of one group of several is not passed on."""
+    return Note(
+        Event.IGNORED,
+        f"group {group.name}: {reason}",
+        {**_facts(None, upstream, reason), "group": group.name},
+    )
+
+
+def unconfirmed(
+    brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
+) -> list[Note]:
+    """The session ends because these did not answer in time. `missing`: SENDs that may be lost."""
+    text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
+    found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
+    first, *others = found or [_facts(None, upstream, reason)]
+    if missing:
+        text = f"{text}: {missing} SENDs may be lost"
+        first["possibly_lost"] = missing
+    quiet = [Note(Event.LOST, f"broker {each['broker']} {reason}", each, quiet=True) for each in others]
+    return [Note(Event.LOST, text, first, detail=not missing), *quiet]
+
+
+# The client
+
+
+def answered(receipts: Iterable[bytes]) -> list[Note]:
+    """The relay sent these receipts itself, because no broker will."""
+    spelled = [receipt.decode("utf-8", "backslashreplace") for receipt in receipts]
+    return [
+        Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
+        for each in spelled
+    ]
+
+
+def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
+    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at
+    fault.
+    """
+    text = f"{error.message} ({error.detail})" if error.detail else error.message
+    return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
+
+
+def turned_away(refusal: Refusal) -> Note:
+    """A client is not let in."""
+    facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.ground.value}
+    return Note(Event.ERROR, f"access refused ({refusal.ground.value}): {refusal.text}", facts)
+
+
+def not_renewed(refusal: Refusal) -> Note:
+    """A connected client sent a new token that is not valid; its session continues until the old token expires."""
+    facts = {"side": End.CLIENT.value, "message": "new token refused", "reason": refusal.ground.value}
+    text = (
+        f"new token refused ({refusal.ground.value}): {refusal.text}; the one before counts until it expires"
+    )
+    return Note(Event.ERROR, text, facts)
+
+
+def unheard(error: StompError) -> Note:
+    """An error of a broker that cannot be sent to the client, because the client is gone."""
+    facts = {"side": End.BROKER.value, "message": error.message}
+    return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
+
+
+def fell_silent() -> Note:
+    """The client sent nothing for longer than the heart-beats allow."""
+    return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1}, detail=True)
+
+
+def limited(bucket: TokenBucket) -> Note:
+    """The relay reads from the client only as fast as this bucket fills; reported once for a session's pace."""
+    facts: dict[str, Fact] = {"scope": bucket.scope.value, "limit": bucket.limit.value}
+    text = f"client is read from no faster: {bucket.limit.value}, {bucket.spell()}"
+    return Note(Event.LIMITED, text, facts)
+
+
+# Ends
+
+
+def vanished(text: str, *, delivering: bool = False) -> Note:
+    """The client left without DISCONNECT. `delivering`: its frames are still being delivered."""
+    facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
+    return Note(Event.VANISHED, text, facts, detail=delivering)
+
+
+def ended(end: End, text: str, *, quiet: bool = True) -> Note:
+    """The session is over. `quiet` where the reason was logged before."""
+    return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
+
+
+def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
+    """The session has ended for the reason in the text; `lost` SENDs may be lost. `end`: which side ended it."""
+    loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
+    return ended(end, f"{text}{loss}")
+
+
+def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
+    """The session ended with its broker. `settled`: the client had sent DISCONNECT."""
+    end = End.CLIENT if settled else End.BROKER
+    text = "the client sent DISCONNECT" if settled else f"broker {reason}"
+    return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})

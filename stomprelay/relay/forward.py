@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.notes import answered
+from stomprelay.relay.effects import Outbox, answered
 from stomprelay.session.leg import Leg
 from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID

@@ -5,6 +5,7 @@ behind which a broker could find other frames.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
@@ -162,19 +163,17 @@ class Shown(NamedTuple):
     receipt: bytes | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Renewal:
     """A client shows a new token by a SEND to `destination` with it as `passcode`; brokers are not sent that. One is
     looked at at a time, then the last one shown meanwhile.
     """
 
-    __slots__ = ("_asked", "_client", "_next", "_outbox", "destination")
-
-    def __init__(self, destination: bytes, client: Leg, outbox: Outbox) -> None:
-        self.destination = destination
-        self._client = client
-        self._outbox = outbox
-        self._asked: Shown | None = None
-        self._next: Shown | None = None
+    destination: bytes
+    _client: Leg
+    _outbox: Outbox
+    _asked: Shown | None = None
+    _next: Shown | None = None
 
     @property
     def asked(self) -> bool:
@@ -200,28 +199,23 @@ class Renewal:
         return None if before is None else before.receipt
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Guard:
     """Judges one client's frames by its rules; `counters` counts refusals. SENDs with a new token are for `renewal`.
     While it is `active`, every frame has to go through `judged`.
     """
 
-    __slots__ = ("_counters", "_doubted", "_identity", "_known", "_policy", "_renewal", "_rules", "active")
+    _rules: AccessRules | None
+    _identity: Identity
+    _counters: dict[str, int]
+    _renewal: Renewal | None = None
+    active: bool = field(init=False)
+    _policy: ClientRules | None = None
+    _known: dict[bytes, MatchingRules] | None = None
+    _doubted: list[Subscription] | None = None
 
-    def __init__(
-        self,
-        rules: AccessRules | None,
-        identity: Identity,
-        counters: dict[str, int],
-        renewal: Renewal | None = None,
-    ) -> None:
-        self._renewal = renewal
-        self._rules = rules
-        self._identity = identity
-        self._counters = counters
-        self.active = rules is not None or renewal is not None
-        self._policy: ClientRules | None = None
-        self._known: dict[bytes, MatchingRules] | None = None
-        self._doubted: list[Subscription] | None = None
+    def __post_init__(self) -> None:
+        self.active = self._rules is not None or self._renewal is not None
 
     def ruled(self, rules: AccessRules | None) -> None:
         """From now on these are the rules."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from stomprelay.relay.effects import Reason
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.rules import AccessRules, Identity, Refusal
-from stomprelay.relay.notes import Reason
 from stomprelay.relay.sample import Looks
 from stomprelay.session.leg import Leg
 from stomprelay.wire.errors import StompError

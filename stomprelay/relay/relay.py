@@ -25,23 +25,19 @@ from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.shutdown import Shutdown, Stage
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Effect, Outbox, Pass, Report, Took
-from stomprelay.relay.forward import TURN, give_receipts
-from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
-from stomprelay.relay.link.link import LOST, STRANGE, Accepted, DisconnectState, Handshake, Link, Waiting
-from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
-from stomprelay.relay.model.group import BrokerTally
-from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.rates import Limiter, TokenBucket
-from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
-from stomprelay.relay.notes import (
+from stomprelay.relay.effects import (
     CROWDED,
     ERRED,
     EXPIRED,
     SILENT,
     STOPPING,
+    Effect,
     End,
+    Outbox,
+    Pass,
     Reason,
+    Report,
+    Took,
     denied,
     ended,
     failed,
@@ -51,6 +47,14 @@ from stomprelay.relay.notes import (
     stopped,
     unheard,
 )
+from stomprelay.relay.forward import TURN, give_receipts
+from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
+from stomprelay.relay.link.link import LOST, STRANGE, Accepted, DisconnectState, Handshake, Link, Waiting
+from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
+from stomprelay.relay.model.group import BrokerTally
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rates import Limiter, TokenBucket
+from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer

@@ -9,11 +9,11 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 
 from stomprelay.config.address import MEMORY
+from stomprelay.relay.effects import KILLED
 from stomprelay.relay.inputs import Input, Killed, Limited, StopBegan, Stopped
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, Scope
-from stomprelay.relay.notes import KILLED
 from stomprelay.service.brokers import Brokers, Outages, Pauses
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.runtime import Runtime

@@ -8,6 +8,7 @@ and copied a few times at most, however the stream is cut.
 
 import re
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from sys import maxsize
@@ -130,6 +131,7 @@ class Pieces:
         return b"".join(self._pieces)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
@@ -138,51 +140,37 @@ class Decoder:
     their frame, or for `frames()`.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_allowed",
-        "_at",
-        "_awaited",
-        "_commands",
-        "_data",
-        "_head",
-        "_keeping",
-        "_later",
-        "_memo",
-        "_pieces",
-        "_recording",
-        "_rest",
-        "_rules",
-        "_scanner",
-        "buffered",
-        "dialect",
-        "limits",
-        "trails",
-    )
+    dialect: Dialect
+    commands: InitVar[frozenset[bytes]]
+    limits: Limits
+    buffered: int = 0
+    trails: bool = False
+    _data: bytes = b""
+    _at: int = 0
+    _rest: tuple[bytes, int] | None = None
+    _later: Pieces | None = None
+    _pieces: Pieces | None = None
+    _awaited: Awaited | HeadSoFar | None = None
+    _recording: list[Frame | Run] | None = None
+    _keeping: Keep | None = None
+    _head: Head = field(init=False)
+    _allowed: frozenset[bytes] = field(init=False)
+    _commands: dict[bytes, tuple[bytes, bool]] = field(init=False)
+    _memo: tuple[bytes, bytes, int, int, bool] | None = field(init=False)
+    _rules: Rules | None = field(init=False)
+    _scanner: Any = field(init=False)
+    _ahead: object = field(init=False)
 
-    def __init__(self, dialect: Dialect, commands: frozenset[bytes], limits: Limits) -> None:
-        self.limits = limits
-        self._head = _head(limits)
-        self._data, self._at = b"", 0
-        self.buffered = 0
-        self._rest: tuple[bytes, int] | None = None
-        self._later: Pieces | None = None
-        self._pieces: Pieces | None = None
-        self._awaited: Awaited | HeadSoFar | None = None
-        self.trails = False
-        self._recording: list[Frame | Run] | None = None
-        self._keeping: Keep | None = None
-        self.expect(dialect, commands)
+    def __post_init__(self, commands: frozenset[bytes]) -> None:
+        self._head = _head(self.limits)
+        self.expect(self.dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
         """Set the dialect and the allowed commands from the next frame on."""
         self.dialect = dialect
         self._allowed = commands
         self._commands = _spellings(commands)
-        self._memo: tuple[bytes, bytes, int, int, bool] | None = None
-        self._rules: Rules | None = None
-        self._scanner: Any = None
-        self._ahead: object = None
+        self._memo = self._rules = self._scanner = self._ahead = None
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 

@@ -30,8 +30,8 @@ from stomprelay.service.admin.snapshot import (
     WorkerRow,
 )
 from stomprelay.service.brokers import Brokers, ConfiguredBroker, Outage
+from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.connection.runtime import Runtime
-from stomprelay.service.connection.session_info import SessionInfo
 from stomprelay.service.process import Reloads
 from tests.service.harness import failover, listener, movable
 

@@ -16,7 +16,7 @@ from stomprelay.service.admin.sessions import (
     Unavailable,
     list_sessions,
 )
-from stomprelay.service.connection.session_info import LONGEST, SHOWN
+from stomprelay.service.connection.relay_driver import LONGEST, SHOWN
 from tests.service.harness import (
     CONNECT,
     CONNECTED,

@@ -11,7 +11,19 @@ from stomprelay.relay import inputs
 from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.client.turns import Flow
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Identify, Outbox
+from stomprelay.relay.effects import (
+    CROWDED,
+    REFUSED,
+    STOPPING,
+    End,
+    Identify,
+    Outbox,
+    Reason,
+    ended,
+    failed,
+    turned_away,
+    vanished,
+)
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import Link
@@ -19,17 +31,6 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rules import ANYBODY, Claim, Ground, Identity, Refusal
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import (
-    CROWDED,
-    REFUSED,
-    STOPPING,
-    End,
-    Reason,
-    ended,
-    failed,
-    turned_away,
-    vanished,
-)
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions

@@ -8,11 +8,9 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.client.turns import Flow, InputBuffer
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.link.link import DISCONNECTING, LOST, Connected, DisconnectState, Link, broker_lost
-from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import (
+from stomprelay.relay.effects import (
     End,
+    Outbox,
     Reason,
     ended,
     ended_with,
@@ -22,6 +20,8 @@ from stomprelay.relay.notes import (
     unheard,
     vanished,
 )
+from stomprelay.relay.link.link import DISCONNECTING, LOST, Connected, DisconnectState, Link, broker_lost
+from stomprelay.relay.model.listener import Listener
 from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.leg import BEAT, Leg, LegState
 from stomprelay.session.reasons import CLOSED

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.effects import Outbox, Pass, limited
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
-from stomprelay.relay.notes import limited
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, LegState

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.relay.bridge import RECEIPTS, named, said
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, missed
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import CumulativeAck, Member, Router, Target
-from stomprelay.relay.notes import missed
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session, cost
 from stomprelay.session.subscriptions import CUMULATIVE

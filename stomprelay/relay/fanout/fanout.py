@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from stomprelay.relay.bridge import Bridge, Tracer
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.effects import Outbox, Pass, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Member, Router, Target
@@ -16,7 +16,6 @@ from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import outvoted
 from stomprelay.session.delivery import THING
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.refusal import complain

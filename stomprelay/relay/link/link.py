@@ -14,12 +14,11 @@ from stomprelay.relay.bridge import (
     credentials,
     profile,
 )
-from stomprelay.relay.effects import Open, Outbox
+from stomprelay.relay.effects import Open, Outbox, left, lost, moved, refused, vain
 from stomprelay.relay.model.group import Broker, BrokerTally, Group, Reconnect, Sight, spread
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import left, lost, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, Event, How, Note, Resume
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from stomprelay.relay.effects import KILLED
 from stomprelay.relay.inputs import Killed
 from stomprelay.relay.model.listener import Listener, Web
-from stomprelay.relay.notes import KILLED
 from stomprelay.service.admin.pages import JSON, Asked, Response, own_page, refusal
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.state import RelayState

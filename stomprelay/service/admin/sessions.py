@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from twisted.internet.task import deferLater
 
 from stomprelay.relay.relay import Relay
-from stomprelay.service.connection.session_info import LONGEST, SessionInfo, destinations, subscribed
+from stomprelay.service.connection.relay_driver import LONGEST, SessionInfo, destinations, subscribed
 from stomprelay.service.state import RelayState
 
 LARGEST: Final = 1000

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from stomprelay.relay.effects import CROWDED
 from stomprelay.relay.inputs import Killed
-from stomprelay.relay.notes import CROWDED
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.failures import MEMORY
 from stomprelay.service.log import logger

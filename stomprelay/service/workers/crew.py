@@ -12,8 +12,8 @@ from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, snapshot, summed
 from stomprelay.service.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.connection.runtime import Repeats
-from stomprelay.service.connection.session_info import SessionInfo
 from stomprelay.service.log import logger
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
