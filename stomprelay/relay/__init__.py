@@ -8,11 +8,10 @@ fanout/     `Fanout`, the flow with several: copies, routes, quorums
 link/       `Link`, a session's connection to one group of brokers; `Handshake`, `Schedule`, `Probe`
 resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
 bridge      `Bridge`: frames from one version to another, by steps; which may pass together
-forward     `Joiner`: frames on their way into one write
 sample      `Sample`: how long the client and the broker of one session wait for RECEIPT and ACK
 counting    `DestinationCounter`: what passes, by destination
 guard       `Guard`: a client's frames, judged by rules
-effects     `Open`, the `Outbox` that every effect goes to, and what is recorded of a session, in words and as facts
+effects     `Open`, the `Outbox` that every effect goes to, the notes about a session, `Joiner` of frames into one write
 model/      what is configured and known: `Listener`, `Route`, `Upstream`, `Group`, `Broker`, `Health`, `Profile`
 
 Each imports only what stands below it; `[tool.importlinter]` in pyproject.toml holds them to it.

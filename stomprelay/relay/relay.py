@@ -31,6 +31,7 @@ from stomprelay.relay.effects import (
     EXPIRED,
     SILENT,
     STOPPING,
+    TURN,
     Effect,
     End,
     Outbox,
@@ -43,11 +44,11 @@ from stomprelay.relay.effects import (
     failed,
     fell_silent,
     found,
+    give_receipts,
     not_renewed,
     stopped,
     unheard,
 )
-from stomprelay.relay.forward import TURN, give_receipts
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import LOST, STRANGE, Accepted, DisconnectState, Handshake, Link, Waiting
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
@@ -433,9 +434,9 @@ class ClientConnection:
         deadline = min(self.shutdown.deadline, self.turns.deadline)
         for link in self.flow.links:
             deadline = min(deadline, link.until)
-            for leg in link.legs:
-                if leg.state is LegState.CONNECTED:
-                    deadline = min(deadline, leg.heartbeat.deadline)
+            for at in (link.state, link.following):
+                if at is not None and at.leg is not None and at.leg.state is LegState.CONNECTED:
+                    deadline = min(deadline, at.leg.heartbeat.deadline)
         return deadline
 
     @property

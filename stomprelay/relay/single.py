@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
-from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
+from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, give_receipts
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.resend.resender import Resender

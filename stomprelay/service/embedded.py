@@ -128,7 +128,7 @@ class BrokerService(MultiService):
 
     def startService(self) -> None:
         """Serve on all endpoints."""
-        self.runtime.open()
+        self.runtime.departures.open()
         super().startService()
 
     def stopService(self) -> Deferred[None]:
@@ -146,7 +146,7 @@ class BrokerService(MultiService):
             await closed
         if not await self.runtime.wait_closed(LINGER):
             _log.warn("{count} connections of the broker did not end in time", count=self.runtime.sockets)
-        self.runtime.close()
+        self.runtime.departures.close()
         await super().stopService()
 
 

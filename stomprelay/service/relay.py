@@ -444,7 +444,7 @@ class RelayService(MultiService):
 
     def startService(self) -> None:
         """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
-        self.state.runtime.open()
+        self.state.runtime.departures.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
         _log.info("decoder: {decoder}", decoder="pure Python" if SCANNER is None else "compiled")
@@ -500,7 +500,7 @@ class RelayService(MultiService):
         runtime.repeats.stop()
         if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
-        runtime.close()
+        runtime.departures.close()
         if self.state.journal is not None:
             # First, for it may take long, and who waits for this process is told meanwhile that it is there.
             await maybeDeferred(self.state.journal.disownServiceParent)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.forward import NOTHING, Joiner, NewHead
+from stomprelay.relay.effects import NOTHING, Joiner, NewHead
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2

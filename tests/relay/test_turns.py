@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.forward import TURN
+from stomprelay.relay.effects import TURN
 from tests.playbook import Playbook, joined
 from tests.relay.failing import started
 

@@ -124,7 +124,7 @@ class Shutdown:
     @property
     def _tries(self) -> int:
         """How many more brokers may be taken for lost because they did not answer."""
-        return len(self._listener.upstream.brokers) - self._tried
+        return sum([len(group.brokers) for group in self._listener.upstream.groups]) - self._tried
 
     @property
     def _limited(self) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from stomprelay.relay.effects import Outbox, Pass, limited
+from stomprelay.relay.effects import TURN, Outbox, Pass, limited
 from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume

@@ -7,11 +7,10 @@ from typing import ClassVar, Final
 
 from stomprelay.relay.bridge import Bridge, Tracer
 from stomprelay.relay.counting import DestinationCounter
-from stomprelay.relay.effects import Outbox, Pass, outvoted
+from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Member, Router, Target
-from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.model.listener import Listener

@@ -6,9 +6,8 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from stomprelay.relay.effects import Outbox, given_up, left, outvoted
+from stomprelay.relay.effects import Outbox, give_receipts, given_up, left, outvoted
 from stomprelay.relay.fanout.router import Member, Router, Target
-from stomprelay.relay.forward import give_receipts
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Final
 
 from stomprelay.relay.bridge import Bridge
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.forward import TURN, Joiner
+from stomprelay.relay.effects import TURN, Joiner, Outbox
 from stomprelay.relay.model.group import Broker, Health, Sight
 from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
 from stomprelay.session.leg import Leg, LegState

@@ -437,14 +437,6 @@ class Runtime:
             return False
         return True
 
-    def open(self) -> None:
-        """Start what all connections share."""
-        self.departures.open()
-
-    def close(self) -> None:
-        """Stop what all connections share: no connection will follow."""
-        self.departures.close()
-
     def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
         """From now on call these with the notes of sessions, and of probes."""
         self.noted = noted

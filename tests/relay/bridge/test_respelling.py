@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.relay.bridge import SPELLER, Bridges, Spelling, bridges_between, to_broker, to_client
-from stomprelay.relay.forward import Joiner
+from stomprelay.relay.effects import Joiner
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.recent import joined
 from stomprelay.session.session import Session
