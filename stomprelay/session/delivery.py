@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol, Self
 
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
@@ -234,6 +235,7 @@ class BrokerConnection:
         self.lost = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """A MESSAGE that needs an ACK, by the broker's names. `token` is our name for it, `position` its place in
     `unsettled`.
@@ -242,38 +244,19 @@ class Delivery:
     was lost and awaits no ACK. `gone`: it was settled for good, or forgotten.
     """
 
-    __slots__ = (
-        "_connection",
-        "ack",
-        "gone",
-        "hidden",
-        "message_id",
-        "order",
-        "position",
-        "tokened",
-        "unsettled",
-    )
+    unsettled: "UnsettledDeliveries"
+    message_id: bytes
+    ack: bytes | None
+    order: int
+    _connection: BrokerConnection
+    _: KW_ONLY
+    tokened: bool
+    hidden: bool = False
+    gone: bool = False
+    position: int = field(init=False)
 
-    def __init__(
-        self,
-        unsettled: "UnsettledDeliveries",
-        message_id: bytes,
-        ack: bytes | None,
-        order: int,
-        connection: BrokerConnection,
-        *,
-        tokened: bool,
-        hidden: bool = False,
-    ) -> None:
-        self.unsettled = unsettled
-        self.message_id = message_id
-        self.ack = ack
-        self.order = order
-        self.tokened = tokened
-        self.hidden = hidden
-        self.gone = False
-        self._connection = connection
-        self.position = unsettled.add(self, connection)
+    def __post_init__(self) -> None:
+        self.position = self.unsettled.add(self, self._connection)
 
     @property
     def subscription(self) -> Subscription:

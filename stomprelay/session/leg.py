@@ -76,18 +76,16 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
     return send, expect
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HeartBeat:
     """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come, and
     `reading` to False while the peer is not read from: until `resumed` it is not `dead`.
     """
 
-    __slots__ = ("_intervals", "reading", "received_at", "sent_at")
-
-    def __init__(self) -> None:
-        self._intervals = inf, inf
-        self.received_at = 0.0
-        self.sent_at = 0.0
-        self.reading = True
+    received_at: float = 0.0
+    sent_at: float = 0.0
+    reading: bool = True
+    _intervals: tuple[float, float] = inf, inf
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
         """Set both intervals from the sides' terms. Then call `due` and `dead` at each `deadline`."""

@@ -3,7 +3,7 @@ is right, what that says of the body, and how large it may be.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.wire.dialect import Dialect, Headers
@@ -22,6 +22,7 @@ class Limits:
     body: int = 16 * 1024 * 1024
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Frame:
     """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
@@ -31,31 +32,16 @@ class Frame:
     `trace`: only set where the frame is sent on with this trace, for the record of the frame.
     """
 
-    __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start", "trace")
-
-    trace: bytes
-
-    def __init__(
-        self,
-        command: bytes,
-        data: bytes,
-        start: int,
-        head: int,
-        body: int,
-        end: int,
-        after: int,
-        plain: bool,
-        memo: bytes | None = None,
-    ) -> None:
-        self.command = command
-        self.data = data
-        self.start = start
-        self.head = head
-        self.body = body
-        self.end = end
-        self.after = after
-        self.plain = plain
-        self.memo = memo
+    command: bytes
+    data: bytes
+    start: int
+    head: int
+    body: int
+    end: int
+    after: int
+    plain: bool
+    memo: bytes | None = None
+    trace: bytes = field(init=False)
 
     @property
     def wire(self) -> bytes:

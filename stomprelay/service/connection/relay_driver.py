@@ -1,7 +1,7 @@
 """Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -294,17 +294,15 @@ class Recording(NamedTuple):
 
 
 @implementer(IPushProducer)
+@dataclass(slots=True, eq=False, repr=False)
 class BrokerOutput:
     """Whether too much waits to be written to one broker (`full`); it is the producer of that transport."""
 
-    __slots__ = ("_driver", "_reported", "broker", "full", "protocol")
-
-    def __init__(self, driver: "RelayDriver", protocol: LegProtocol, broker: Broker | None = None) -> None:
-        self.protocol = protocol
-        self.broker = broker
-        self.full = False
-        self._driver = driver
-        self._reported = False
+    _driver: "RelayDriver"
+    protocol: LegProtocol
+    broker: Broker | None = None
+    full: bool = False
+    _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
         """Whether the relay should know that it is full: not while reading from the client is stopped instead
