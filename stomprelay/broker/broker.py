@@ -4,7 +4,7 @@ from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import DEFAULTS, Bounds
 from stomprelay.broker.output import Output
-from stomprelay.session.effects import Effect, Event, Wake
+from stomprelay.session.effects import Effect, Event, Note, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import StompError
 
@@ -64,4 +64,4 @@ class EmbeddedBroker:
         del self._connections[connection]
 
     def _dropped(self, letters: int) -> None:
-        self._output.note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}")
+        self._output.put(Note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}"))

@@ -39,9 +39,6 @@ _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
 
 _BROWSER: Final = b"browser"
 
-_Found = tuple[Consumer | None, bytes]
-"""The consumer that an ACK or NACK names, None for an unknown one, and the message-id."""
-
 
 class ClientCommands:
     """Executes the frames of one client, until the client `left`. Call `closed` at the end of the connection."""
@@ -200,7 +197,7 @@ class ClientCommands:
     def _ack(self, frame: Frame) -> None:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
-        consumer, message_id = _FIND[self._dialect.delivery](self, frame)
+        consumer, message_id = self._find(frame)
         messages: list[QueuedMessage] | Held = []
         if consumer is not None:
             messages = (consumer.acknowledged if transaction is None else consumer.held)(message_id)
@@ -218,20 +215,21 @@ class ClientCommands:
         self._confirm(frame)
         queue.consumer_ready(consumer)
 
-    def _by_message(self, frame: Frame) -> _Found:
+    def _find(self, frame: Frame) -> tuple[Consumer | None, bytes]:
+        """Return the consumer that an ACK or NACK names, None for an unknown one, and the message-id. Raises
+        `ProtocolError` if a header is missing.
+        """
+        naming = self._dialect.delivery
+        if naming is DeliveryNaming.ACK:
+            tag, _, message_id = self._require(ID, frame).partition(b"-")
+            return self._consumers.get(tag), message_id
+        if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
+            self._require(SUBSCRIPTION, frame)
         message_id = self._require(MESSAGE_ID, frame)
         subscription = frame.header(SUBSCRIPTION, self._dialect)
         if subscription is not None:
             return self._named.get(subscription), message_id
         return None if self._holders is None else self._holders.find(message_id), message_id
-
-    def _by_subscription(self, frame: Frame) -> _Found:
-        self._require(SUBSCRIPTION, frame)
-        return self._by_message(frame)
-
-    def _by_ack(self, frame: Frame) -> _Found:
-        tag, _, message_id = self._require(ID, frame).partition(b"-")
-        return self._consumers.get(tag), message_id
 
     def _begin(self, frame: Frame) -> None:
         name = self._require(TRANSACTION, frame)
@@ -269,11 +267,3 @@ class ClientCommands:
         if transaction is None:
             raise ProtocolError("unknown transaction", "no such transaction was begun", quoted=name)
         return transaction
-
-
-_FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = {
-    DeliveryNaming.MESSAGE_ID: ClientCommands._by_message,
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
-    DeliveryNaming.ACK: ClientCommands._by_ack,
-}
-"""The method that finds consumer and message-id of an ACK or NACK. Raises `ProtocolError` if a header is missing."""

@@ -21,7 +21,7 @@ from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Bounds
 from stomprelay.broker.output import Output, SendBuffer
-from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.heartbeat import BEAT, NO_BEATS, Terms
 from stomprelay.session.leg import Leg, LegState, Side
@@ -109,7 +109,7 @@ class Connection:
         for frame in islice(decoder.frames(), most):
             commands.execute(frame)
             if commands.left:
-                self._output.note(Event.DISCONNECTED, f"{self._shown}: client disconnected")
+                self._note(Event.DISCONNECTED, "client disconnected")
                 self._close()
                 return
         if decoder.behind:
@@ -134,7 +134,7 @@ class Connection:
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.subscribed:
-            self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
+            self._note(Event.VANISHED, "client left without DISCONNECT")
             self._close()
 
     def lost(self, now: float) -> list[Effect]:
@@ -148,7 +148,7 @@ class Connection:
             except StompError as error:
                 self.fail(error)
         if not self.leg.closed:
-            self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
+            self._note(Event.VANISHED, "client left without DISCONNECT")
             self._end()
         return self._drain(now)
 
@@ -164,7 +164,7 @@ class Connection:
             limit = f"the limit is {self._bounds.connect_timeout:g} s"
             self.fail(StompError("no CONNECT in time", limit))
         elif self._commands is not None and heartbeat.dead(now):
-            self._output.note(Event.LOST, f"{self._shown}: client fell silent")
+            self._note(Event.LOST, "client fell silent")
             self.fail(StompError("heart-beat missed", "nothing came for longer than was agreed"))
         elif self._commands is not None and heartbeat.due(now):
             self._buffer.reply(BEAT)
@@ -199,7 +199,7 @@ class Connection:
         """End the connection with an ERROR. The effects are returned by the input that calls this."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
         supported = spell_versions(_VERSIONS) if self._commands is None else None
-        self._output.note(Event.ERROR, f"{self._shown}: {text}")
+        self._note(Event.ERROR, text)
         self._buffer.reply(complain(error, self.leg.dialect, supported))
         self._close()
 
@@ -209,7 +209,7 @@ class Connection:
         """Read bytes that came before CONNECT was complete."""
         opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
         if isinstance(opening, Foreign):
-            self._output.note(Event.FOREIGN, f"{self._shown}: {opening.what}")
+            self._note(Event.FOREIGN, opening.what)
             if opening.answer:
                 self._buffer.reply(opening.answer)
             self._close()
@@ -233,7 +233,7 @@ class Connection:
         leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
         self._connect_by = inf
         self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
-        self._output.note(Event.CONNECTED, f"{self._shown}: STOMP {dialect.version.decode()}")
+        self._note(Event.CONNECTED, f"STOMP {dialect.version.decode()}")
         self._output.put(Wake(leg.heartbeat.deadline))
 
     # Ends
@@ -272,7 +272,7 @@ class Connection:
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
         """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
         buffer, outbox = self._buffer, self._output
-        buffer.end_turn()
+        buffer.limit = inf
         self._output.flush(now)
         if self.leg.closed:
             outbox.put(Wake(inf))
@@ -287,6 +287,5 @@ class Connection:
                 outbox.put(Wake(min(self._connect_by, self._finish_by, self.leg.heartbeat.deadline)))
         return outbox.drain()
 
-    @property
-    def _shown(self) -> str:
-        return self.name.decode()
+    def _note(self, event: Event, text: str) -> None:
+        self._output.put(Note(event, f"{self.name.decode()}: {text}"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from stomprelay.session.effects import Effect, Event, Note, Send
+from stomprelay.session.effects import Effect, Send
 from stomprelay.session.leg import Leg
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ class Output:
         self._effects: list[Effect] = []
         self._filled: list[SendBuffer] = []
         self._overrun: dict[Callable[[], None], None] = {}
-
-    def note(self, event: Event, text: str) -> None:
-        """Append a note."""
-        self.put(Note(event, text))
 
     def put(self, *effects: Effect) -> None:
         """Append these effects."""
@@ -60,6 +56,7 @@ class SendBuffer:
     """The bytes for one leg, written at the end of the input.
 
     `ready`: messages may be added, as the transport is not full, the leg not closed and the turn not `at_limit`.
+    `limit`: of a turn's bytes, infinity between turns. `held_up`: consumers that wait until it is `ready`.
     `unread`: bytes of replies while the transport was full. `too_slow` is called at the end after `overran`.
     """
 
@@ -70,12 +67,12 @@ class SendBuffer:
         self.unread = 0
         self._output = output
         self._too_slow = too_slow
-        self._limit: float = inf
+        self.limit: float = inf
         self._open = True
         self._writable = True
         self._pieces: list[bytes] = []
         self._size = 0
-        self._held_up: OrderedDict[Consumer, None] = OrderedDict()
+        self.held_up: OrderedDict[Consumer, None] = OrderedDict()
 
     def deliver(self, head: bytes, body: bytes) -> None:
         """Add a message, while `ready`."""
@@ -85,7 +82,7 @@ class SendBuffer:
         pieces.append(head)
         pieces.append(body)
         self._size += len(head) + len(body)
-        if self._size >= self._limit:
+        if self._size >= self.limit:
             self.at_limit = True
             self.ready = False
 
@@ -106,27 +103,15 @@ class SendBuffer:
 
     def start_turn(self, limit: int) -> None:
         """Allow messages to be added until the buffer has `limit` bytes."""
-        self._limit = limit
+        self.limit = limit
         self.at_limit = False
         self.ready = self._open and self._writable
 
-    def end_turn(self) -> None:
-        """Remove the limit until the next turn starts."""
-        self._limit = inf
-
-    def holds_up(self, who: "Consumer") -> None:
-        """Make `go_on` resume this object, for which the buffer was not `ready`."""
-        self._held_up[who] = None
-
-    def forget(self, who: "Consumer") -> None:
-        """Do not resume this object any more."""
-        self._held_up.pop(who, None)
-
     def go_on(self) -> None:
-        """Resume waiting objects in order while the buffer is `ready`; one that waits again becomes the last."""
-        while self.ready and self._held_up:
-            who, _ = self._held_up.popitem(last=False)
-            who.resume()
+        """Resume `held_up` consumers in order while the buffer is `ready`; one that waits again becomes the last."""
+        while self.ready and self.held_up:
+            consumer, _ = self.held_up.popitem(last=False)
+            consumer.queue.consumer_ready(consumer)
 
     def paused(self) -> None:
         """Allow no messages: the transport is full."""

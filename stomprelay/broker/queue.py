@@ -276,10 +276,6 @@ class Consumer:
                 self._holders.remove(queued.message.id, self)
         return messages
 
-    def resume(self) -> None:
-        """Send again: the buffer has room, after a message had found it full."""
-        self.queue.consumer_ready(self)
-
 
 class Queue:
     """A queue: each message goes to one consumer, in the order of arrival, the consumers by turns.
@@ -379,7 +375,7 @@ class Queue:
             if consumer.able:
                 self._able[consumer] = None
             elif not consumer.buffer.ready:
-                consumer.buffer.holds_up(consumer)
+                consumer.buffer.held_up[consumer] = None
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
@@ -391,7 +387,7 @@ class Queue:
         """Remove a consumer: its messages wait again. Call `deliver` after the last one."""
         del self._consumers[consumer]
         self._able.pop(consumer, None)
-        consumer.buffer.forget(consumer)
+        consumer.buffer.held_up.pop(consumer, None)
         if self._private:
             self._ended = True
             while self.drop_oldest():
@@ -428,7 +424,7 @@ class Queue:
                 return consumer
             del able[consumer]
             if not consumer.buffer.ready:
-                consumer.buffer.holds_up(consumer)
+                consumer.buffer.held_up[consumer] = None
         return None
 
     # Messages

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.config import endpoint
-from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import ConfigTable
+from stomprelay.config.settings import SETTINGS
+from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.values import reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.profile import naming

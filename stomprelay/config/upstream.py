@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from stomprelay.config import address, endpoint
-from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import ConfigTable
+from stomprelay.config.settings import SETTINGS
+from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
