@@ -6,8 +6,7 @@ from typing import Final
 
 from stomprelay.broker.destinations import Destinations, PendingTransaction
 from stomprelay.broker.message import Bounds, MessageHead, require_destination
-from stomprelay.broker.output import SendBuffer
-from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage
+from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage, SendBuffer
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.message import Bounds
-from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY, Authority
+from stomprelay.config.address import MEMORY, Authority, server, server_endpoint
 from stomprelay.config.admin import KEYS as ADMIN
 from stomprelay.config.admin import AdminAccess, check
 from stomprelay.config.admin import read as read_admin
@@ -187,7 +186,7 @@ def overridden(
     if upstream is not None:
         listeners = _moved(listeners, upstream)
     if admin is not None:
-        admin = _option("--admin", endpoint.server_endpoint, admin)
+        admin = _option("--admin", server_endpoint, admin)
         access = AdminAccess(admin, config.admin_token, config.admin_tls, config.admin_console)
         check(COMMAND_LINE, "--admin", access)
     else:
@@ -289,8 +288,8 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
     for number, place in enumerate(listen, 1):
-        where = _option("--listen", endpoint.server_endpoint, place)
-        if model.tls is not None and endpoint.server(where).own_tls:
+        where = _option("--listen", server_endpoint, place)
+        if model.tls is not None and server(where).own_tls:
             raise ConfigError(
                 f"{COMMAND_LINE}: --listen: {where} brings TLS of its own, and listener.{model.name}.tls does too"
             )
@@ -430,5 +429,5 @@ def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, met
     places += [(key, place) for key, place in (("admin", admin), ("metrics", metrics)) if place is not None]
     for key, place in places:
         first = taken.setdefault(place, key)
-        if first != key and endpoint.server(place).arguments.get("port") != "0":
+        if first != key and server(place).arguments.get("port") != "0":
             raise ConfigError(f'{source}: {key}: "{place}" is taken by {first}')

@@ -12,8 +12,7 @@ from typing import Final
 from stomprelay.auth.settings import BrokerLogin
 from stomprelay.broker.message import DEFAULTS
 from stomprelay.config import values
-from stomprelay.config.address import certificate_name, hosts
-from stomprelay.config.endpoint import server_endpoint
+from stomprelay.config.address import certificate_name, hosts, server_endpoint
 from stomprelay.config.table import Setting, Takes
 from stomprelay.journal.settings import WhenFull
 from stomprelay.relay.model.group import Policy
