@@ -12,7 +12,6 @@ raises.
     lost        the client has left; its unacknowledged messages go to others
 """
 
-from collections.abc import Callable
 from itertools import islice
 from math import inf
 from typing import Final
@@ -41,33 +40,21 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `name` is the client's `session`. CONNECT must come before `connect_by`; perform a
-    `Wake` for that time. `ended` is called once, at the end.
-    """
+    """A client's leg and its state. `name` is the client's `session`."""
 
-    def __init__(
-        self,
-        name: bytes,
-        bounds: Bounds,
-        heart_beat: Terms,
-        destinations: Destinations,
-        output: Output,
-        connect_by: float,
-        ended: Callable[["Connection"], None],
-    ) -> None:
-        self.leg = Leg(Side.DOWNSTREAM, bounds.limits)
+    def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
+        self.leg = Leg(Side.DOWNSTREAM, broker.bounds.limits)
         self.name = name
-        self._bounds = bounds
-        self._heart_beat = heart_beat
-        self._destinations = destinations
-        self._output = output
-        self._connect_by = connect_by
+        self._broker = broker
+        self._bounds = broker.bounds
+        self._output = broker.output
+        self._connect_by = now + broker.bounds.connect_timeout
         self._finish_by = inf
-        self._ended = ended
-        self._buffer = SendBuffer(self.leg, output, self._too_slow)
+        self._buffer = SendBuffer(self.leg, broker.output, self._too_slow)
         self._commands: ClientCommands | None = None
         self._reading = True
         self._deferred = False
+        self._output.put(Wake(self._connect_by))
 
     # Inputs
 
@@ -222,7 +209,7 @@ class Connection:
         leg = self.leg
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
-        ours = NO_BEATS if theirs is None else self._heart_beat
+        ours = NO_BEATS if theirs is None else self._broker.heart_beat
         headers = [
             (VERSION, dialect.version),
             (SESSION, self.name),
@@ -233,7 +220,7 @@ class Connection:
         leg.enter(LegState.CONNECTED, dialect)
         leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
         self._connect_by = inf
-        self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
+        self._commands = ClientCommands(dialect, self._buffer, self._broker.destinations, self._bounds)
         self._note(Event.CONNECTED, f"STOMP {dialect.version.decode()}")
         self._output.put(Wake(leg.heartbeat.deadline))
 
@@ -252,11 +239,11 @@ class Connection:
         self._end()
 
     def _end(self) -> None:
-        """Undo the client's unfinished work, and call `ended`: the connection is closed or lost."""
+        """Undo the client's unfinished work: the connection is closed or lost."""
         self._connect_by = inf
         self._buffer.closed()
         self.leg.enter(LegState.CLOSED)
-        self._ended(self)
+        del self._broker.connections[self]
         commands, self._commands = self._commands, None
         if commands is not None:
             commands.closed()
@@ -274,7 +261,7 @@ class Connection:
         """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
         buffer, outbox = self._buffer, self._output
         buffer.limit = inf
-        self._output.flush(now)
+        outbox.flush(now)
         if self.leg.closed:
             outbox.put(Wake(inf))
         else:
@@ -309,45 +296,31 @@ class EmbeddedBroker:
         self.bounds = bounds
         self.heart_beat = heart_beat
         self.name = name
-        self._output = Output()
+        self.output = Output()
         self.destinations = Destinations(bounds, name, self._dropped)
-        self._connections: dict[Connection, None] = {}
+        self.connections: dict[Connection, None] = {}
         self._opened = 0
 
     def __len__(self) -> int:
         """Return the number of connected clients."""
-        return len(self._connections)
+        return len(self.connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
         """Return a new client's connection and its first effects. Then call the connection's methods."""
         self._opened += 1
-        connect_by = now + self.bounds.connect_timeout
-        connection = Connection(
-            b"%b-session-%d" % (self.name, self._opened),
-            self.bounds,
-            self.heart_beat,
-            self.destinations,
-            self._output,
-            connect_by,
-            self._ended,
-        )
-        self._connections[connection] = None
-        outbox = self._output
-        outbox.put(Wake(connect_by))
-        return connection, outbox.drain()
+        connection = Connection(self, b"%b-session-%d" % (self.name, self._opened), now)
+        self.connections[connection] = None
+        return connection, self.output.drain()
 
     def stopped(self, now: float) -> list[Effect]:
         """End all connections, each with an ERROR, and return the effects: the service stops."""
-        connections = list(self._connections)
+        connections = list(self.connections)
         for connection in connections:
             connection.stop_messages()
         for connection in connections:
             connection.fail(StompError("the broker is stopping", "connect again later"))
-        self._output.flush(now)
-        return self._output.drain()
-
-    def _ended(self, connection: Connection) -> None:
-        del self._connections[connection]
+        self.output.flush(now)
+        return self.output.drain()
 
     def _dropped(self, letters: int) -> None:
-        self._output.put(Note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}"))
+        self.output.put(Note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}"))

@@ -72,17 +72,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """What runs: the listeners (each with its upstream and its routes), the endpoints `admin` and `metrics` if there
-    are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
-    names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
-    `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may
-    be at a time, None: as many as the process has file descriptors for; `memory`
-    is how many bytes may be kept of all of them, None: half of what there is. When the relay stops, sessions have
-    `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
-    may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
-    core. `workers` is how many processes serve the clients; where there are several, each has its `share`, and one
-    that says nothing for `worker_timeout` seconds is killed. `tables` is what the file holds. All is
-    checked but whether the endpoints, the TLS files and that directory can be used.
+    """All settings, checked, by the names of their keys (`config/stomprelay.toml` has their meaning). Not checked:
+    whether endpoints, TLS files and the journal's directory can be used. `admin`, `metrics`, `handover`, `admin_token`:
+    None: there is none. `clients`: None: as many as the process has file descriptors for. `memory`: None: half of what
+    there is. `tables`: the tables of the file.
     """
 
     listeners: tuple[Listener, ...]
