@@ -36,8 +36,6 @@ from stomprelay.wire.names import (
 _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
 """RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
 
-_BROWSER: Final = b"browser"
-
 
 class ClientCommands:
     """Executes the frames of one client, until the client `left`. Call `closed` at the end of the connection."""
@@ -141,7 +139,7 @@ class ClientCommands:
             raise ProtocolError("SUBSCRIBE has an unknown ack mode", f"known: {known}")
         if frame.header(SELECTOR, dialect):
             raise Refused("selectors are not supported", "the embedded broker delivers all or nothing")
-        if frame.header(_BROWSER, dialect) == b"true":
+        if frame.header(b"browser", dialect) == b"true":
             raise Refused("browsing is not supported", "the embedded broker would have consumed the queue")
         if len(self._consumers) >= self._bounds.subscriptions:
             limit = f"the limit is {self._bounds.subscriptions} a connection"

@@ -212,7 +212,6 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "unix": ("path", "timeout", "lockfile"),
 }
 _NEEDED: Final = ("port", "host", "address", "path", "domain")
-_OPTIONAL_PORT: Final = "tls"
 _INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
 _OWN_TLS: Final = frozenset({"ssl", "tls"})
 
@@ -322,7 +321,7 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
             raise ValueError(f'a {kind} endpoint has no argument "{name}"; {advice}')
     arguments = dict(zip(free, positional, strict=False)) | named
     for name in _NEEDED:
-        optional = name == "port" and kind == _OPTIONAL_PORT and kinds is _SERVERS
+        optional = name == "port" and kind == "tls" and kinds is _SERVERS
         if name in known and not optional and not arguments.get(name):
             raise ValueError(f"a {kind} endpoint needs its {name}")
     return Endpoint(kind, arguments)

@@ -157,10 +157,6 @@ def traced(head: bytes, trace: bytes) -> bytes:
     return b"%b%b:%b%b%b" % (head[:at], TRACE, trace, end, head[at:])
 
 
-BlockContent = tuple[int, bytes, bytes]
-"""How many frames of the leg were before a block, the sizes of its frames as they stand in it, and its payload."""
-
-
 class LegRecorder:
     """Collects the frames that a leg's decoder reads, in `frames`; call `take` before the next chunk is decoded.
     `number` counts earlier frames. `keep`: what runs have to keep; None: there are no runs. `traced`: the relay may
@@ -193,8 +189,10 @@ class LegRecorder:
         self._uniform = capture.uniform and not traced
         leg.decoder.record(self.frames, self.keep)
 
-    def take(self) -> BlockContent:
-        """Return the content of one block: the frames since the last call. Then forget them."""
+    def take(self) -> tuple[int, bytes, bytes]:
+        """Return the frames since the last call, for a block, and forget them: how many frames of the leg were before
+        them, their sizes as they stand in the block, and its payload.
+        """
         frames, number = self.frames, self.number
         pieces: list[bytes] = []
         sizes: list[bytes] = []
