@@ -7,8 +7,7 @@ from typing import Final, Protocol
 
 from fuzz.client import COPY
 from fuzz.words import Words
-from stomprelay.broker.broker import EmbeddedBroker
-from stomprelay.broker.connection import Connection
+from stomprelay.broker.broker import Connection, EmbeddedBroker
 from stomprelay.session.effects import Close, Effect, GiveWay, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.wire.frame import Frame

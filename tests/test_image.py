@@ -14,7 +14,7 @@ import yaml
 from stomprelay import cli
 from stomprelay.cli.commands import parser
 from stomprelay.config import load
-from stomprelay.config.endpoint import server
+from stomprelay.config.address import server
 from tests import image
 from tests.image import ROOT, stages
 

@@ -1,12 +1,284 @@
-"""The whole of the embedded broker. Inputs of a `Connection` return effects, also on other clients' legs."""
+"""The embedded broker and its clients' connections.
 
-from stomprelay.broker.connection import Connection
+The inputs are methods of a `Connection`, named in the past tense. `now` is in seconds of one monotonic clock. Each
+input returns the effects that the service must perform, in order, some of them on other connections' legs. No input
+raises.
+
+    received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
+    gave_way    others had their turn: more of the frames that came are executed
+    paused      the transport is full: no message is written until `resumed`
+    woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
+    half_closed the client sends no more: its connection ends after all of its answers
+    lost        the client has left; its unacknowledged messages go to others
+"""
+
+from itertools import islice
+from math import inf
+from typing import Final
+
+from stomprelay import __version__
+from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import DEFAULTS, Bounds
-from stomprelay.broker.output import Output
-from stomprelay.session.effects import Effect, Event, Wake
-from stomprelay.session.leg import Terms
-from stomprelay.wire.errors import StompError
+from stomprelay.broker.queue import Output, SendBuffer
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Wake
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
+from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side, Terms
+from stomprelay.session.refusal import Foreign, complain
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import LimitError, StompError
+from stomprelay.wire.frame import compose_raw
+from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSION
+
+_SERVER = b"stomprelay/" + __version__.encode()
+_VERSIONS = frozenset(DIALECTS)
+_TURN: Final = 512
+"""The most frames of one client that are executed without a turn for others."""
+HALF_CLOSED: Final = 5.0
+"""Seconds for which a half-closed client still gets messages."""
+
+
+class Connection:
+    """A client's leg and its state. `name` is the client's `session`."""
+
+    def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
+        self.leg = Leg(Side.DOWNSTREAM, broker.bounds.limits)
+        self.name = name
+        self._broker = broker
+        self._bounds = broker.bounds
+        self._output = broker.output
+        self._connect_by = now + broker.bounds.connect_timeout
+        self._finish_by = inf
+        self._buffer = SendBuffer(self.leg, broker.output, self._too_slow)
+        self._commands: ClientCommands | None = None
+        self._reading = True
+        self._deferred = False
+        self._output.put(Wake(self._connect_by))
+
+    # Inputs
+
+    def received(self, data: bytes, now: float) -> list[Effect]:
+        """Receive bytes of the client, and execute the frames that are complete."""
+        leg = self.leg
+        if leg.closed:
+            return []
+        leg.heartbeat.received_at = now
+        self._start_turn()
+        try:
+            if leg.state is LegState.OPENING:
+                self._received_first(data, now)
+            else:
+                leg.decoder.feed(data)
+            if not self._deferred:
+                self._execute(_TURN)
+        except StompError as error:
+            self.fail(error)
+        return self._drain(now)
+
+    def gave_way(self, now: float) -> list[Effect]:
+        """Continue with the client's frames: the other connections had their turn after a `GiveWay`."""
+        if self.leg.closed:
+            return []
+        self._deferred = False
+        self._start_turn()
+        try:
+            self._execute(_TURN)
+        except StompError as error:
+            self.fail(error)
+        self._finish(now)
+        return self._drain(now)
+
+    def _execute(self, most: int | None) -> None:
+        """Execute at most `most` of the waiting frames; the rest waits for the next turn."""
+        commands, decoder = self._commands, self.leg.decoder
+        if commands is None:
+            return
+        for frame in islice(decoder.frames(), most):
+            commands.execute(frame)
+            if commands.left:
+                self._note(Event.DISCONNECTED, "client disconnected")
+                self._close()
+                return
+        if decoder.behind:
+            self._deferred = True
+            self._output.put(GiveWay(self.leg))
+
+    def half_closed(self, now: float) -> list[Effect]:
+        """The client sends nothing more. The connection is closed when all was executed and, with a subscription, after
+        `HALF_CLOSED` seconds; before CONNECT at once. An EOL shows whether anybody reads.
+        """
+        if self._commands is None:
+            return self.lost(now)
+        self._finish_by = now + HALF_CLOSED
+        self.leg.heartbeat.reading = False
+        self._start_turn()
+        self._buffer.reply(BEAT)
+        self._finish(now)
+        return self._drain(now, wake=True)
+
+    def _finish(self, now: float) -> None:
+        """Close a half-closed connection if the client waits for nothing more, or has waited long enough."""
+        if self._finish_by == inf or self._commands is None or self._deferred:
+            return
+        if now >= self._finish_by or not self._commands.subscribed:
+            self._note(Event.VANISHED, "client left without DISCONNECT")
+            self._close()
+
+    def lost(self, now: float) -> list[Effect]:
+        """The connection ended: messages that the client did not acknowledge go to other consumers."""
+        if self.leg.closed:
+            return []
+        if self._deferred:
+            self._start_turn()
+            try:
+                self._execute(None)
+            except StompError as error:
+                self.fail(error)
+        if not self.leg.closed:
+            self._note(Event.VANISHED, "client left without DISCONNECT")
+            self._end()
+        return self._drain(now)
+
+    def woke(self, now: float) -> list[Effect]:
+        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the
+        connection.
+        """
+        if self.leg.closed:
+            return []
+        heartbeat = self.leg.heartbeat
+        self._start_turn()
+        if now >= self._connect_by:
+            limit = f"the limit is {self._bounds.connect_timeout:g} s"
+            self.fail(StompError("no CONNECT in time", limit))
+        elif self._commands is not None and heartbeat.dead(now):
+            self._note(Event.LOST, "client fell silent")
+            self.fail(StompError("heart-beat missed", "nothing came for longer than was agreed"))
+        elif self._commands is not None and heartbeat.due(now):
+            self._buffer.reply(BEAT)
+        self._finish(now)
+        return self._drain(now, wake=True)
+
+    def paused(self) -> list[Effect]:
+        """The transport is full. No message is written until `resumed`."""
+        self._buffer.paused()
+        return []
+
+    def resumed(self, now: float) -> list[Effect]:
+        """The transport has room again: send messages that wait."""
+        if self.leg.closed:
+            return []
+        self._buffer.resumed()
+        self._start_turn(again=True)
+        if not self._reading:
+            self._reading = True
+            if self._finish_by == inf:
+                self.leg.heartbeat.resumed(now)
+            self._output.put(Resume(self.leg))
+        return self._drain(now, wake=True)
+
+    # For the broker
+
+    def stop_messages(self) -> None:
+        """Send no more messages to the client from now on."""
+        self._buffer.closed()
+
+    def fail(self, error: StompError) -> None:
+        """End the connection with an ERROR. The effects are returned by the input that calls this."""
+        text = f"{error.message} ({error.detail})" if error.detail else error.message
+        supported = spell_versions(_VERSIONS) if self._commands is None else None
+        self._note(Event.ERROR, text)
+        self._buffer.reply(complain(error, self.leg.dialect, supported))
+        self._close()
+
+    # The handshake
+
+    def _received_first(self, data: bytes, now: float) -> None:
+        """Read bytes that came before CONNECT was complete."""
+        opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
+        if isinstance(opening, Foreign):
+            self._note(Event.FOREIGN, opening.what)
+            if opening.answer:
+                self._buffer.reply(opening.answer)
+            self._close()
+        elif opening is not None:
+            self._received_connect(opening, now)
+
+    def _received_connect(self, offer: Offer, now: float) -> None:
+        """Answer CONNECT with any login and host. Raises `StompError` for a CONNECT that is refused."""
+        leg = self.leg
+        dialect = offer.agree(_VERSIONS)
+        theirs = offer.terms
+        ours = NO_BEATS if theirs is None else self._broker.heart_beat
+        headers = [
+            (VERSION, dialect.version),
+            (SESSION, self.name),
+            (SERVER, _SERVER),
+            (HEART_BEAT, bytes(ours)),
+        ]
+        self._buffer.reply(compose_raw(CONNECTED, headers))
+        leg.enter(LegState.CONNECTED, dialect)
+        leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
+        self._connect_by = inf
+        self._commands = ClientCommands(dialect, self._buffer, self._broker.destinations, self._bounds)
+        self._note(Event.CONNECTED, f"STOMP {dialect.version.decode()}")
+        self._output.put(Wake(leg.heartbeat.deadline))
+
+    # Ends
+
+    def _too_slow(self) -> None:
+        """End the connection with an ERROR: too many messages of a topic wait for the client."""
+        if not self.leg.closed:
+            bounds = self._bounds
+            detail = f"{bounds.topic_messages} messages or {bounds.topic_bytes} bytes wait at most"
+            self.fail(LimitError("too slow for a topic", detail))
+
+    def _close(self) -> None:
+        """Close the connection after the buffer is written."""
+        self._output.put(Close(self.leg, How.LINGER))
+        self._end()
+
+    def _end(self) -> None:
+        """Undo the client's unfinished work: the connection is closed or lost."""
+        self._connect_by = inf
+        self._buffer.closed()
+        self.leg.enter(LegState.CLOSED)
+        del self._broker.connections[self]
+        commands, self._commands = self._commands, None
+        if commands is not None:
+            commands.closed()
+
+    # One input
+
+    def _start_turn(self, *, again: bool = False) -> None:
+        """Allow one turn's bytes of messages in this input. `again`: messages that wait already are sent, too."""
+        again = again or self._buffer.at_limit
+        self._buffer.start_turn(self._bounds.burst)
+        if again and self._commands is not None:
+            self._buffer.go_on()
+
+    def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
+        """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
+        buffer, outbox = self._buffer, self._output
+        buffer.limit = inf
+        outbox.flush(now)
+        if self.leg.closed:
+            outbox.put(Wake(inf))
+        else:
+            if buffer.unread > self._bounds.unread and self._reading:
+                self._reading = False
+                self.leg.heartbeat.reading = False
+                outbox.put(Pause(self.leg))
+            if buffer.at_limit:
+                outbox.put(Wake(now))
+            elif wake:
+                outbox.put(Wake(min(self._connect_by, self._finish_by, self.leg.heartbeat.deadline)))
+        return outbox.drain()
+
+    def _note(self, event: Event, text: str) -> None:
+        self._output.put(Note(event, f"{self.name.decode()}: {text}"))
+
+
+# All connections
 
 
 class EmbeddedBroker:
@@ -23,45 +295,31 @@ class EmbeddedBroker:
         self.bounds = bounds
         self.heart_beat = heart_beat
         self.name = name
-        self._output = Output()
+        self.output = Output()
         self.destinations = Destinations(bounds, name, self._dropped)
-        self._connections: dict[Connection, None] = {}
+        self.connections: dict[Connection, None] = {}
         self._opened = 0
 
     def __len__(self) -> int:
         """Return the number of connected clients."""
-        return len(self._connections)
+        return len(self.connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
         """Return a new client's connection and its first effects. Then call the connection's methods."""
         self._opened += 1
-        connect_by = now + self.bounds.connect_timeout
-        connection = Connection(
-            b"%b-session-%d" % (self.name, self._opened),
-            self.bounds,
-            self.heart_beat,
-            self.destinations,
-            self._output,
-            connect_by,
-            self._ended,
-        )
-        self._connections[connection] = None
-        outbox = self._output
-        outbox.put(Wake(connect_by))
-        return connection, outbox.drain()
+        connection = Connection(self, b"%b-session-%d" % (self.name, self._opened), now)
+        self.connections[connection] = None
+        return connection, self.output.drain()
 
     def stopped(self, now: float) -> list[Effect]:
         """End all connections, each with an ERROR, and return the effects: the service stops."""
-        connections = list(self._connections)
+        connections = list(self.connections)
         for connection in connections:
             connection.stop_messages()
         for connection in connections:
             connection.fail(StompError("the broker is stopping", "connect again later"))
-        self._output.flush(now)
-        return self._output.drain()
-
-    def _ended(self, connection: Connection) -> None:
-        del self._connections[connection]
+        self.output.flush(now)
+        return self.output.drain()
 
     def _dropped(self, letters: int) -> None:
-        self._output.note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}")
+        self.output.put(Note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}"))

@@ -6,8 +6,7 @@ from typing import Final
 
 from stomprelay.broker.destinations import Destinations, PendingTransaction
 from stomprelay.broker.message import Bounds, MessageHead, require_destination
-from stomprelay.broker.output import SendBuffer
-from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage
+from stomprelay.broker.queue import Consumer, Held, Holders, QueuedMessage, SendBuffer
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
@@ -36,11 +35,6 @@ from stomprelay.wire.names import (
 
 _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
 """RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
-
-_BROWSER: Final = b"browser"
-
-_Found = tuple[Consumer | None, bytes]
-"""The consumer that an ACK or NACK names, None for an unknown one, and the message-id."""
 
 
 class ClientCommands:
@@ -145,7 +139,7 @@ class ClientCommands:
             raise ProtocolError("SUBSCRIBE has an unknown ack mode", f"known: {known}")
         if frame.header(SELECTOR, dialect):
             raise Refused("selectors are not supported", "the embedded broker delivers all or nothing")
-        if frame.header(_BROWSER, dialect) == b"true":
+        if frame.header(b"browser", dialect) == b"true":
             raise Refused("browsing is not supported", "the embedded broker would have consumed the queue")
         if len(self._consumers) >= self._bounds.subscriptions:
             limit = f"the limit is {self._bounds.subscriptions} a connection"
@@ -200,7 +194,7 @@ class ClientCommands:
     def _ack(self, frame: Frame) -> None:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
-        consumer, message_id = _FIND[self._dialect.delivery](self, frame)
+        consumer, message_id = self._find(frame)
         messages: list[QueuedMessage] | Held = []
         if consumer is not None:
             messages = (consumer.acknowledged if transaction is None else consumer.held)(message_id)
@@ -218,20 +212,21 @@ class ClientCommands:
         self._confirm(frame)
         queue.consumer_ready(consumer)
 
-    def _by_message(self, frame: Frame) -> _Found:
+    def _find(self, frame: Frame) -> tuple[Consumer | None, bytes]:
+        """Return the consumer that an ACK or NACK names, None for an unknown one, and the message-id. Raises
+        `ProtocolError` if a header is missing.
+        """
+        naming = self._dialect.delivery
+        if naming is DeliveryNaming.ACK:
+            tag, _, message_id = self._require(ID, frame).partition(b"-")
+            return self._consumers.get(tag), message_id
+        if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
+            self._require(SUBSCRIPTION, frame)
         message_id = self._require(MESSAGE_ID, frame)
         subscription = frame.header(SUBSCRIPTION, self._dialect)
         if subscription is not None:
             return self._named.get(subscription), message_id
         return None if self._holders is None else self._holders.find(message_id), message_id
-
-    def _by_subscription(self, frame: Frame) -> _Found:
-        self._require(SUBSCRIPTION, frame)
-        return self._by_message(frame)
-
-    def _by_ack(self, frame: Frame) -> _Found:
-        tag, _, message_id = self._require(ID, frame).partition(b"-")
-        return self._consumers.get(tag), message_id
 
     def _begin(self, frame: Frame) -> None:
         name = self._require(TRANSACTION, frame)
@@ -269,11 +264,3 @@ class ClientCommands:
         if transaction is None:
             raise ProtocolError("unknown transaction", "no such transaction was begun", quoted=name)
         return transaction
-
-
-_FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = {
-    DeliveryNaming.MESSAGE_ID: ClientCommands._by_message,
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
-    DeliveryNaming.ACK: ClientCommands._by_ack,
-}
-"""The method that finds consumer and message-id of an ACK or NACK. Raises `ProtocolError` if a header is missing."""

@@ -135,35 +135,20 @@ def _blank(line_end: bytes) -> bytes:
 
 
 class Message:
-    """One message. `body` ends in the frame's `END`; `held`: at least one place keeps it (see `Memory`)."""
+    """One message. `body` ends in the frame's `END`; `places`: how many places keep it (see `Memory`)."""
 
-    __slots__ = ("_holders", "body", "head", "id")
+    __slots__ = ("body", "head", "id", "places")
 
     def __init__(self, id: bytes, head: MessageHead, body: bytes) -> None:
         self.id = id
         self.head = head
         self.body = body
-        self._holders = 0
+        self.places = 0
 
     @property
     def size(self) -> int:
         """The approximate number of bytes of memory for keeping it."""
         return self.head.size + len(self.body)
-
-    @property
-    def held(self) -> bool:
-        """Whether any place keeps the message."""
-        return self._holders > 0
-
-    def hold(self) -> bool:
-        """Count one more place that keeps the message. Return whether it is the first place."""
-        self._holders += 1
-        return self._holders == 1
-
-    def release(self) -> bool:
-        """Count one place fewer that keeps the message. Return whether it was the last place."""
-        self._holders -= 1
-        return self._holders == 0
 
 
 class Memory:
@@ -177,7 +162,7 @@ class Memory:
 
     def fits(self, message: Message) -> bool:
         """Return whether a message can be held within the bound."""
-        return message.held or self.used + message.size <= self.most
+        return message.places > 0 or self.used + message.size <= self.most
 
     def admit(self, message: Message) -> None:
         """Raise `LimitError` if a message cannot be held within the bound."""
@@ -186,10 +171,12 @@ class Memory:
 
     def hold(self, message: Message) -> None:
         """Count one more place that keeps the message. Call `admit` or `fits` before."""
-        if message.hold():
+        message.places += 1
+        if message.places == 1:
             self.used += message.size
 
     def release(self, message: Message) -> None:
         """Count that one place fewer keeps the message. The last one frees the message's bytes."""
-        if message.release():
+        message.places -= 1
+        if not message.places:
             self.used -= message.size

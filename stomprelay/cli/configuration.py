@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from stomprelay.config import OPTIONS, Config, ConfigError
-from stomprelay.config.address import MEMORY
+from stomprelay.config.address import MEMORY, server
 from stomprelay.config.change import ConfigSource
-from stomprelay.config.endpoint import server
 from stomprelay.config.summary import ADVICE, summary
 from stomprelay.relay.guard import places, request
 from stomprelay.relay.model.listener import Listener

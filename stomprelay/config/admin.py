@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from stomprelay.auth.lines import OTHERS, private
-from stomprelay.config.endpoint import exposed, server, server_endpoint
+from stomprelay.config.address import exposed, server, server_endpoint
 from stomprelay.config.listener import read_tls
 from stomprelay.config.table import ConfigError, ConfigTable, read_file
 from stomprelay.config.values import flag, text

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.config import ConfigError, default, load, overridden, read_text
 from stomprelay.config.config import NOTHING, Config, sharable
-from stomprelay.config.settings import SETTINGS, field_keys, takes
+from stomprelay.config.settings import FIELD_KEYS, SETTINGS, takes
 from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
@@ -62,11 +62,8 @@ class ConfigSource(NamedTuple):
         return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:
-        """Return the source with the file as it is now. Raises `ConfigError`."""
-        if self.path is None:
-            return self
-        with self.here():
-            return self._replace(text=read_text(self.path))
+        """Return the source with the file as it is now; call it `here`. Raises `ConfigError`."""
+        return self if self.path is None else self._replace(text=read_text(self.path))
 
 
 _FIXED, _FIXED_IN_JOURNAL = (
@@ -191,16 +188,19 @@ def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[
     restart.
     """
     skipped = {"listeners", "broker", "journal", "auths", "tables"}
-    changed = _plain(before, after, field_keys(""), skipped)
+    changed = _plain(before, after, FIELD_KEYS[""], skipped)
     if before.broker != after.broker:
         changed += [f"broker.{key}" for key in _plain(before.broker, after.broker, {})]
     if before.journal != after.journal:
-        changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, field_keys("journal"))]
+        changed += [f"journal.{key}" for key in _plain(before.journal, after.journal, FIELD_KEYS["journal"])]
     restart = tuple([key for key in changed if takes(key) is Takes.RESTART])
     if before.listeners is not after.listeners:
         changed += _by_name("listener", before.listeners, after.listeners, _listener)
-        changed += _by_name("auth", before.auths, after.auths, partial(_plain, keys=field_keys("auth.NAME")))
-        changed += _by_name("upstream", before.upstreams, after.upstreams, _upstream)
+        if before.auths != after.auths:
+            compare = partial(_plain, keys=FIELD_KEYS["auth.NAME"])
+            changed += _by_name("auth", before.auths, after.auths, compare)
+        if before.upstreams != after.upstreams:
+            changed += _by_name("upstream", before.upstreams, after.upstreams, _upstream)
     return tuple([each for each in changed if each not in restart]), restart
 
 
@@ -228,7 +228,7 @@ def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[s
 
 
 def _listener(before: Listener, after: Listener) -> list[str]:
-    keys = field_keys("listener.NAME") | {"rules": "rule"}
+    keys = FIELD_KEYS["listener.NAME"] | {"rules": "rule"}
     found = _plain(before, after, keys, skipped={"upstream", "routes", "rates"})
     for scope, table in _RATES.items() if before.rates != after.rates else ():
         rates = _plain(before.rates.of(scope), after.rates.of(scope), {"refuse": "when_reached"})
@@ -248,10 +248,12 @@ def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
 
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
-    found = _plain(before, after, field_keys("upstream.NAME"), skipped={"groups", "policy"})
+    found = _plain(before, after, FIELD_KEYS["upstream.NAME"], skipped={"groups", "policy"})
     logins = {None if each.credentials is None else each.credentials.login for each in (before, after)}
     if "login" in found and len(logins) == 1:
         found[found.index("login")] = "passcode"
+    if before.groups is after.groups:
+        return found
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))
     came = [f"uri: {each} added" for each in here if each not in there]
     left = [f"uri: {each} removed" for each in there if each not in here]

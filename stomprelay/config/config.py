@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay.auth.settings import AuthSettings
 from stomprelay.broker.message import Bounds
-from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY, Authority
+from stomprelay.config.address import MEMORY, Authority, server, server_endpoint
 from stomprelay.config.admin import KEYS as ADMIN
 from stomprelay.config.admin import AdminAccess, check
 from stomprelay.config.admin import read as read_admin
@@ -73,17 +72,10 @@ OPTIONS: Final[Mapping[str, Option]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """What runs: the listeners (each with its upstream and its routes), the endpoints `admin` and `metrics` if there
-    are such, the bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are
-    names by which both endpoints may be asked beside their own; `admin_token` is what who asks `admin` has to say, and
-    `admin_tls` its TLS; with `admin_console` STOMP can be spoken from a browser there. `clients` is how many there may
-    be at a time, None: as many as the process has file descriptors for; `memory`
-    is how many bytes may be kept of all of them, None: half of what there is. When the relay stops, sessions have
-    `stop_timeout` seconds to deliver what their clients sent. At `handover`, the path of a UNIX socket, another process
-    may take over. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without the
-    core. `workers` is how many processes serve the clients; where there are several, each has its `share`, and one
-    that says nothing for `worker_timeout` seconds is killed. `tables` is what the file holds. All is
-    checked but whether the endpoints, the TLS files and that directory can be used.
+    """All settings, checked, by the names of their keys (`config/stomprelay.toml` has their meaning). Not checked:
+    whether endpoints, TLS files and the journal's directory can be used. `admin`, `metrics`, `handover`, `admin_token`:
+    None: there is none. `clients`: None: as many as the process has file descriptors for. `memory`: None: half of what
+    there is. `tables`: the tables of the file.
     """
 
     listeners: tuple[Listener, ...]
@@ -187,7 +179,7 @@ def overridden(
     if upstream is not None:
         listeners = _moved(listeners, upstream)
     if admin is not None:
-        admin = _option("--admin", endpoint.server_endpoint, admin)
+        admin = _option("--admin", server_endpoint, admin)
         access = AdminAccess(admin, config.admin_token, config.admin_tls, config.admin_console)
         check(COMMAND_LINE, "--admin", access)
     else:
@@ -289,8 +281,8 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
     for number, place in enumerate(listen, 1):
-        where = _option("--listen", endpoint.server_endpoint, place)
-        if model.tls is not None and endpoint.server(where).own_tls:
+        where = _option("--listen", server_endpoint, place)
+        if model.tls is not None and server(where).own_tls:
             raise ConfigError(
                 f"{COMMAND_LINE}: --listen: {where} brings TLS of its own, and listener.{model.name}.tls does too"
             )
@@ -430,5 +422,5 @@ def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, met
     places += [(key, place) for key, place in (("admin", admin), ("metrics", metrics)) if place is not None]
     for key, place in places:
         first = taken.setdefault(place, key)
-        if first != key and endpoint.server(place).arguments.get("port") != "0":
+        if first != key and server(place).arguments.get("port") != "0":
             raise ConfigError(f'{source}: {key}: "{place}" is taken by {first}')

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stomprelay.auth.settings import AuthSettings
-from stomprelay.config import endpoint
-from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import ConfigTable
+from stomprelay.config.address import server
+from stomprelay.config.settings import SETTINGS
+from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.values import reference, references
 from stomprelay.relay.model.listener import Listener, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.profile import naming
@@ -80,7 +80,7 @@ def _check_rates(table: ConfigTable, found: Iterable[str]) -> None:
 
 def read_tls(table: ConfigTable, place: str) -> ServerTLS:
     """Return the TLS in a table, for the endpoint `place`. Raises `ConfigError`."""
-    if endpoint.server(place).own_tls:
+    if server(place).own_tls:
         raise table.error(None, "the endpoint brings TLS of its own; with this table it has to be a tcp: one")
     tls = ServerTLS(**table.read(SETTINGS["listener.NAME.tls"]))
     if tls.require_client_certificate and tls.client_ca is None:

@@ -6,15 +6,13 @@ read by the module of its table: it needs the file's names, or it is a table or 
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from functools import cache
-from typing import Any, Final
+from dataclasses import fields
+from typing import Final
 
 from stomprelay.auth.settings import BrokerLogin
 from stomprelay.broker.message import DEFAULTS
 from stomprelay.config import values
-from stomprelay.config.address import certificate_name, hosts
-from stomprelay.config.endpoint import server_endpoint
+from stomprelay.config.address import certificate_name, hosts, server_endpoint
 from stomprelay.config.table import Setting, Takes
 from stomprelay.journal.settings import WhenFull
 from stomprelay.relay.model.group import Policy
@@ -250,24 +248,7 @@ def takes(key: str) -> Takes:
     return SETTINGS[table][name].takes
 
 
-def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields for a record; a field `part.field` is put into the part that `owner` has."""
-    own: dict[str, Any] = {}
-    parts: dict[str, dict[str, Any]] = {}
-    for field, value in found.items():
-        part, _, rest = field.partition(".")
-        if rest:
-            parts.setdefault(part, {})[rest] = value
-        else:
-            own[part] = value
-    for part, inner in parts.items():
-        default = getattr(owner, part)
-        own[part] = replace(default, **built(default, inner))
-    return own
-
-
-@cache
-def field_keys(table: str) -> dict[str, str]:
+def _field_keys(table: str) -> dict[str, str]:
     """Return the key of each field of a table's record. A part has the name of its table, or its first key."""
     found: dict[str, str] = {}
     for place, settings in SETTINGS.items():
@@ -278,3 +259,9 @@ def field_keys(table: str) -> dict[str, str]:
                     part, _, nested = field.partition(".")
                     found.setdefault(part, (inner or key) if nested else f"{inner}.{key}".removeprefix("."))
     return found
+
+
+FIELD_KEYS: Final = {
+    table: _field_keys(table) for table in ("", "journal", "auth.NAME", "listener.NAME", "upstream.NAME")
+}
+"""Table -> field of its record -> the key of that field."""

@@ -6,10 +6,9 @@ from math import inf
 from typing import Final
 
 from stomprelay.auth.settings import AuthSettings, BrokerLogin
-from stomprelay.config.address import MEMORY
+from stomprelay.config.address import MEMORY, client, server
 from stomprelay.config.admin import UNENCRYPTED, unencrypted
 from stomprelay.config.config import Config
-from stomprelay.config.endpoint import client, server
 from stomprelay.config.upstream import PARTS
 from stomprelay.config.values import BODIES, NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar, cast, overload
@@ -98,6 +99,22 @@ class Setting(NamedTuple):
     path: bool = False
     required: bool = False
     moving: bool = False
+
+
+def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return these fields for a record; a field `part.field` is put into the part that `owner` has."""
+    own: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for field, value in found.items():
+        part, _, rest = field.partition(".")
+        if rest:
+            parts.setdefault(part, {})[rest] = value
+        else:
+            own[part] = value
+    for part, inner in parts.items():
+        default = getattr(owner, part)
+        own[part] = replace(default, **built(default, inner))
+    return own
 
 
 class ConfigTable:
@@ -206,6 +223,8 @@ class ConfigTable:
 
     def tables(self, key: str) -> list["ConfigTable"]:
         """Return the named tables under a key, in the file's order."""
+        if key not in self.values:
+            return []
         parent = self.table(key)
         for name in parent.values:
             if not _NAME.fullmatch(name):

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from stomprelay.config import address, endpoint
-from stomprelay.config.settings import SETTINGS, built
-from stomprelay.config.table import ConfigTable
+from stomprelay.config import address
+from stomprelay.config.settings import SETTINGS
+from stomprelay.config.table import ConfigTable, built
 from stomprelay.config.uri import Location, locate
 from stomprelay.config.values import connect_value, passcode, passcode_content, text
 from stomprelay.relay.model.group import Broker
@@ -124,7 +124,7 @@ def _tls(upstream: ConfigTable, brokers: Iterable[Broker]) -> ClientTLS:
     table = upstream.table("tls")
     found = table.read(SETTINGS["upstream.NAME.tls"])
     if not any(broker.tls for broker in brokers):
-        own = any(endpoint.client(broker.endpoint).own_tls for broker in brokers)
+        own = any(address.client(broker.endpoint).own_tls for broker in brokers)
         reason = "the endpoint brings TLS of its own" if own else "the address does not ask for TLS"
         raise table.error(
             None, f"{reason}; with this table uri has to be ssl://host:port or wss://host:port/path"

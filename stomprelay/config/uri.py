@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from stomprelay.config import address, endpoint
+from stomprelay.config import address
 from stomprelay.config.table import nearest
 from stomprelay.config.values import (
     OptionText,
@@ -339,11 +339,11 @@ def _once(brokers: Iterable[Broker]) -> None:
     """Raise `ValueError` for a broker that is named twice, in any spelling."""
     seen: dict[object, Broker] = {}
     for broker in brokers:
-        parts = endpoint.client(broker.endpoint)
+        parts = address.client(broker.endpoint)
         place = {
             name: value.lower() if name == "host" else value
             for name, value in parts.arguments.items()
-            if parts.kind not in endpoint.CLIENTS or name in ("host", "port", "path")
+            if parts.kind not in address.CLIENTS or name in ("host", "port", "path")
         }
         first = seen.setdefault((parts.kind, broker.tls, broker.path, frozenset(place.items())), broker)
         if first is not broker:

@@ -145,7 +145,7 @@ def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """As `parse`, for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
+    """As `decode`, for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
     return _Reader(b"", 0, size, more).blocks()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""Errors of file systems without `flock`; there the age of a segment decides, see `schema.Header.age`."""
+"""Errors of file systems without `flock`; there the age of a segment decides, see `schema.SegmentHeader`."""
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:

@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlencode, urlsplit
 
-from stomprelay.config import endpoint
+from stomprelay.config import address
 from stomprelay.journal.tail import TailAnswer, TailRequest
 from stomprelay.wire.errors import visible
 
@@ -98,14 +98,14 @@ def _secured(host: str, port: int | None, credentials: AdminCredentials) -> HTTP
 
 
 def _by_endpoint(place: str, credentials: AdminCredentials) -> Callable[[], HTTPConnection]:
-    found = endpoint.server(place)
+    found = address.server(place)
     if found.kind == "unix":
         return lambda: _UnixConnection(found.arguments["address"])
     if found.kind not in ("tcp", "tcp6") or place.lower().startswith("haproxy:"):
         raise ValueError(
             "does not tell where to connect to: say the URL, as in --admin http://127.0.0.1:61680"
         )
-    port = endpoint.port(found.arguments["port"])
+    port = address.port(found.arguments["port"])
     interface = found.arguments.get("interface", "::" if found.kind == "tcp6" else "")
     host = _EVERYWHERE.get(interface, interface)
     if credentials.own is not None:

@@ -24,7 +24,7 @@ from twisted.internet.error import ReactorNotRunning
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
-from stomprelay.config.endpoint import quoted, server
+from stomprelay.config.address import quoted, server
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import (
     BadEndpoint,

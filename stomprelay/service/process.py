@@ -181,9 +181,8 @@ class Reloads(Service):
             raise NotReloaded("the relay stops")
         self._notice(True)
         try:
-            source = self._source.again()
-            with source.here():
-                found = self._use(source)
+            with self._source.here():
+                found = self._use(self._source.again())
             return await found if isinstance(found, Deferred) else found
         except ConfigError as error:
             raise NotReloaded(str(error)) from None

@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.broker.broker import EmbeddedBroker
-from stomprelay.broker.connection import Connection
+from stomprelay.broker.broker import Connection, EmbeddedBroker
 from stomprelay.broker.message import Bounds
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Terms

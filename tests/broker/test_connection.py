@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stomprelay
-from stomprelay.broker.connection import HALF_CLOSED
+from stomprelay.broker.broker import HALF_CLOSED
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
 from stomprelay.wire.dialect import V1_2

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import ConfigError, default, load_admin, overridden
+from stomprelay.config.address import exposed
 from stomprelay.config.admin import SHORTEST, read_token
-from stomprelay.config.endpoint import exposed
 from stomprelay.config.summary import summary
 from tests.config.reference import config, refusal
 

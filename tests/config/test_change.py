@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.config import Config, ConfigError, load
 from stomprelay.config.change import Change, change
-from stomprelay.config.settings import field_keys
+from stomprelay.config.settings import FIELD_KEYS
 
 FILE = """
 [listener.public]
@@ -159,4 +159,4 @@ def test_what_sessions_cannot_go_on_with(before: str, after: str) -> None:
 )
 def test_the_key_of_a_field(table: str, field: str, key: str) -> None:
     """What a reload names is the key of the file; a part of a record has the name of its table."""
-    assert field_keys(table)[field] == key
+    assert FIELD_KEYS[table][field] == key

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.endpoints import quoteStringArgument
 
-from stomprelay.config.endpoint import client, port, quoted, server
+from stomprelay.config.address import client, port, quoted, server
 
 
 @pytest.mark.parametrize(

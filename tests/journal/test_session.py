@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import BlockKind
-from stomprelay.journal.capture import Capture, LegRecorder
-from stomprelay.journal.session import SessionRecorder
+from stomprelay.journal.capture import Capture, LegRecorder, SessionRecorder
 from stomprelay.session.effects import Event, Note, Wake
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.wire.decoder import Decoder

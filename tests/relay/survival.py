@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from stomprelay.broker.broker import EmbeddedBroker
-from stomprelay.broker.connection import Connection
+from stomprelay.broker.broker import Connection, EmbeddedBroker
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import DEFAULTS, Message
 from stomprelay.relay import effects as asked

@@ -15,7 +15,7 @@ from twisted.application.service import MultiService
 from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
-from stomprelay.config.endpoint import quoted
+from stomprelay.config.address import quoted
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service import handover as module
 from stomprelay.service.handover import Handover, TakenOver, take_over

@@ -14,7 +14,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.endpoints import clientFromString, wrapClientTLS
 from twisted.internet.protocol import Factory
 
-from stomprelay.config.endpoint import quoted
+from stomprelay.config.address import quoted
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from stomprelay.config.address import MEMORY
-from stomprelay.config.endpoint import client
+from stomprelay.config.address import MEMORY, client
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How

@@ -10,9 +10,8 @@ from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from stomprelay.journal.capture import LegRecorder
+from stomprelay.journal.capture import LegRecorder, Records, SessionRecorder
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.journal.session import Records, SessionRecorder
 from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
 from stomprelay.relay.inputs import (
     Blocked,

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.capture import Capture, LegRecorder, Records
 from stomprelay.journal.schema import VERSION, SegmentHeader
-from stomprelay.journal.session import Records
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.journal.tail import TailAnswer, TailRequest, TailWatch
 from stomprelay.service.journal.journal import SOFTWARE, Journal

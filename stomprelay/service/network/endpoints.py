@@ -29,8 +29,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.config.address import host_and_port
-from stomprelay.config.endpoint import client, server
+from stomprelay.config.address import client, host_and_port, server
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream

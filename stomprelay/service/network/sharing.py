@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IProtocolFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.lockfile import FilesystemLock
 
-from stomprelay.config.endpoint import server
+from stomprelay.config.address import server
 
 _NO_PATH: Final = b"\0"
 """In place of the path of a UNIX socket: one that Twisted neither removes nor changes the mode of."""
