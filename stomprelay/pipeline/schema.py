@@ -33,9 +33,7 @@ HOURLY: Final = (
 
 @dataclass(frozen=True)
 class Table:
-    """One table. `partitions`: columns that are in the folders' names alone. `incremental`: batches add rows under
-    `batch=N`; else they write whole partitions anew.
-    """
+    """A table. `partitions`: columns in folder names. `incremental`: batches add `batch=N`, else replace partitions."""
 
     name: str
     about: str

@@ -507,7 +507,6 @@ def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
 
 
 def _headers(texts: Sequence[str | None]) -> pa.Array:
-    """Return the column `headers` for headers as JSON."""
     return pa.array([each and [*json.loads(each).items()] for each in texts], arrow.MAP)
 
 

@@ -43,7 +43,7 @@ from stomprelay.pipeline.spark import arrow, bundles
 from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened, parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.files import NewFile
+from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
@@ -213,9 +213,7 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return which of these rows are not for `JournalOrders`: their keys are of single messages, or they are no
-    transfers.
-    """
+    """Return which rows are not for `JournalOrders`: those with keys of single messages, and those of no transfer."""
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
 
@@ -269,7 +267,6 @@ class _Finals:
     folder: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
         files: dict[str, NewFile] = {}
         for batch in batches:
             final = pc.equal(batch.column("what"), int(MatchRow.FINAL))
@@ -278,15 +275,11 @@ class _Finals:
                 yield batch.filter(pc.invert(final))
             if not count:
                 continue
-            rows = batch if count == len(batch) else batch.filter(final)
-            names = rows.column("hour")
-            for hour in names.unique().to_pylist():
-                same = pc.equal(names, hour)
-                of_hour = rows if pc.all(same).as_py() else rows.filter(same)
+            for hour, rows in parted(batch if count == len(batch) else batch.filter(final), "hour"):
                 if hour not in files:
                     place = self.folder / layout.place(hour)
                     files[hour] = NewFile(place, COLUMNS, UNLIKE, by="seen_at", groups=_GROUPS)
-                files[hour].add(of_hour)
+                files[hour].add(rows)
         if files:
             yield rows_of([other(MatchRow.FILE, each.close(), hour=hour) for hour, each in files.items()])
 

@@ -425,9 +425,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the first message that another session got and did not acknowledge, and that its broker redelivered;
-        or None.
-        """
+        """Return the first message that another session did not acknowledge and its broker redelivered; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):

@@ -90,28 +90,23 @@ class _Current:
             self._again(self._waiting.pop())
         until = self._until
         if self._order is None and self._text is not None and until <= int(self._text.partition(" ")[0]):
-            yield self._state(self._text)
+            yield s.saying(SessionRow.ORDER, self.key, self._text)
             yield from self._foretaste()
             return
         order = self._known()
         order.advance(until, s.LATER)
         kept = order.dump(until)
         if kept is not None:
-            yield self._state(f"{kept[1]} {kept[0]}")
+            yield s.saying(SessionRow.ORDER, self.key, f"{kept[1]} {kept[0]}")
         yield from self._foretaste()
 
     def _foretaste(self) -> Iterator[s.Transfer]:
         for row in self._ahead:
-            yield self._state(_AHEAD + json.dumps(row[1:], ensure_ascii=False, separators=(",", ":")))
+            yield s.saying(SessionRow.ORDER, self.key, _AHEAD + arrow.compact(row[1:]))
         yield from self.out
         self._ahead.sort(key=_phase)
         for row in self._ahead:
             yield [f"{self.key}#{self._known().take(row)}", *row[1:]]
-
-    def _state(self, text: str) -> s.Transfer:
-        row: s.Transfer = [None] * len(s.FIELDS)
-        row[s.KEY], row[s.KIND], row[s.TEXT] = self.key, int(SessionRow.ORDER), text
-        return row
 
 
 def _phase(row: Any) -> tuple[Any, ...]:

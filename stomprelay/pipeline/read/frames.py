@@ -48,9 +48,7 @@ class SegmentToRead(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """What a batch had: numbers of frames (and events) and damages, the time (ns) of the newest record, and sentences
-    about frames that are missing.
-    """
+    """What a batch had: numbers of frames and damages, the newest record (ns), sentences about missing frames."""
 
     frames: int
     damages: int

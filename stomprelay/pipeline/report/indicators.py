@@ -26,9 +26,7 @@ _WORTH: Final = 1.5
 
 
 class IndicatorKind(Enum):
-    """The kind of an indicator, which decides its spelling. Shares are from 0 to 1, times are microseconds, sizes
-    bytes.
-    """
+    """The kind of an indicator, which decides its spelling. Shares are 0 to 1, times microseconds, sizes bytes."""
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -220,9 +218,7 @@ def compared(now: Findings, before: Findings) -> Compared:
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change deserves a sentence. Indicators that were absent before are not among them:
-    the page lists them as problems.
-    """
+    """Return the indicators whose change deserves a sentence. Those that were absent before are listed as problems."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)

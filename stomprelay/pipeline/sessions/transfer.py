@@ -140,6 +140,13 @@ def carried(key: str) -> str | None:
     return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
 
 
+def saying(kind: int, key: str, text: str) -> Transfer:
+    """Return a row that is no transfer, with only these values."""
+    row: Transfer = [None] * len(FIELDS)
+    row[KEY], row[KIND], row[TEXT] = key, int(kind), text
+    return row
+
+
 def continuation(transfer: Transfer) -> Transfer:
     """Return an empty row to write more of a transfer: the same key and place, kind `..._MORE` plus `LATER`."""
     row: Transfer = [None] * len(FIELDS)

@@ -54,9 +54,7 @@ def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Bundling:
-    """Call it with rows. It yields bundles by part of the column `by`; `passes`: rows that go on unread; `coded`:
-    columns that repeat.
-    """
+    """Call it with rows: it yields bundles by part of column `by`. `passes`: rows that go on unread; `coded` repeat."""
 
     by: str
     parts: int
@@ -64,7 +62,7 @@ class Bundling:
     coded: Sequence[str] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take rows and yield bundles, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` wants it."""
         held: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -139,7 +137,7 @@ class Sorted:
     passes_on: bool = False
 
     def __call__(self, bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take bundles and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` wants it."""
         held: list[pa.Table] = []
         last = None
         for batch in bundles:

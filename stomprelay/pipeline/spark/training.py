@@ -1,7 +1,4 @@
-"""A little of all that the pipeline does, for the class archive: Java loads what it will load in earnest.
-
-Run as a module, with the options to Java that write the archive when it ends.
-"""
+"""A little of all that the pipeline does, for the class archive. Run it with the options by which Java writes that."""
 
 import sys
 import tempfile

@@ -34,10 +34,8 @@ _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
-_PROPERTIES: Final = {
-    # So that every reader of Delta tables can read them.
-    "delta.enableDeletionVectors": "false",
-}
+_PROPERTIES: Final = {"delta.enableDeletionVectors": "false"}
+"""So that every reader of Delta tables can read them."""
 _SESSION: Final = {
     # What takes the place of rows that are open need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
@@ -104,9 +102,7 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """See `Store.read`. Columns that the table has not yet are null; a version of the layout before is
-        read, too.
-        """
+        """See `Store.read`. Columns that the table has not are null; tables of the layout before are read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -248,10 +244,9 @@ class DeltaStore(Store):
     def _commit(
         self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "", **options: str
     ) -> None:
-        """Write the rows of a batch in one transaction that removes the rows to which `also` applies and, if the batch
-        was here before, those to which `own` does.
-
-        The second time is not left to Delta, which would skip the query: who observes its rows waits for ever.
+        """Write the rows of a batch in one transaction, in place of the rows of `also` and, if the batch was here
+        before, those of `own`. Delta itself would skip the query the second time: who observes its rows would wait for
+        ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
@@ -309,7 +304,7 @@ class DeltaStore(Store):
         if below is not None:
             files = files.where((f.col("size") < below) & f.coalesce(folders[_APART] == "true", f.lit(True)))
         found = files.groupBy(folders["date"].alias("date"), folders["hour"].alias("hour")).count().collect()
-        return {_name(row.date, row.hour) if row.date else "": row["count"] for row in found}
+        return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
         """Return the version asked for, -1 for the newest; None before the first. Raises `StoreError`."""
@@ -335,9 +330,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`, in one transaction; the versions before it stay for who reads those, until
-        `sweep`.
-        """
+        """See `Store.rename_columns`; one transaction. Versions before it stay for their readers, until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):
@@ -443,12 +436,7 @@ def _defined(column: Column, *, nullable: bool | None = None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as an SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _name(date: str, hour: str | int) -> str:
-    return f"{date}-{int(hour):02d}"
 
 
 def _among(hours: Iterable[str]) -> str:

@@ -95,9 +95,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables under a path or a URI of Spark, as folders of files of this `format`. `delta.opened` returns the right
-    store for any format.
-    """
+    """The tables under a path or a URI of Spark, in files of this `format`. `delta.opened` returns the right store."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -159,8 +157,10 @@ class Store:
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
-        for folder in self._untouched(before):
-            self._remove_at_once(folder)
+        now = self._files(before)
+        for folder, files in before.items():
+            if now.get(folder) == files:
+                self._remove_at_once(folder)
 
     def replace_open(
         self,
@@ -238,9 +238,7 @@ class Store:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of the hours before `before`, where the format has a command for it. Return these hours. The
-        caller must hold the `Lock`.
-        """
+        """Join small files of the hours before `before`, if the format can. Return these. Needs the `Lock`."""
         return ()
 
     def sweep(self, now: datetime) -> None:
@@ -268,9 +266,7 @@ class Store:
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices that their column `slice` names, in place of what these had. They stay until
-        `keep_slices` removes them.
-        """
+        """Write rows to the slices that their column `slice` names, replacing these. `keep_slices` removes them."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -290,9 +286,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the rows that the table of sums `name` keeps in these folders (`hour=H/batch=N`), with `hour` and
-        `batch`.
-        """
+        """Return what the table of sums `name` keeps in folders (`hour=H/batch=N`), with `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -499,11 +493,6 @@ class Store:
         """Return the names of the files in each of these folders. Spark uses no file's name again."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
-
-    def _untouched(self, before: dict[str, list[str]]) -> list[str]:
-        """Return the folders whose files are the same as in `before`."""
-        now = self._files(before)
-        return [folder for folder, files in before.items() if now.get(folder) == files]
 
 
 @dataclass(frozen=True)
