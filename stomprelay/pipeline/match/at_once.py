@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matchings, MatchRow
-from stomprelay.pipeline.match.ordering import JournalOrders
+from stomprelay.pipeline.match.order import JournalOrders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, SPECIAL, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES, TOPICS

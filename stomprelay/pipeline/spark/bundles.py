@@ -37,6 +37,11 @@ Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Arrow batches to others, in one of Spark's tasks."""
 
 
+def chained(first: Rows, then: Rows) -> Rows:
+    """Return the two, one after the other."""
+    return lambda batches: then(first(batches))
+
+
 def parts(spark: Any, rows: int) -> int:
     """Return into how many parts so many rows are split: 1 where shuffles have one partition."""
     partitions = int(spark.conf.get(PARTITIONS) or 1)
