@@ -102,44 +102,29 @@ def _percentile(measure: str, which: str) -> Callable[[Findings], float | None]:
 _WHOLE: Final = {"p50": "p50", "p95": "p95", "p99": "p99", "max": "longest"}
 _SPELLED: Final = {"receipt": "SEND to RECEIPT", "delivery": "SEND to MESSAGE", "ack": "MESSAGE to ACK"}
 
+_COUNT, _SHARE, _TIME, _SIZE = IndicatorKind
 _ALL: Final = (
-    Indicator(
-        "messages", "messages", IndicatorKind.COUNT, "traffic", lambda found: found.messages, least=True
-    ),
-    Indicator("octets", "bytes on the wire", IndicatorKind.SIZE, "traffic", lambda found: found.octets),
+    Indicator("messages", "messages", _COUNT, "traffic", lambda found: found.messages, least=True),
+    Indicator("octets", "bytes on the wire", _SIZE, "traffic", lambda found: found.octets),
     Indicator(
         "delivered",
         "messages that reached a consumer",
-        IndicatorKind.SHARE,
+        _SHARE,
         "outcomes",
         lambda found: found.reached / found.expected if found.expected else None,
         least=True,
     ),
     Indicator(
-        "unconfirmed",
-        "messages neither delivered nor confirmed",
-        IndicatorKind.COUNT,
-        "outcomes",
-        _outcome("unconfirmed"),
+        "unconfirmed", "messages neither delivered nor confirmed", _COUNT, "outcomes", _outcome("unconfirmed")
     ),
-    Indicator(
-        "undelivered", "messages not delivered yet", IndicatorKind.COUNT, "outcomes", _outcome("undelivered")
-    ),
-    Indicator(
-        UNHEARD, "messages to topics that nobody got", IndicatorKind.COUNT, "outcomes", _outcome(UNHEARD)
-    ),
-    Indicator(
-        "redelivered",
-        "deliveries made again",
-        IndicatorKind.COUNT,
-        "outcomes",
-        lambda found: found.redelivered,
-    ),
+    Indicator("undelivered", "messages not delivered yet", _COUNT, "outcomes", _outcome("undelivered")),
+    Indicator(UNHEARD, "messages to topics that nobody got", _COUNT, "outcomes", _outcome(UNHEARD)),
+    Indicator("redelivered", "deliveries made again", _COUNT, "outcomes", lambda found: found.redelivered),
     *(
         Indicator(
             f"{measure}_{which}",
             f"{_SPELLED[measure]}, {'the longest' if which == 'max' else which}",
-            IndicatorKind.TIME,
+            _TIME,
             "latency",
             _percentile(measure, field),
         )
@@ -149,53 +134,41 @@ _ALL: Final = (
     Indicator(
         "outages",
         "outages of brokers that nobody asked for",
-        IndicatorKind.COUNT,
+        _COUNT,
         "failovers",
         lambda found: len(found.lost),
     ),
     Indicator(
         "silence",
         "longest time that a session was without a broker",
-        IndicatorKind.TIME,
+        _TIME,
         "failovers",
         lambda found: silence(found.failovers),
     ),
     Indicator(
         "stuck",
         "subscriptions that left deliveries unanswered",
-        IndicatorKind.COUNT,
+        _COUNT,
         "stuck",
         lambda found: found.total_stuck,
     ),
     Indicator(
         "stuck_wait",
         "longest wait of a delivery for its answer",
-        IndicatorKind.TIME,
+        _TIME,
         "stuck",
         lambda found: max((one.worst for one in found.stuck), default=0),
     ),
-    Indicator(
-        "errors",
-        "errors of brokers and the relay",
-        IndicatorKind.COUNT,
-        "errors",
-        lambda found: sum(found.errors),
-    ),
+    Indicator("errors", "errors of brokers and the relay", _COUNT, "errors", lambda found: sum(found.errors)),
     Indicator(
         "damages",
         "stretches of the journal that are unreadable or missing",
-        IndicatorKind.COUNT,
+        _COUNT,
         "quarantine",
         lambda found: found.total_damages,
     ),
-    Indicator(
-        DROPPED,
-        "frames that the journal dropped",
-        IndicatorKind.COUNT,
-        "quarantine",
-        lambda found: found.dropped,
-    ),
-    Indicator("killed", "relays that were killed", IndicatorKind.COUNT, "runs", lambda found: found.killed),
+    Indicator(DROPPED, "frames that the journal dropped", _COUNT, "quarantine", lambda found: found.dropped),
+    Indicator("killed", "relays that were killed", _COUNT, "runs", lambda found: found.killed),
 )
 INDICATORS: Final = {one.name: one for one in _ALL}
 """All indicators by name, in the order of the page."""
