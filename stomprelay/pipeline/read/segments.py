@@ -55,7 +55,7 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
                 yield reading.flushed()
             reading.begin(found)
         else:
-            reading.reject(found)
+            reading.damages.append(found)
     if reading.count:
         yield reading.flushed()
     if reading.damages:
@@ -104,7 +104,7 @@ class _Reading:
         except KeyError:
             known = self.contexts[block.context] = self._context(block.context)
         if known is None:
-            self.reject(Damage(block.offset, block.length, "its context cannot be understood"))
+            self.damages.append(Damage(block.offset, block.length, "its context cannot be understood"))
         elif block.kind is BlockKind.FRAMES:
             self._frames(block, *known)
         else:
@@ -121,10 +121,6 @@ class _Reading:
         self.known.append(context)
         return len(self.known) - 1, dialect(context.version)
 
-    def reject(self, damage: Damage) -> None:
-        """Add a damage."""
-        self.damages.append(damage)
-
     def _frames(self, block: Block, context: int, spoken: Dialect) -> None:
         count = len(block.sizes) // SIZES
         self._columns.add(block.payload, block.sizes, spoken)
@@ -137,7 +133,7 @@ class _Reading:
             told = json.loads(block.payload)
             event, said, facts = told["event"], told["text"], dict(told["facts"])
         except (ValueError, KeyError, TypeError):
-            self.reject(Damage(block.offset, block.length, "its event cannot be understood"))
+            self.damages.append(Damage(block.offset, block.length, "its event cannot be understood"))
             return
         self._events.append((self.count, str(event), str(said), facts))
         self._columns.blank()

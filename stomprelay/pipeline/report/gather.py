@@ -91,11 +91,6 @@ def hour_up_to(at: Micros) -> Column:
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
-def whole_hours(span: Span) -> bool:
-    """Return whether the span begins and ends at full hours, so that a table by hour fits it exactly."""
-    return span.since % HOUR == 0 and span.until % HOUR == 0
-
-
 def bin_of(span: Span, micros: Column) -> Column:
     """Return a column with the number of the bin that the instant `micros` is in. It must be within the span."""
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
@@ -416,7 +411,7 @@ def gather(
         stuck=stuck,
         total_stuck=total_stuck,
         ways=ways,
-        whole_hours=whole_hours(span),
+        whole_hours=span.since % HOUR == 0 and span.until % HOUR == 0,
         destinations=listed,
         total_destinations=destinations,
         clients=[

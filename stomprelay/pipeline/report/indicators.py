@@ -251,9 +251,7 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return all thresholds that apply: also that no frame was dropped, unless these say otherwise, because dropped
-    frames could have crossed any of them.
-    """
+    """Return these thresholds and, unless one is on `DROPPED`, that no frame was dropped: it could cross any."""
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds
     return [*thresholds, Threshold(INDICATORS[DROPPED], 0)]
@@ -265,9 +263,7 @@ def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Thr
 
 
 def change(now: float | None, before: float | None, kind: IndicatorKind = IndicatorKind.COUNT) -> str:
-    """Return how a figure changed, in words: `+12 %`, `12 times as much`, `+0.5 points` of a share. `text.NOTHING`
-    where one of both is not known.
-    """
+    """Return how a figure changed: `+12 %`, `12 times as much`, `+0.5 points`; `text.NOTHING` if not known."""
     if now is None or before is None:
         return text.NOTHING
     if kind.spell(now) == kind.spell(before):

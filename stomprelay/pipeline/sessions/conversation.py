@@ -336,8 +336,9 @@ class Conversations:
                 current = _Current(record, self.limits)
                 if current.text is not None:
                     continue
-            current.take(record)
+            current.taken = True
             conversation = current.conversation
+            conversation.take(record)
             if len(conversation.out) >= arrow.ROWS:
                 yield arrow.batch([*rows, *conversation.out], _SCHEMA)
                 rows = []
@@ -381,8 +382,3 @@ class _Current:
             self.text = str(first[r.TEXT])
             self.run, state = self.text.split("\n", 1)
             self.conversation = Conversation.load(self.name, state, limits)
-
-    def take(self, record: r.Record) -> None:
-        """Pass the next record to the conversation."""
-        self.taken = True
-        self.conversation.take(record)

@@ -258,9 +258,7 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """Record an ACK or NACK. Return the deliveries that it is for. They are removed or, in a transaction, held
-        until `committed` or `aborted`.
-        """
+        """Record an ACK or NACK. Return its deliveries: removed, or in a transaction held until it ends."""
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
             earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)

@@ -54,10 +54,7 @@ class PendingReceipts:
 
     def ask(self, receipt: str, ns: int, transfer: Transfer | None) -> None:
         """Record a frame that asks for a receipt, at `ns`. `transfer`: its row if it is a SEND, else None."""
-        asked = self._by_id.get(receipt)
-        if asked is None:
-            asked = self._by_id[receipt] = deque()
-        asked.append(_Asked(ns, transfer))
+        self._by_id.setdefault(receipt, deque()).append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
         """Record a RECEIPT from `broker`, one of `brokers`; None: from the relay. Return its SEND at the first."""
@@ -103,13 +100,7 @@ class PendingReceipts:
     def dump(self) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it."""
         return [
-            [
-                receipt,
-                each.ns,
-                each.told,
-                each.at,
-                None if each.transfer is None else each.transfer[: KIND + 1],
-            ]
+            [receipt, each.ns, each.told, each.at, each.transfer and each.transfer[: KIND + 1]]
             for receipt, asked in self._by_id.items()
             for each in asked
         ]

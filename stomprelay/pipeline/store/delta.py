@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline.schema import TABLES, Column, Table
+from stomprelay.pipeline.schema import MESSAGES, TABLES, Column, Table
 from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.compaction import FEW, LARGE, SMALL
 from stomprelay.pipeline.store.layout import LOG, NAME
-from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
+from stomprelay.pipeline.store.store import OPEN, Compacted, SliceHours, Store, StoreError, batch_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,13 +63,13 @@ class DeltaStore(Store):
 
     # ------------------------------------------------------------------ tables
 
-    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
+    def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
         """See `Store.append`."""
         named, own = self._named(TABLES[table], rows, batch_name(batch)), _of([batch_name(batch)])
         if isinstance(batch, str):
-            self._save_delta(table, named, "overwrite", replaceWhere=own, **options)
+            self._save_delta(table, named, "overwrite", replaceWhere=own)
         else:
-            self._commit(table, batch, named, own, **options)
+            self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
         """See `Store.remove`: nothing takes their place, as a DELETE would not say of which batch it is."""
@@ -83,12 +83,7 @@ class DeltaStore(Store):
         self._save_delta(table, named, mode="overwrite", **how)
 
     def replace_open(
-        self,
-        batch: int,
-        rows: "DataFrame",
-        slices: Iterable[str] = (),
-        gone: Mapping[str, Iterable[str]] | None = None,
-        table: str = "messages",
+        self, batch: int, rows: "DataFrame", slices: Iterable[str] = (), gone: SliceHours | None = None
     ) -> None:
         """See `Store.replace_open`, in one transaction."""
         old = gone or {}
@@ -97,7 +92,7 @@ class DeltaStore(Store):
         # It may have made more slices before, if it is done again with other settings.
         earlier = f"{_APART} = false AND batch LIKE '{OPEN}-{batch_name(batch)}-%'"
         own = f"{_of([batch_name(batch)])} OR ({_open(slices)}) OR ({earlier})"
-        self._commit(table, batch, self._sliced(TABLES[table], batch, rows), own, also)
+        self._commit(MESSAGES.name, batch, self._sliced(MESSAGES, batch, rows), own, also)
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
@@ -121,7 +116,7 @@ class DeltaStore(Store):
         lacking = {name: f.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
         return rows.withColumns(lacking).select(*(f"`{name}`" for name in kinds))
 
-    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+    def open_rows(self, table: str, slices: SliceHours) -> "DataFrame":
         """See `Store.open_rows`."""
         hours = {hour for each in slices.values() for hour in each}
         return self.read(table, hours).where(_open(slices))
@@ -241,17 +236,14 @@ class DeltaStore(Store):
             self._known.add(table)
         return table in self._known
 
-    def _commit(
-        self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "", **options: str
-    ) -> None:
+    def _commit(self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "") -> None:
         """Write the rows of a batch in one transaction, in place of the rows of `also` and, if the batch was here
         before, those of `own`. Delta itself would skip the query the second time: who observes its rows would wait for
         ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
-        if not again:
-            options |= {"txnAppId": _APP, "txnVersion": str(batch)}
+        options = {} if again else {"txnAppId": _APP, "txnVersion": str(batch)}
         if where:
             options["replaceWhere"] = where
         self._batch = batch
