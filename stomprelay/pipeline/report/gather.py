@@ -59,17 +59,13 @@ class Range:
     since: Micros | None = None
     until: Micros | None = None
 
-    def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
-        """Return the rows whose `column` is in the range. `hours`: folders are by `column`; others are not read."""
+    def within(self, rows: DataFrame, column: str) -> DataFrame:
+        """Return the rows whose `column`, by which their folders are, is in the range. Other hours are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
-            rows = rows.where(at >= self.since)
-            if hours:
-                rows = rows.where(hour_from(self.since))
+            rows = rows.where(at >= self.since).where(hour_from(self.since))
         if self.until is not None:
-            rows = rows.where(at < self.until)
-            if hours:
-                rows = rows.where(hour_up_to(self.until))
+            rows = rows.where(at < self.until).where(hour_up_to(self.until))
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:

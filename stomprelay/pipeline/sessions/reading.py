@@ -154,11 +154,11 @@ def _among(values: pa.Array, known: pa.Array) -> pa.Array:
     return pc.is_in(values, value_set=known)
 
 
-def _sparse(values: dict[int, Any], count: int, kind: Any = None) -> pa.Array:
+def _sparse(values: dict[int, Any], count: int) -> pa.Array:
     column: list[Any] = [None] * count
     for at, value in values.items():
         column[at] = value
-    return pa.array(column, kind or pa.string())
+    return pa.array(column, pa.string())
 
 
 def _turns(segments: pa.Array) -> pa.Array:
