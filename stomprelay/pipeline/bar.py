@@ -1,6 +1,4 @@
-"""A progress bar on a terminal: how much is done, how fast, how long it will take. Shows nothing without a terminal, or
-for work shorter than `AFTER`.
-"""
+"""A bar on a terminal: how much is done, how fast, how long it will take. Not shown for work shorter than `AFTER`."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -51,9 +49,7 @@ class ProgressBar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Set the progress; None: as before. `share`: the part of the time that is over, if it differs from that of
-        `done`.
-        """
+        """Set the progress; None: as before. `share`: the part of the time that is over, if not that of `done`."""
         self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
@@ -215,6 +211,11 @@ def octets(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} {_SIZES[-1]}"
+
+
+def many(count: int, noun: str, ending: str = "s") -> str:
+    """Return a number with its noun: `1 message`, `1,200 messages`."""
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def spelled(seconds: float) -> str:

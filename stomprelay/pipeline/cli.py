@@ -41,9 +41,7 @@ _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
-    `SystemExit`, as argparse does.
-    """
+    """Run one command. Return 0, or 1 with the reason on standard error. Raises `SystemExit` for wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -84,9 +82,7 @@ def _told(error: Exception) -> str | None:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser for these arguments: only the module of their command is imported, because others may need
-    missing packages.
-    """
+    """Return the parser for these arguments. Only their command is imported: others may need missing packages."""
     parser = argparse.ArgumentParser(
         prog="stomprelay-pipeline",
         description="Tables from a relay's journal, by Spark, and what can be done with them.",

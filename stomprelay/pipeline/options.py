@@ -120,11 +120,6 @@ def _instant(said: str | None, now: int, option: str) -> int | None:
         raise ValueError(f"{option}{said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
 
 
-def many(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 message`, `1,200 messages`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def add_tables(parser: argparse.ArgumentParser) -> None:
     """Add the option for the folder of the tables."""
     parser.add_argument("--tables", metavar="DIR", required=True, help="the folder of the tables, or its URI")
@@ -225,9 +220,7 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session as the options of `add_spark` ask for; `--conf` wins over `conf`. See `launch.session` for
-    the rest; end it with `launch.stop`.
-    """
+    """Return a Spark session by the options of `add_spark`; `--conf` wins over `conf`. See `launch.session`."""
     bar = ProgressBar(sys.stderr)
     told = None if say is None else bar.beside(say)
     folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]

@@ -6,6 +6,7 @@ chunk in which the frame came.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 
@@ -25,17 +26,17 @@ class Column:
         return f"`{self.name}` {self.kind}{'' if self.nullable else ' NOT NULL'}"
 
 
+_always: Final = partial(Column, nullable=False)
+"""A column that is never null."""
 HOURLY: Final = (
-    Column("date", "date", "the day of the table's own time, UTC", nullable=False),
-    Column("hour", "int", "the hour of that day, 0 to 23", nullable=False),
+    _always("date", "date", "the day of the table's own time, UTC"),
+    _always("hour", "int", "the hour of that day, 0 to 23"),
 )
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table. `partitions`: columns that are in the folders' names alone. `incremental`: batches add rows under
-    `batch=N`; else they write whole partitions anew.
-    """
+    """A table. `partitions`: columns in folder names. `incremental`: batches add `batch=N`, else replace partitions."""
 
     name: str
     about: str
@@ -71,15 +72,15 @@ OUTCOMES: Final = (ACKED, DELIVERED, RETURNED, NACKED, UNDELIVERED, UNCONFIRMED,
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
 """Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a queue."""
 
-_RELAY: Final = Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False)
+_RELAY: Final = _always("relay", "string", "the relay that saw it, from the segment's header")
 _SESSION: Final = Column("session", "string", "the session's name, unique among all relays")
 
 FRAMES: Final = Table(
     "frames",
     "a frame that came on a leg, or an event",
     (
-        Column("seen_at", "timestamp", "when the relay had it", nullable=False),
-        Column("ns", "bigint", "the same, exactly", "ns since 1970", nullable=False),
+        _always("seen_at", "timestamp", "when the relay had it"),
+        _always("ns", "bigint", "the same, exactly", "ns since 1970"),
         _RELAY,
         Column("listener", "string", "where the client came in, as the relay's configuration calls it"),
         _SESSION,
@@ -96,7 +97,7 @@ FRAMES: Final = Table(
         ),
         Column("broker", "string", "the broker's address; null for a client's"),
         Column("version", "string", "the STOMP version of the leg"),
-        Column("kind", "string", "`frame` or `event`", nullable=False),
+        _always("kind", "string", "`frame` or `event`"),
         Column("command", "string", "the frame's command; null for events"),
         Column("destination", "string", "header `destination`"),
         Column(
@@ -117,9 +118,9 @@ FRAMES: Final = Table(
         Column("event", "string", "what happened; null for frames"),
         Column("text", "string", "the same in a sentence"),
         Column("facts", "map<string,string>", "the same for machines"),
-        Column("segment", "string", "the segment's name, without its ending", nullable=False),
-        Column("position", "bigint", "where its block begins in the segment", "octets", nullable=False),
-        Column("number", "bigint", "frames of the leg before it; 0 for events", nullable=False),
+        _always("segment", "string", "the segment's name, without its ending"),
+        _always("position", "bigint", "where its block begins in the segment", "octets"),
+        _always("number", "bigint", "frames of the leg before it; 0 for events"),
     ),
 )
 
@@ -127,15 +128,14 @@ QUARANTINE: Final = Table(
     "quarantine",
     "something in the journal that could not be read, or is missing; all around it was read",
     (
-        Column(
+        _always(
             "segment",
             "string",
             "the file's path; of segments that are missing that of the first, with a `*` for the time in its name",
-            nullable=False,
         ),
-        Column("position", "bigint", "from where", "octets", nullable=False),
-        Column("length", "bigint", "how much; 0 for what is missing", "octets", nullable=False),
-        Column("reason", "string", "why", nullable=False),
+        _always("position", "bigint", "from where", "octets"),
+        _always("length", "bigint", "how much; 0 for what is missing", "octets"),
+        _always("reason", "string", "why"),
     ),
     partitions=(),
 )
@@ -150,24 +150,23 @@ RUNS: Final = Table(
     "a run of a relay's process, of each worker where there are several",
     (
         _RELAY,
-        Column("run", "string", "8 hexadecimal digits, others for each start", nullable=False),
+        _always("run", "string", "8 hexadecimal digits, others for each start"),
         Column("began_at", "timestamp", "the first record that was read of it"),
         Column("heard_at", "timestamp", "the last one"),
         Column("ended_at", "timestamp", "the same where it is known to be over; null otherwise"),
-        Column(
+        _always(
             "outcome",
             "string",
             "how it ended: `stopped`, `killed` (somebody closed what it had left open), `silent` (it said nothing for "
             "much longer than it promised), or `running`",
-            nullable=False,
         ),
         Column("found_at", "timestamp", "when somebody found that it had been killed"),
-        Column("segments", "bigint", "segments that were read", nullable=False),
-        Column("missing", "bigint", "segments that are missing before or between these", nullable=False),
-        Column("frames", "bigint", "frames in them", nullable=False),
-        Column("events", "bigint", "events in them", nullable=False),
-        Column("dropped", "bigint", "frames that it says it dropped", nullable=False),
-        Column("torn", "bigint", "what was cut off its torn end", "octets", nullable=False),
+        _always("segments", "bigint", "segments that were read"),
+        _always("missing", "bigint", "segments that are missing before or between these"),
+        _always("frames", "bigint", "frames in them"),
+        _always("events", "bigint", "events in them"),
+        _always("dropped", "bigint", "frames that it says it dropped"),
+        _always("torn", "bigint", "what was cut off its torn end", "octets"),
     ),
     partitions=(),
 )
@@ -181,12 +180,7 @@ MESSAGES: Final = Table(
     "messages",
     "a message, from its SEND to its last outcome; one that is not settled yet is a row, too",
     (
-        Column(
-            "seen_at",
-            "timestamp",
-            "when it was sent, or first delivered where no SEND was seen",
-            nullable=False,
-        ),
+        _always("seen_at", "timestamp", "when it was sent, or first delivered where no SEND was seen"),
         _RELAY,
         Column("destination", "string", "of the SEND, else of the MESSAGE"),
         Column("producer", "string", "the client that sent it; null where no SEND was seen"),
@@ -204,32 +198,27 @@ MESSAGES: Final = Table(
         Column(
             "matched", "string", "how its deliveries were found: `trace`, `id`, `order`; null without any"
         ),
-        Column(
+        _always(
             "outcome",
             "string",
             "`acked`, `nacked`, `delivered` (no answer yet), `returned` (session or broker went before an answer), "
             "`undelivered`, `unconfirmed` (neither delivered nor the receipt given), `aborted`",
-            nullable=False,
         ),
-        Column(
-            "deliveries",
-            _DELIVERY,
-            "its MESSAGEs in order; `mode` is the subscription's, `outcome` as above",
-            nullable=False,
+        _always(
+            "deliveries", _DELIVERY, "its MESSAGEs in order; `mode` is the subscription's, `outcome` as above"
         ),
-        Column(
+        _always(
             "redelivered",
             "int",
             "deliveries after the first to the same subscription or after a nack or return",
-            nullable=False,
         ),
         Column("receipt_us", "bigint", "SEND to RECEIPT", "µs"),
         Column("delivery_us", "bigint", "SEND to its first MESSAGE", "µs"),
         Column("ack_us", "bigint", "the acknowledged MESSAGE to its ACK; null in mode auto", "µs"),
-        Column("final", "boolean", "false while the row may still change", nullable=False),
-        Column("segment", "string", "of its SEND, else of its first MESSAGE", nullable=False),
-        Column("position", "bigint", "the same", "octets", nullable=False),
-        Column("number", "bigint", "the same", nullable=False),
+        _always("final", "boolean", "false while the row may still change"),
+        _always("segment", "string", "of its SEND, else of its first MESSAGE"),
+        _always("position", "bigint", "the same", "octets"),
+        _always("number", "bigint", "the same"),
     ),
 )
 
@@ -237,16 +226,16 @@ TRAFFIC: Final = Table(
     "traffic",
     "a minute, destination, client, upstream and direction",
     (
-        Column("minute", "timestamp", "when it began", nullable=False),
+        _always("minute", "timestamp", "when it began"),
         Column("destination", "string", "null for frames without one"),
         Column("client", "string", "who the client is"),
         Column("upstream", "string", "null for a client's frames"),
-        Column("direction", "string", "`to_broker` or `to_client`", nullable=False),
-        Column("frames", "bigint", "of all commands", nullable=False),
-        Column("messages", "bigint", "SENDs, or MESSAGEs", nullable=False),
-        Column("octets", "bigint", "on the wire", "octets", nullable=False),
-        Column("body_octets", "bigint", "bodies", "octets", nullable=False),
-        Column("errors", "bigint", "ERROR frames of brokers, and events `error`", nullable=False),
+        _always("direction", "string", "`to_broker` or `to_client`"),
+        _always("frames", "bigint", "of all commands"),
+        _always("messages", "bigint", "SENDs, or MESSAGEs"),
+        _always("octets", "bigint", "on the wire", "octets"),
+        _always("body_octets", "bigint", "bodies", "octets"),
+        _always("errors", "bigint", "ERROR frames of brokers, and events `error`"),
     ),
     incremental=False,
 )
@@ -261,13 +250,13 @@ LATENCY: Final = Table(
     "latency",
     "a minute (of the SEND) and destination",
     (
-        Column("minute", "timestamp", "when it began", nullable=False),
+        _always("minute", "timestamp", "when it began"),
         Column("destination", "string", "the message's"),
         *(
             column
             for name, about in _MEASURES
             for column in (
-                Column(f"{name}_count", "bigint", f"messages with a {about}", nullable=False),
+                _always(f"{name}_count", "bigint", f"messages with a {about}"),
                 Column(f"{name}_p50", "bigint", f"{about}, at most 2.2 % above the exact percentile", "µs"),
                 Column(f"{name}_p95", "bigint", "the same", "µs"),
                 Column(f"{name}_p99", "bigint", "the same", "µs"),
@@ -282,7 +271,7 @@ STUCK: Final = Table(
     "stuck",
     "a time in which a subscription left deliveries of a broker unanswered, each for longer than `stuck_after`",
     (
-        Column("since", "timestamp", "when the oldest of these MESSAGEs came", nullable=False),
+        _always("since", "timestamp", "when the oldest of these MESSAGEs came"),
         Column(
             "until",
             "timestamp",
@@ -295,14 +284,13 @@ STUCK: Final = Table(
         Column("destination", "string", "what it is subscribed to"),
         Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
         Column("broker", "string", "whose deliveries they are, its address"),
-        Column(
+        _always(
             "age_us",
             "bigint",
             "the longest wait of one of them; where it has no answer, up to the newest record of its relay",
             "µs",
-            nullable=False,
         ),
-        Column("deliveries", "bigint", "how many waited for longer than `stuck_after`", nullable=False),
+        _always("deliveries", "bigint", "how many waited for longer than `stuck_after`"),
         Column(
             "outcome",
             "string",
@@ -317,25 +305,19 @@ FAILOVERS: Final = Table(
     "one outage of a broker, as its sessions saw it",
     (
         Column("upstream", "string", "the upstream"),
-        Column("broker", "string", "the broker that was lost", nullable=False),
-        Column(
-            "moved_to", "array<string>", "where its sessions went on, most sessions first", nullable=False
-        ),
-        Column("began_at", "timestamp", "the first session's loss", nullable=False),
+        _always("broker", "string", "the broker that was lost"),
+        _always("moved_to", "array<string>", "where its sessions went on, most sessions first"),
+        _always("began_at", "timestamp", "the first session's loss"),
         Column("ended_at", "timestamp", "the last session's recovery; null while some are without a broker"),
-        Column("planned", "boolean", "whether it was asked for (pause, rebalance)", nullable=False),
-        Column("sessions", "bigint", "sessions that lost it", nullable=False),
-        Column("recovered", "bigint", "of these, those that found another broker", nullable=False),
-        Column(
-            "given_up", "bigint", "those that were told that there is none, or left before", nullable=False
-        ),
+        _always("planned", "boolean", "whether it was asked for (pause, rebalance)"),
+        _always("sessions", "bigint", "sessions that lost it"),
+        _always("recovered", "bigint", "of these, those that found another broker"),
+        _always("given_up", "bigint", "those that were told that there is none, or left before"),
         Column("silence_p50_us", "bigint", "from a session's loss to its recovery, the median", "µs"),
         Column("silence_max_us", "bigint", "the longest", "µs"),
-        Column("resent", "bigint", "frames said again to the next broker", nullable=False),
-        Column("stale_acks", "bigint", "ACKs and NACKs for deliveries of the lost broker", nullable=False),
-        Column(
-            "duplicates", "bigint", "deliveries of the lost broker that were delivered again", nullable=False
-        ),
+        _always("resent", "bigint", "frames said again to the next broker"),
+        _always("stale_acks", "bigint", "ACKs and NACKs for deliveries of the lost broker"),
+        _always("duplicates", "bigint", "deliveries of the lost broker that were delivered again"),
     ),
     incremental=False,
 )
@@ -347,11 +329,9 @@ FLOW: Final = Table(
         Column("producer", "string", "the client that sent; null where no SEND was seen"),
         Column("destination", "string", "the message's"),
         Column("consumer", "string", "the client that got it; null for messages that nobody got"),
-        Column("messages", "bigint", "messages", nullable=False),
-        Column("deliveries", "bigint", "MESSAGEs, redeliveries included", nullable=False),
-        Column(
-            "octets", "bigint", "bodies delivered (sent, where nobody got them)", "octets", nullable=False
-        ),
+        _always("messages", "bigint", "messages"),
+        _always("deliveries", "bigint", "MESSAGEs, redeliveries included"),
+        _always("octets", "bigint", "bodies delivered (sent, where nobody got them)", "octets"),
         Column("delivery_mean_us", "bigint", "SEND to first MESSAGE, the mean", "µs"),
         Column("delivery_max_us", "bigint", "the longest", "µs"),
     ),

@@ -13,15 +13,15 @@ from typing import Final
 
 from bench import spring
 from bench.machine import AbsentError
-from stomprelay.pipeline.spark import ivy, java
+from stomprelay.pipeline.spark import delta, java
 
-_ARTEMIS: Final = ivy.Artifact("org.apache.activemq", "apache-artemis", "2.44.0", "tar.gz", "bin")
+_ARTEMIS: Final = delta.Artifact("org.apache.activemq", "apache-artemis", "2.44.0", "tar.gz", "bin")
 _ACTIVEMQ: Final = (
-    ivy.Artifact("org.apache.activemq", "activemq-all", "6.1.4"),
-    ivy.Artifact("org.apache.activemq", "activemq-jaas", "6.1.4"),
+    delta.Artifact("org.apache.activemq", "activemq-all", "6.1.4"),
+    delta.Artifact("org.apache.activemq", "activemq-jaas", "6.1.4"),
     # What is in activemq-all wants these: Spring the first, each part of ActiveMQ the second.
-    ivy.Artifact("commons-logging", "commons-logging", "1.3.5"),
-    ivy.Artifact("org.apache.logging.log4j", "log4j-api", "2.25.2"),
+    delta.Artifact("commons-logging", "commons-logging", "1.3.5"),
+    delta.Artifact("org.apache.logging.log4j", "log4j-api", "2.25.2"),
 )
 _SHA256: Final = {
     "apache-artemis-2.44.0.tar.gz": "1030320a8d1af6376361cd750bef12ef3cf7babc7a363bc6097340961d1e3e29",
@@ -53,7 +53,7 @@ def _fetch(folder: Path) -> None:
     """Put both into the cache folder, each as a whole. Raises `SystemExit` where they cannot be had as they were."""
     with TemporaryDirectory(dir=folder, prefix=".brokers-") as name:
         files, brokers = Path(name) / "files", Path(name) / "brokers"
-        if not ivy.fetch((_ARTEMIS, *_ACTIVEMQ), files):
+        if not delta.fetch((_ARTEMIS, *_ACTIVEMQ), files):
             raise SystemExit(f"Maven Central was not reached, or has not {' and '.join(_SHA256)}")
         for file, digest in _SHA256.items():
             if hashlib.sha256((files / file).read_bytes()).hexdigest() != digest:

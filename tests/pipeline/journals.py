@@ -15,7 +15,7 @@ from stomprelay.journal.schema import RECOVERY, VERSION, Context, EventRecord, J
 from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match.at_once import AtOnce
 from stomprelay.pipeline.match.matching import Matchings, MatchRow
-from stomprelay.pipeline.match.ordering import JournalOrders
+from stomprelay.pipeline.match.order import JournalOrders
 from stomprelay.pipeline.match.slices import Slice, loaded, special
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment

@@ -5,7 +5,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from stomprelay.pipeline.match.matching import TransferMatching
-from stomprelay.pipeline.match.ordering import JournalOrders
+from stomprelay.pipeline.match.order import JournalOrders
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record
 from stomprelay.pipeline.sessions import transfer as s

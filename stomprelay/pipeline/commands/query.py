@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import ProgressBar, tasks
+from stomprelay.pipeline.bar import ProgressBar, many, tasks
 from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -119,7 +119,7 @@ def _table(names: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
     for row in chain(first, ([_cell(value) for value in row] for row in rest)):
         out.write(f"{line(row)}\n")
         count += 1
-    out.write(f"({count:,} row{'' if count == 1 else 's'})\n")
+    out.write(f"({many(count, 'row')})\n")
 
 
 def _csv(names: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:

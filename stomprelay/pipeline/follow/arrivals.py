@@ -20,9 +20,8 @@ _DONE: Final = "done-"
 
 
 class Part(NamedTuple):
-    """The segments that are read at a time. `number` counts the parts of all runs, from 0; `last`: it is the
-    last part of Spark's batch. `unread`: when the first segment of the next part was begun, ns since 1970; None if
-    there is none.
+    """The segments that are read at a time, numbered over all runs; `last` of Spark's batch. `unread`: when the first
+    segment of the next part was begun (ns since 1970), None if there is none.
     """
 
     number: int

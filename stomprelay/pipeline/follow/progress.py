@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final, TextIO
 
-from stomprelay.pipeline.bar import ProgressBar, Shares, octets
+from stomprelay.pipeline.bar import ProgressBar, Shares, many, octets
 
 _USUAL: Final = {
     "frames": 1.0,
@@ -23,10 +23,8 @@ _SHOWN: Final = 10
 
 
 class ProgressLine:
-    """Call `begin`, `step` and `end` as a batch goes on, and `tick` every now and then, perhaps in another thread.
-
-    The bar counts the bytes of segments of all that is planned. Within a batch a byte is done by as much as steps are,
-    by the time that they took in the batch before.
+    """Call `begin`, `step` and `end` as a batch goes on, and `tick` now and then, perhaps in another thread. The bar
+    counts bytes of segments. Within a batch a byte is done by as much as steps are, by their times in the batch before.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
@@ -53,7 +51,7 @@ class ProgressLine:
 
     def begin(self, number: int, segments: int, size: int) -> None:
         """Show that a batch begins. `size`: the bytes of its segments."""
-        self._batch = f"batch {number}: {_many(segments, 'segment')}, {octets(size)}"
+        self._batch = f"batch {number}: {many(segments, 'segment')}, {octets(size)}"
         self._number, self._octets = number, size
         if self._through + size > self._planned:
             self.plan(size)
@@ -74,9 +72,9 @@ class ProgressLine:
         self.damages += damages
         self.batches += 1
         took = self._clock() - self._since
-        line = f"{self._batch}: {_many(frames, 'frame')} in {took:.1f} s, {_rate(frames, took)}"
+        line = f"{self._batch}: {many(frames, 'frame')} in {took:.1f} s, {_rate(frames, took)}"
         if damages:
-            line += f"; {_many(damages, 'row')} in quarantine"
+            line += f"; {many(damages, 'row')} in quarantine"
         self._batch = ""
         self._shares.end()
         self._through += self._octets
@@ -84,7 +82,7 @@ class ProgressLine:
         for sentence in missing[:_SHOWN]:
             self.say(sentence)
         if len(missing) > _SHOWN:
-            self.say(f"and {_many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
+            self.say(f"and {many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
         """On a terminal, redraw the bar; Spark has finished `done` of `total` tasks of its present work."""
@@ -115,16 +113,12 @@ class ProgressLine:
         if not self.batches:
             return "nothing new in the journal"
         text = (
-            f"{_many(self.segments, 'segment')}, {_many(self.frames, 'frame')} in {took:.1f} s, "
+            f"{many(self.segments, 'segment')}, {many(self.frames, 'frame')} in {took:.1f} s, "
             f"{_rate(self.frames, took)}"
         )
         if self.damages:
-            text += f"; {_many(self.damages, 'row')} in quarantine: see table `quarantine`"
+            text += f"; {many(self.damages, 'row')} in quarantine: see table `quarantine`"
         return text
-
-
-def _many(count: int, noun: str, ending: str = "s") -> str:
-    return f"{count:,} {noun}{'' if count == 1 else ending}"
 
 
 def _rate(frames: int, seconds: float) -> str:

@@ -1,6 +1,4 @@
-"""The streaming query: Spark lists new segments and remembers those that it has seen; each part of a list is a batch of
-the pipeline.
-"""
+"""The streaming query: Spark lists new segments and remembers those it has seen; each part of a list is a batch."""
 
 import threading
 import time

@@ -6,7 +6,6 @@ The door is `messages`: nobody outside asks for anything else.
   final rows are in the table's files; and what other tables ask of it
 - `at_once`: all of that in one task, of a small batch
 - `slices`: the parts in which open messages are kept, and which of them a batch touches
-- `ordering`: which message each transfer is of, where its key does not say: key by key
-- `order`: one such key, in the order of sending
+- `order`: which message each transfer is of, where its key does not say: key by key, in the order of sending
 - `matching`: the transfers of one key in the order of time; one message, and its row of the table
 """

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matchings, MatchRow
-from stomprelay.pipeline.match.ordering import JournalOrders
-from stomprelay.pipeline.match.slices import KEPT, ROWS, Done, Slice, loaded, plan, special, touched
+from stomprelay.pipeline.match.order import JournalOrders
+from stomprelay.pipeline.match.slices import KEPT, ROWS, SPECIAL, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES, TOPICS
 from stomprelay.pipeline.sessions import record, transfer
@@ -26,7 +26,7 @@ from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.spark.bundles import Key, Rows, sorting
 from stomprelay.pipeline.spark.tasks import is_single
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.files import NewFile
+from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 _RECORDS: Final = arrow.schema(record.FIELDS)
@@ -94,7 +94,7 @@ class AtOnce:
         rest, late = _parted(kept)
         out.add(doing.fresh[0], rest)
         out.add(doing.late, late)
-        for each in (*SessionRow, MatchRow.REPEAT):
+        for each in SPECIAL:
             out.add(special(self.number, each), found.filter(pc.equal(what, int(each))))
         made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
         made = {name: each for name, each in made.items() if each.rows}
@@ -180,12 +180,11 @@ class _Files:
 
     def _message(self, which: str, rows: pa.Table, files: list[str]) -> list[str]:
         """Write rows of `messages` by their hours, which are returned."""
-        hours = sorted(rows["hour"].unique().to_pylist())
-        for hour in hours:
+        by_hour = sorted(parted(rows, "hour"), key=lambda each: each[0])
+        for hour, same in by_hour:
             place = self._messages / layout.place(hour) / f"batch={which}"
-            same = rows if len(hours) == 1 else rows.filter(pc.equal(rows["hour"], hour))
             files.append(_file(place, same, COLUMNS, by="seen_at"))
-        return hours
+        return [hour for hour, _ in by_hour]
 
 
 def _file(folder: Path, rows: pa.Table, schema: pa.Schema, by: str | None = None) -> str:

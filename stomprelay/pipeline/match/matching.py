@@ -222,9 +222,9 @@ def _told(delivery: s.Transfer) -> tuple[Any, ...]:
 
 class TransferMatching:
     """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
-    first; then `go` once; then read `finals` (final rows), `kept()` (state for the next batch), `due` (until when (ns)
-    that holds if no row comes), `repeats` (session, broker, time and next time of repeated deliveries) and, last,
-    `open()`.
+    first; then `go` once; then read `finals` (final rows), `kept` (state for the next batch, to be seen in this order),
+    `due` (until when (ns) that holds if no row comes), `repeats` (session, broker, time and next time of repeated
+    deliveries) and, last, `open()`.
     """
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
@@ -235,7 +235,7 @@ class TransferMatching:
         self._sent: dict[tuple[str, int, int], MatchedMessage] = {}
         self._deliveries: dict[tuple[str, int, int], tuple[MatchedMessage, s.Transfer]] = {}
         self._happenings: list[_Happening] = []
-        self._kept: list[str] = []
+        self.kept: list[str] = []
         self.due = 0
         self.finals: list[list[Any]] = []
         self.repeats: list[tuple[str, str | None, int, int]] = []
@@ -326,11 +326,7 @@ class TransferMatching:
         kept = [["message", each.dump()] for each in self._messages]
         if self._key[0] == s.BY_TRACE:
             kept += [["ahead", happening] for happening in ahead]
-        self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
-
-    def kept(self) -> list[str]:
-        """Return the state for the next batch as JSON texts; `saw` must get them in this order."""
-        return self._kept
+        self.kept = [arrow.compact(each) for each in kept]
 
     def open(self) -> Iterator[list[Any]]:
         """Yield rows of `messages` for messages that are not final, with times in ns."""
@@ -473,7 +469,7 @@ class Matchings:
             yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]
         for repeat in matching.repeats:
             yield other(MatchRow.REPEAT, json.dumps(repeat))
-        kept, turn = matching.kept(), -1
+        kept, turn = matching.kept, -1
         for turn, row in enumerate(matching.open()):
             text = kept[turn] if turn < len(kept) else None
             yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), text, key, turn, matching.due]
@@ -507,7 +503,6 @@ def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
 
 
 def _headers(texts: Sequence[str | None]) -> pa.Array:
-    """Return the column `headers` for headers as JSON."""
     return pa.array([each and [*json.loads(each).items()] for each in texts], arrow.MAP)
 
 

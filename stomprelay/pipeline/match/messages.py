@@ -28,7 +28,7 @@ from stomprelay.pipeline.match.matching import (
     other,
     rows_of,
 )
-from stomprelay.pipeline.match.ordering import JournalOrders
+from stomprelay.pipeline.match.order import JournalOrders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, special
 from stomprelay.pipeline.read import gaps
 from stomprelay.pipeline.read.runs import Runs, Segment
@@ -40,10 +40,10 @@ from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow, bundles
-from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, exchanged, opened, parts
+from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, chained, exchanged, opened, parts
 from stomprelay.pipeline.spark.tasks import few
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.files import NewFile
+from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
@@ -193,7 +193,7 @@ def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
     for number, segments in sorted(by_batch.items()):
         reading = reading_of(batch, segments)
         hours = batch.frame_hours() if number == batch.number else None
-        found.append(frames(batch, number, hours, segments, _then(reading, then), bundles.DDL))
+        found.append(frames(batch, number, hours, segments, chained(reading, then), bundles.DDL))
     return reduce(DataFrame.unionByName, found) if found else batch.spark.createDataFrame([], bundles.DDL)
 
 
@@ -205,7 +205,7 @@ def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -
     rows = _records(batch, ready, bundling).unionByName(state.mapInArrow(bundling, bundles.DDL))
     rows = exchanged(rows, count)
     talk = Conversations(runs.limits, runs.newest, runs.present, runs.gone, runs.ended)
-    return rows.mapInArrow(Sorted(record.SORTED, _then(talk, _of_keys(count, _decided))), bundles.DDL)
+    return rows.mapInArrow(Sorted(record.SORTED, chained(talk, _of_keys(count, _decided))), bundles.DDL)
 
 
 def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = None) -> Bundling:
@@ -213,15 +213,9 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return which of these rows are not for `JournalOrders`: their keys are of single messages, or they are no
-    transfers.
-    """
+    """Return which rows are not for `JournalOrders`: those with keys of single messages, and those of no transfer."""
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
-
-
-def _then(first: Rows, then: Rows) -> Rows:
-    return lambda batches: then(first(batches))
 
 
 def _keys(told: DataFrame) -> DataFrame:
@@ -242,7 +236,7 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.RowKind.KEPT))
     )
     rows = exchanged(told.unionByName(kept.mapInArrow(_of_keys(count), bundles.DDL)), count)
-    order = _then(JournalOrders(runs.limits, runs.until), _of_keys(count))
+    order = chained(JournalOrders(runs.limits, runs.until), _of_keys(count))
     return rows.mapInArrow(Sorted(transfer.PHASED, order, passes_on=True), bundles.DDL)
 
 
@@ -259,7 +253,7 @@ def _matched(
     )
     rows = exchanged(told.unionByName(before.mapInArrow(_of_keys(count), bundles.DDL)), count)
     match: Rows = Sorted(transfer.SORTED, Matchings(runs.limits, runs.until))
-    return rows.mapInArrow(match if folder is None else _then(match, _Finals(folder)), DDL)
+    return rows.mapInArrow(match if folder is None else chained(match, _Finals(folder)), DDL)
 
 
 @dataclass(frozen=True)
@@ -269,7 +263,6 @@ class _Finals:
     folder: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
         files: dict[str, NewFile] = {}
         for batch in batches:
             final = pc.equal(batch.column("what"), int(MatchRow.FINAL))
@@ -278,15 +271,11 @@ class _Finals:
                 yield batch.filter(pc.invert(final))
             if not count:
                 continue
-            rows = batch if count == len(batch) else batch.filter(final)
-            names = rows.column("hour")
-            for hour in names.unique().to_pylist():
-                same = pc.equal(names, hour)
-                of_hour = rows if pc.all(same).as_py() else rows.filter(same)
+            for hour, rows in parted(batch if count == len(batch) else batch.filter(final), "hour"):
                 if hour not in files:
                     place = self.folder / layout.place(hour)
                     files[hour] = NewFile(place, COLUMNS, UNLIKE, by="seen_at", groups=_GROUPS)
-                files[hour].add(of_hour)
+                files[hour].add(rows)
         if files:
             yield rows_of([other(MatchRow.FILE, each.close(), hour=hour) for hour, each in files.items()])
 

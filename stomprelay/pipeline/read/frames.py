@@ -13,7 +13,7 @@ from stomprelay.journal.segment import CLOSED, FRAMES_DROPPED, FRAMES_MISSING
 from stomprelay.pipeline.read import segments, writing
 from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.spark.bundles import Rows
+from stomprelay.pipeline.spark.bundles import Rows, chained
 from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
 
@@ -48,9 +48,7 @@ class SegmentToRead(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """What a batch had: numbers of frames (and events) and damages, the time (ns) of the newest record, and sentences
-    about frames that are missing.
-    """
+    """What a batch had: numbers of frames and damages, the newest record (ns), sentences about missing frames."""
 
     frames: int
     damages: int
@@ -67,7 +65,7 @@ def advance(
         told = _appended(batch, parsed(batch.spark, arrivals, writing.summed))
     else:
         # The tasks write the table's files: Spark would take ten times as long for that.
-        write = _then(writing.summed, partial(writing.written, folder=folder))
+        write = chained(writing.summed, partial(writing.written, folder=folder))
         told = parsed(batch.spark, arrivals, write).select(*_TOLD).collect()
         batch.store.adopt("frames", batch.number, [Path(each.file) for each in told if each.file is not None])
     damages = [QuarantineRow(*each[:4]) for each in told if each.reason is not None]
@@ -109,17 +107,13 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows)
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
     near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(
-        _then(parser(shares), then), segments.DDL
+        chained(parser(shares), then), segments.DDL
     )
     if not far:
         return near
     reader = spark.read.format("binaryFile").schema(FILES).option("ignoreMissingFiles", "true")
     fetched = reader.load([literal(path) for path in far]).select("path", "content")
-    return near.unionByName(fetched.mapInArrow(_then(fetched_parser, then), segments.DDL))
-
-
-def _then(first: Rows, then: Rows) -> Rows:
-    return lambda batches: then(first(batches))
+    return near.unionByName(fetched.mapInArrow(chained(fetched_parser, then), segments.DDL))
 
 
 def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str, ...]]:

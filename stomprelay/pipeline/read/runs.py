@@ -41,9 +41,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return the part before the first record after `until` (ns), approximately, and the rest; None for an empty
-        part.
-        """
+        """Return the part before the first record after `until` (ns), about, and the rest; None for an empty part."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -187,9 +185,7 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Count a segment as not read; the caller does the same for all later ones. The read part ends with
-        `newest_ns`.
-        """
+        """Count a segment as not read, as the caller does all later ones. The read part ends with `newest_ns`."""
         self.waiting[number] = rest
         self.due = min(self.due, number)
         self.newest_ns = newest_ns
@@ -246,9 +242,7 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield the parts of these segments up to `until`; late segments as a whole. `read`: what was due of each run
-        before.
-        """
+        """Yield the parts of segments up to `until`, late ones whole. `read`: what was due of each run before."""
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
             found = [(number_of(each.name), each) for each in segments]
@@ -320,9 +314,7 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each run that was not forgotten, or, with `gone`, of each forgotten one; see
-        `RunSummary.row`.
-        """
+        """Return the row of each run that was not forgotten; with `gone`, of each that was. See `RunSummary.row`."""
         horizon = self.horizon
         return {
             name: run.told.row(

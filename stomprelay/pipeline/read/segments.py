@@ -48,14 +48,14 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
     for found in segment.read(path):
         if isinstance(found, Block):
             reading.block(found)
-            if reading.is_full:
+            if reading.count >= ROWS or reading.octets >= OCTETS:
                 yield reading.flushed()
         elif isinstance(found, SegmentHeader):
             if reading.count:
                 yield reading.flushed()
             reading.begin(found)
         else:
-            reading.reject(found)
+            reading.damages.append(found)
     if reading.count:
         yield reading.flushed()
     if reading.damages:
@@ -76,8 +76,6 @@ def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
 
 
 class _Reading:
-    """Collects the rows of one segment."""
-
     def __init__(self, path: str) -> None:
         self.name = Path(path).name.removesuffix(CLOSED)
         self.header: SegmentHeader | None = None
@@ -93,15 +91,11 @@ class _Reading:
 
     def _clear(self) -> None:
         self.count = 0
-        self._octets = 0
+        self.octets = 0
         # For each block: its rows, context, time, offset, first number.
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._columns = FrameColumns()
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
-
-    @property
-    def is_full(self) -> bool:
-        return self.count >= ROWS or self._octets >= OCTETS
 
     def block(self, block: Block) -> None:
         """Add the rows of a block; a block with invalid contents goes to `damages`."""
@@ -110,7 +104,7 @@ class _Reading:
         except KeyError:
             known = self.contexts[block.context] = self._context(block.context)
         if known is None:
-            self.reject(Damage(block.offset, block.length, "its context cannot be understood"))
+            self.damages.append(Damage(block.offset, block.length, "its context cannot be understood"))
         elif block.kind is BlockKind.FRAMES:
             self._frames(block, *known)
         else:
@@ -127,29 +121,25 @@ class _Reading:
         self.known.append(context)
         return len(self.known) - 1, dialect(context.version)
 
-    def reject(self, damage: Damage) -> None:
-        """Add a damage."""
-        self.damages.append(damage)
-
     def _frames(self, block: Block, context: int, spoken: Dialect) -> None:
         count = len(block.sizes) // SIZES
         self._columns.add(block.payload, block.sizes, spoken)
         self._blocks.append((count, context, block.time, block.offset, block.number))
         self.count += count
-        self._octets += len(block.payload)
+        self.octets += len(block.payload)
 
     def _event(self, block: Block, context: int) -> None:
         try:
             told = json.loads(block.payload)
             event, said, facts = told["event"], told["text"], dict(told["facts"])
         except (ValueError, KeyError, TypeError):
-            self.reject(Damage(block.offset, block.length, "its event cannot be understood"))
+            self.damages.append(Damage(block.offset, block.length, "its event cannot be understood"))
             return
         self._events.append((self.count, str(event), str(said), facts))
         self._columns.blank()
         self._blocks.append((1, context, block.time, block.offset, 0))
         self.count += 1
-        self._octets += len(block.payload)
+        self.octets += len(block.payload)
 
     def flushed(self) -> pa.RecordBatch:
         """Return the rows collected so far as one Arrow batch, and begin a new one."""
@@ -188,7 +178,6 @@ class _Reading:
         return made
 
     def _of_events(self, made: dict[str, Any]) -> None:
-        """Add the columns that only events have."""
         names: list[str | None] = [None] * self.count
         texts: list[str | None] = [None] * self.count
         facts: list[list[tuple[str, str]] | None] = [None] * self.count

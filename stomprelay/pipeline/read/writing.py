@@ -14,7 +14,7 @@ from stomprelay.pipeline.read.runs import Segment
 from stomprelay.pipeline.read.segments import FURTHER, SCHEMA, batch_of
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.pipeline.store import layout
-from stomprelay.pipeline.store.files import NewFile
+from stomprelay.pipeline.store.files import NewFile, parted
 
 UNLIKE: Final = frozenset(
     {
@@ -51,7 +51,7 @@ def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     read: dict[str, _Sums] = {}
     for batch in batches:
         if batch.column("reason").null_count == len(batch):  # damages have batches of their own
-            for name, rows in _by_segment(batch):
+            for name, rows in parted(batch, "segment"):
                 read.setdefault(name, _Sums()).add(rows)
         yield batch
     if read:
@@ -66,26 +66,17 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
     files: dict[str, NewFile] = {}
     closed: list[str] = []
     for batch in batches:
-        hours = batch.column("hour")
-        if hours.null_count:
+        if batch.column("hour").null_count:
             yield batch
             continue
-        for hour in hours.unique().to_pylist():
+        for hour, rows in parted(batch, "hour"):
             if hour not in files:
                 if len(files) == OPEN:
                     closed.append(files.pop(next(iter(files))).close())
                 files[hour] = NewFile(folder / layout.place(hour), _FRAMES, UNLIKE)
-            same = pc.equal(hours, hour)
-            files[hour].add(batch if pc.all(same).as_py() else batch.filter(same))
+            files[hour].add(rows)
     closed += [each.close() for each in files.values()]
     yield batch_of(len(closed), {"file": pa.array(closed, pa.string())})
-
-
-def _by_segment(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    names = batch.column("segment")
-    for name in names.unique().to_pylist():
-        same = pc.equal(names, name)
-        yield name, batch if pc.all(same).as_py() else batch.filter(same)
 
 
 @dataclass

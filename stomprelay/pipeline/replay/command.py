@@ -11,8 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.bar import ProgressBar, spelled, tasks
-from stomprelay.pipeline.options import many
+from stomprelay.pipeline.bar import ProgressBar, many, spelled, tasks
 from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Preview, Selection, preview, selected
 from stomprelay.pipeline.replay.state import Frozen, ReplayState, write
 from stomprelay.pipeline.spark import launch

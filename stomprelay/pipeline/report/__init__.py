@@ -6,6 +6,6 @@
 - `indicators`: the figures with thresholds and changes
 - `page`: the page as a whole, with `report.html`, `summary.html` (what stands out), `sections.html` (charts and lists),
   `parts.html` (what these are made of), `report.css` and `report.js`
-- `plot`, `sankey`: the geometry of charts
+- `plot`: the geometry of charts
 - `text`: numbers, times and names as people read them
 """

@@ -119,9 +119,7 @@ def check_period(range_: Range, period: str | None, now: Micros) -> None:
 
 
 def check(tables: str, output: Path) -> None:
-    """Raise `ValueError` if there are no tables or the page cannot be written. Call it before anything that
-    takes long.
-    """
+    """Raise `ValueError` if there are no tables or the page cannot be written. Call it before what takes long."""
     if "://" not in tables and not Path(tables.removeprefix("file:")).is_dir():
         raise ValueError(f"there is no folder {tables}: `stomprelay-pipeline once` makes the tables")
     if output.is_dir():
@@ -131,9 +129,7 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Write the page in one step: a reader gets the old page or the new one. Return its size in bytes. Raises
-    `OSError`.
-    """
+    """Write the page in one step: a reader gets the old or the new one. Return its bytes. Raises `OSError`."""
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

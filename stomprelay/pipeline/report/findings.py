@@ -1,6 +1,4 @@
-"""What the report shows, as plain records without Spark, and the time axis. Instants and durations are in
-microseconds.
-"""
+"""What the report shows, as plain records without Spark, and the time axis. All times are in microseconds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,9 +55,7 @@ def seen(outcomes: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on the time axis. `place`: 0 (left) to 1 (right); `form`: see `text.clock`; a narrow chart shows
-    only the `main` ones.
-    """
+    """A mark on the axis, at `place` 0 (left) to 1 (right). `form`: see `text.clock`; `main`: also on narrow charts."""
 
     at: Micros
     place: float
@@ -69,9 +65,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Span:
-    """The time axis: from `since` up to `until`, not included, in bins of `step`, all in microseconds.
-    `since` and `until` are multiples of `step`.
-    """
+    """The time axis: `since` up to `until`, not included, in bins of `step` (µs). Both are multiples of `step`."""
 
     since: Micros
     until: Micros
@@ -79,9 +73,7 @@ class Span:
 
     @classmethod
     def over(cls, first: Micros, last: Micros, *, fine: bool = True) -> "Span":
-        """Return the axis that holds all from `first` to `last`, both included, in at most `BINS` bins.
-        `fine`: a short one may have bins of less than a minute.
-        """
+        """Return the axis, of `BINS` bins at most, from `first` to `last`. `fine`: bins below a minute may be."""
         length = max(last - first, 0) + 1
         floor = SECOND if fine and length <= FINE else MINUTE
         step = next((step for step in _STEPS if step >= floor and length <= step * (BINS - 1)), _STEPS[-1])
@@ -261,9 +253,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Way:
-    """How many messages went from a producer through a destination to a consumer. `producer` is None if the SEND was
-    not seen, `consumer` is None without one.
-    """
+    """Messages from a producer (None: the SEND was not seen) through a destination to a consumer (None: nobody)."""
 
     producer: Name
     destination: Name
@@ -273,9 +263,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Destination:
-    """A row of the list of destinations. `octets`: bytes of frames; `delivery`: SEND to MESSAGE over the
-    whole range; `spark`: messages over time.
-    """
+    """A row of the list. `octets`: bytes of frames; `delivery`: SEND to MESSAGE; `spark`: messages over time."""
 
     name: str
     sent: int
@@ -323,9 +311,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class QuarantineFigures:
-    """One row of `quarantine`: a piece of a segment that could not be read, its position and length in bytes; of
-    no bytes: segments or frames that are missing.
-    """
+    """A row of `quarantine`; position and length in bytes. Of no bytes: segments or frames that are missing."""
 
     segment: str
     position: int
@@ -453,9 +439,7 @@ class Findings:
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield each of the two compared ranges that lacks records in a large part at its begin or end: which range,
-        and from when to when it has records.
-        """
+        """Yield which compared range lacks many records at its begin or end, and from when to when it has some."""
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
         ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []

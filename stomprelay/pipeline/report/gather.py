@@ -59,20 +59,20 @@ class Range:
     since: Micros | None = None
     until: Micros | None = None
 
-    def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
-        """Return the rows whose `column` is in the range. `hours`: the folders are those of `column`, so other hours
-        need not be read.
-        """
+    def within(self, rows: DataFrame, column: str) -> DataFrame:
+        """Return the rows whose `column`, by which their folders are, is in the range. Other hours are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
-            rows = rows.where(at >= self.since)
-            if hours:
-                rows = rows.where(hour_from(self.since))
+            rows = rows.where(at >= self.since).where(hour_from(self.since))
         if self.until is not None:
-            rows = rows.where(at < self.until)
-            if hours:
-                rows = rows.where(hour_up_to(self.until))
+            rows = rows.where(at < self.until).where(hour_up_to(self.until))
         return rows
+
+    def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
+        """Return the rows that went on in the range: columns of microseconds, `ended` null for those that still do."""
+        if self.since is not None:
+            rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
+        return rows if self.until is None else rows.where(F.col(began) < self.until)
 
 
 def hour_from(at: Micros) -> Column:
@@ -87,20 +87,13 @@ def hour_up_to(at: Micros) -> Column:
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
-def whole_hours(span: Span) -> bool:
-    """Return whether the span begins and ends at full hours, so that a table by hour fits it exactly."""
-    return span.since % HOUR == 0 and span.until % HOUR == 0
-
-
 def bin_of(span: Span, micros: Column) -> Column:
     """Return a column with the number of the bin that the instant `micros` is in. It must be within the span."""
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
 
 
 def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: Column) -> list[Row]:
-    """Return up to `limit` rows, one for each name in a column, those with the greatest sums first: by the first column
-    of `by`, then the next, then by name. They have the name in `column`, and the aggregates `further`.
-    """
+    """Return up to `limit` rows of `column` and `further`, one for each name, by the greatest sums of `by`."""
     weights = {f"weight{n}": F.sum(each) for n, each in enumerate(by)}
     sums = rows.where(F.col(column).isNotNull()).groupBy(column)
     summed = sums.agg(*(weight.alias(name) for name, weight in weights.items()), *further)
@@ -139,11 +132,6 @@ def to_topic() -> Column:
     return reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
 
 
-def shown_outcome() -> Column:
-    """Return a column with the outcome of a message as the report shows it: see `findings.UNHEARD`."""
-    return F.when((F.col("outcome") == UNDELIVERED) & to_topic(), UNHEARD).otherwise(F.col("outcome"))
-
-
 def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
     """Return the values of these aggregates over all rows."""
     (row,) = rows.agg(*wanted).collect()
@@ -162,9 +150,7 @@ def first(
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """Return the first and the last instant, both included: the bounds of the range, else those of its rows in
-    `traffic`. None without either.
-    """
+    """Return the first and last instant, both included: of the range, else of its rows in `traffic`; or None."""
     minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
     first = first if range_.since is None else range_.since
@@ -245,23 +231,17 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
         *(F.unix_micros("ended_at").alias("ended"), "planned", "sessions", "recovered", "given_up"),
         *("silence_p50_us", "silence_max_us", "resent", "stale_acks", "duplicates"),
     )
-    if range_.since is not None:
-        rows = rows.where(F.col("ended").isNull() | (F.col("ended") >= range_.since))
-    if range_.until is not None:
-        rows = rows.where(F.col("began") < range_.until)
+    rows = range_.during(rows, "began", "ended")
     return [Failover(*row) for row in rows.orderBy("began", "broker").collect()]
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """Return the `limit` subscriptions with the longest waits that were stuck during the range, and how many there are
-    in all.
-    """
+    """Return the `limit` subscriptions with the longest waits in the range, and how many there are in all."""
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
-    if range_.since is not None:
-        rows = rows.where(F.col("until").isNull() | (F.col("until") >= range_.since))
+    rows = range_.during(rows, "since", "until")
     if range_.until is not None:
-        rows = rows.where((F.col("since") < range_.until) & hour_up_to(range_.until - 1))
+        rows = rows.where(hour_up_to(range_.until - 1))
     episode = F.struct("since", "until", "deliveries", "broker", "age_us", "outcome", "client", "destination")
     of = len(fields(Episode))
     by_subscription = rows.groupBy(*who).agg(
@@ -427,7 +407,7 @@ def gather(
         stuck=stuck,
         total_stuck=total_stuck,
         ways=ways,
-        whole_hours=whole_hours(span),
+        whole_hours=span.since % HOUR == 0 and span.until % HOUR == 0,
         destinations=listed,
         total_destinations=destinations,
         clients=[
@@ -451,9 +431,7 @@ def gather(
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """Return the axis for a range without records; if it has no bounds, the hour before its end or before
-    `now`.
-    """
+    """Return the axis for a range without records; without bounds, of the hour before its end or before `now`."""
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
@@ -543,7 +521,9 @@ class MessageFigures:
 def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> MessageFigures:
     """Return the figures from these rows of `messages`, which must all be in the span; `names`: see `queries.coded`."""
     place = coded("destination", names).alias("place")
-    counts = messages.groupBy(place, shown_outcome().alias("outcome"), "relay").agg(
+    unheard = (F.col("outcome") == UNDELIVERED) & to_topic()
+    outcome = F.when(unheard, UNHEARD).otherwise(F.col("outcome")).alias("outcome")
+    counts = messages.groupBy(place, outcome, "relay").agg(
         F.count(F.lit(1)).alias("number"),
         F.sum("redelivered").alias("redelivered"),
         F.count(F.when(~F.col("final"), 1)).alias("unsettled"),

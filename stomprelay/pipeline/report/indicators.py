@@ -26,9 +26,7 @@ _WORTH: Final = 1.5
 
 
 class IndicatorKind(Enum):
-    """The kind of an indicator, which decides its spelling. Shares are from 0 to 1, times are microseconds, sizes
-    bytes.
-    """
+    """The kind of an indicator, which decides its spelling. Shares are 0 to 1, times microseconds, sizes bytes."""
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -104,44 +102,29 @@ def _percentile(measure: str, which: str) -> Callable[[Findings], float | None]:
 _WHOLE: Final = {"p50": "p50", "p95": "p95", "p99": "p99", "max": "longest"}
 _SPELLED: Final = {"receipt": "SEND to RECEIPT", "delivery": "SEND to MESSAGE", "ack": "MESSAGE to ACK"}
 
+_COUNT, _SHARE, _TIME, _SIZE = IndicatorKind
 _ALL: Final = (
-    Indicator(
-        "messages", "messages", IndicatorKind.COUNT, "traffic", lambda found: found.messages, least=True
-    ),
-    Indicator("octets", "bytes on the wire", IndicatorKind.SIZE, "traffic", lambda found: found.octets),
+    Indicator("messages", "messages", _COUNT, "traffic", lambda found: found.messages, least=True),
+    Indicator("octets", "bytes on the wire", _SIZE, "traffic", lambda found: found.octets),
     Indicator(
         "delivered",
         "messages that reached a consumer",
-        IndicatorKind.SHARE,
+        _SHARE,
         "outcomes",
         lambda found: found.reached / found.expected if found.expected else None,
         least=True,
     ),
     Indicator(
-        "unconfirmed",
-        "messages neither delivered nor confirmed",
-        IndicatorKind.COUNT,
-        "outcomes",
-        _outcome("unconfirmed"),
+        "unconfirmed", "messages neither delivered nor confirmed", _COUNT, "outcomes", _outcome("unconfirmed")
     ),
-    Indicator(
-        "undelivered", "messages not delivered yet", IndicatorKind.COUNT, "outcomes", _outcome("undelivered")
-    ),
-    Indicator(
-        UNHEARD, "messages to topics that nobody got", IndicatorKind.COUNT, "outcomes", _outcome(UNHEARD)
-    ),
-    Indicator(
-        "redelivered",
-        "deliveries made again",
-        IndicatorKind.COUNT,
-        "outcomes",
-        lambda found: found.redelivered,
-    ),
+    Indicator("undelivered", "messages not delivered yet", _COUNT, "outcomes", _outcome("undelivered")),
+    Indicator(UNHEARD, "messages to topics that nobody got", _COUNT, "outcomes", _outcome(UNHEARD)),
+    Indicator("redelivered", "deliveries made again", _COUNT, "outcomes", lambda found: found.redelivered),
     *(
         Indicator(
             f"{measure}_{which}",
             f"{_SPELLED[measure]}, {'the longest' if which == 'max' else which}",
-            IndicatorKind.TIME,
+            _TIME,
             "latency",
             _percentile(measure, field),
         )
@@ -151,53 +134,41 @@ _ALL: Final = (
     Indicator(
         "outages",
         "outages of brokers that nobody asked for",
-        IndicatorKind.COUNT,
+        _COUNT,
         "failovers",
         lambda found: len(found.lost),
     ),
     Indicator(
         "silence",
         "longest time that a session was without a broker",
-        IndicatorKind.TIME,
+        _TIME,
         "failovers",
         lambda found: silence(found.failovers),
     ),
     Indicator(
         "stuck",
         "subscriptions that left deliveries unanswered",
-        IndicatorKind.COUNT,
+        _COUNT,
         "stuck",
         lambda found: found.total_stuck,
     ),
     Indicator(
         "stuck_wait",
         "longest wait of a delivery for its answer",
-        IndicatorKind.TIME,
+        _TIME,
         "stuck",
         lambda found: max((one.worst for one in found.stuck), default=0),
     ),
-    Indicator(
-        "errors",
-        "errors of brokers and the relay",
-        IndicatorKind.COUNT,
-        "errors",
-        lambda found: sum(found.errors),
-    ),
+    Indicator("errors", "errors of brokers and the relay", _COUNT, "errors", lambda found: sum(found.errors)),
     Indicator(
         "damages",
         "stretches of the journal that are unreadable or missing",
-        IndicatorKind.COUNT,
+        _COUNT,
         "quarantine",
         lambda found: found.total_damages,
     ),
-    Indicator(
-        DROPPED,
-        "frames that the journal dropped",
-        IndicatorKind.COUNT,
-        "quarantine",
-        lambda found: found.dropped,
-    ),
-    Indicator("killed", "relays that were killed", IndicatorKind.COUNT, "runs", lambda found: found.killed),
+    Indicator(DROPPED, "frames that the journal dropped", _COUNT, "quarantine", lambda found: found.dropped),
+    Indicator("killed", "relays that were killed", _COUNT, "runs", lambda found: found.killed),
 )
 INDICATORS: Final = {one.name: one for one in _ALL}
 """All indicators by name, in the order of the page."""
@@ -220,9 +191,7 @@ def compared(now: Findings, before: Findings) -> Compared:
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change deserves a sentence. Indicators that were absent before are not among them:
-    the page lists them as problems.
-    """
+    """Return the indicators whose change deserves a sentence. Those that were absent before are listed as problems."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)
@@ -282,9 +251,7 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return all thresholds that apply: also that no frame was dropped, unless these say otherwise, because dropped
-    frames could have crossed any of them.
-    """
+    """Return these thresholds and, unless one is on `DROPPED`, that no frame was dropped: it could cross any."""
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds
     return [*thresholds, Threshold(INDICATORS[DROPPED], 0)]
@@ -296,9 +263,7 @@ def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Thr
 
 
 def change(now: float | None, before: float | None, kind: IndicatorKind = IndicatorKind.COUNT) -> str:
-    """Return how a figure changed, in words: `+12 %`, `12 times as much`, `+0.5 points` of a share. `text.NOTHING`
-    where one of both is not known.
-    """
+    """Return how a figure changed: `+12 %`, `12 times as much`, `+0.5 points`; `text.NOTHING` if not known."""
     if now is None or before is None:
         return text.NOTHING
     if kind.spell(now) == kind.spell(before):

@@ -29,7 +29,6 @@ from stomprelay.pipeline.report.findings import (
     silence,
 )
 from stomprelay.pipeline.report.indicators import INDICATORS, Threshold
-from stomprelay.pipeline.report.sankey import end_name, sankey
 
 TITLE = "What passed the relay"
 COLOURS: Final = 6
@@ -148,9 +147,7 @@ def _forms(span: Span) -> tuple[str, str]:
 
 
 def css_labels(which: str, heads: Sequence[str]) -> Markup:
-    """Return CSS that writes its heading in front of each cell, for where a row is shown as a list. `which`: the
-    HTML id of the element that has the table.
-    """
+    """Return CSS that writes its heading in front of each cell of the table in the element with the id `which`."""
     return Markup("").join(
         Markup(f"#{which} td:nth-child({place}):before{{content:{text.css_string(head)}}}")
         for place, head in enumerate(heads[1:], 2)
@@ -187,22 +184,14 @@ def _file(which: str) -> str:
 
 
 _FILTERS: Final = (
-    *(
-        text.clock,
-        text.count,
-        text.css_share,
-        text.duration,
-        text.iso,
-        text.octets,
-        text.percent,
-        text.plural,
-    ),
-    *(text.rate, text.short, text.tenth, text.ticked, text.timed, text.visible),
-    *(capital, colour, end_name, passed, per_second, plot.spark, seen, silence),
+    *(text.clock, text.count, text.css_share, text.duration, text.iso, text.octets, text.percent),
+    *(text.plural, text.rate, text.short, text.tenth, text.ticked, text.timed, text.visible),
+    *(capital, colour, plot.end_name, passed, per_second, plot.spark, seen, silence),
 )
 _FUNCTIONS: Final = (
     *(plot.outages, plot.placed, plot.waits),
     *(plot.fitting, plot.linear, plot.meanwhile, plot.percentile_paths, plot.stack, plot.totals, plot.y),
-    *(band_kinds, bold, css_labels, indicators.change, indicators.notable, sankey, text.count, text.timed),
+    *(band_kinds, bold, css_labels, indicators.change, indicators.notable, plot.sankey),
+    *(text.count, text.timed),
 )
 """What the templates call."""

@@ -5,13 +5,14 @@ So one drawing serves a phone and a wide screen.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Final
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.findings import Failover, Findings, Span, Stuck
+from stomprelay.pipeline.report.findings import Failover, Findings, Name, Rest, Span, Stuck, Way
 from stomprelay.pipeline.report.text import Micros, tenth, visible
 
 DECADES: Final = 50
@@ -49,10 +50,8 @@ class Scale:
 
 
 def linear(values: Iterable[float], about: int = 4, *, whole: bool = False) -> Scale:
-    """Return a scale from zero to a round number at or above the greatest value, in about `about` round
-    steps.
-
-    `whole`: the values are counts, so no tick may be a fraction.
+    """Return a scale from zero to a round number at or above the greatest value, in about `about` round steps. `whole`:
+    the values are counts, so no tick may be a fraction.
     """
     top = max(values, default=0)
     if top < _LEAST:
@@ -85,9 +84,7 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class TimeBand:
-    """A stretch of time to mark behind a chart. `kind`: its CSS class, `outage` or `gap`; `title`: its text
-    in the legend; `about`: its own text, shown when pointed at.
-    """
+    """A stretch of time to mark behind a chart, of CSS class `kind`. `title` is in the legend, `about` pointed at."""
 
     since: Micros
     until: Micros
@@ -156,9 +153,7 @@ def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> lis
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
-    """Return the `d` of a path through the values. A value between two bins without values is a dash as wide
-    as its bin.
-    """
+    """Return the `d` of a path through the values. A value without neighbours is a dash as wide as its bin."""
     pieces = []
     for run in runs(values):
         if len(run) == 1:
@@ -209,9 +204,7 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
 def stack(
     span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
 ) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of stacked areas, from the bottom up: what is counted in `layers`, by bin, as `scale`
-    measures it.
-    """
+    """Return CSS class and `d` of stacked areas, from the bottom up: `layers`, by bin, as `scale` measures them."""
     base = [0.0] * span.bins
     areas = []
     for colour, values in zip(colours, layers, strict=True):
@@ -263,9 +256,7 @@ _LATE: Final = 0.7
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar from `since` to `until`, with its CSS classes `kind`. `note` is written beside it if there is room, `title`
-    is shown when pointed at.
-    """
+    """A bar with CSS classes `kind`. `note` is written beside it if there is room, `title` shown when pointed at."""
 
     since: Micros
     until: Micros
@@ -338,3 +329,148 @@ def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str
                 title += f"to {text.clock(each.until, 'full')} UTC" if each.until else "UTC, not over"
                 bars.append(Bar(each.since, end, "stuck" if each.until else "stuck open", note, title))
             yield (one, broker), bars
+
+
+# The flow chart: who sends what to whom
+
+HEIGHT: Final = 300
+"""Pixels for all messages together; nodes too small for their labels make the chart higher."""
+SLOT: Final = 20
+"""Pixels that the label of a node needs."""
+GAP: Final = 6
+_THINNEST: Final = 2.0
+_WIDTH: Final = 12
+"""Width of a node; the whole chart is 1000 units wide."""
+_NOBODY: Final = ("not seen sending", "no destination", "nobody")
+"""What to write for a missing producer, destination and consumer."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A producer (`side` 0), destination (1) or consumer (2). `left` is in 1/1000 of the width, others in pixels."""
+
+    side: int
+    name: Name
+    value: int
+    top: float
+    height: float
+
+    @property
+    def left(self) -> float:
+        """Return where the node begins."""
+        return self.side * (UNITS - _WIDTH) / 2
+
+
+@dataclass(frozen=True)
+class FlowBand:
+    """A band to the next `side`. `left`, `right`: its upper edge at both ends; `width`: its height; in pixels."""
+
+    side: int
+    source: Name
+    target: Name
+    value: int
+    left: float
+    right: float
+    width: float
+
+    @property
+    def path(self) -> str:
+        """Return the `d` of the band."""
+        start = self.side * (UNITS - _WIDTH) / 2 + _WIDTH
+        end = (self.side + 1) * (UNITS - _WIDTH) / 2
+        middle, far = tenth((start + end) / 2), tenth(end)
+        upper, under, across, below = map(
+            tenth, (self.left, self.left + self.width, self.right, self.right + self.width)
+        )
+        return (
+            f"M{tenth(start)} {upper}C{middle} {upper} {middle} {across} {far} {across}"
+            f"V{below}C{middle} {below} {middle} {under} {tenth(start)} {under}Z"
+        )
+
+
+@dataclass(frozen=True)
+class Sankey:
+    """The flow chart, `height` in pixels: the nodes of its three columns, and the bands between them."""
+
+    height: float
+    nodes: Sequence[Node] = ()
+    bands: Sequence[FlowBand] = ()
+
+
+def sankey(ways: Iterable[Way]) -> Sankey:
+    """Return the flow chart. Destinations are sorted by messages, clients by the places of their destinations, so that
+    few bands cross; `Rest.OTHERS` and None come last. Empty if there are no messages.
+    """
+    flows = [
+        ((way.producer, way.destination, way.consumer), way.messages) for way in ways if way.messages > 0
+    ]
+    if not flows:
+        return Sankey(0)
+    scale = HEIGHT / sum(number for _, number in flows)
+    counts: list[Counter[Name]] = [Counter(), Counter(), Counter()]
+    for ends, number in flows:
+        for side, name in enumerate(ends):
+            counts[side][name] += number
+    # Without places of their own, the greatest come first.
+    places = {name: place for place, name in enumerate(_order(counts[1], Counter()))}
+    columns = []
+    for side in range(3):
+        where: Counter[Name] = Counter()
+        for ends, number in flows:
+            where[ends[side]] += places[ends[1]] * number
+        columns.append(_column(side, counts[side], _order(counts[side], where), scale))
+    height = max(map(_height, columns))
+    nodes = [
+        replace(node, top=node.top + (height - _height(column)) / 2) for column in columns for node in column
+    ]
+    return Sankey(height, nodes, [band for side in (0, 1) for band in _flow_bands(side, nodes, flows, scale)])
+
+
+def end_name(name: Name, side: int) -> str:
+    """Return a node's name as text. The caller must still make it `visible`."""
+    if name is None:
+        return _NOBODY[side]
+    return "all others" if isinstance(name, Rest) else name
+
+
+def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
+    """Return the names sorted by the mean place of the destinations that they are linked to; `where` has the sums."""
+
+    def key(name: Name) -> tuple[int, float, int, str]:
+        last = 0 if isinstance(name, str) else 2 if name is None else 1
+        return last, where[name] / counts[name], -counts[name], str(name)
+
+    return sorted(counts, key=key)
+
+
+def _column(side: int, counts: Mapping[Name, int], names: Iterable[Name], scale: float) -> list[Node]:
+    nodes, top = [], 0.0
+    for name in names:
+        height = max(counts[name] * scale, _THINNEST)
+        slot = max(height, SLOT - GAP)
+        nodes.append(Node(side, name, counts[name], top + (slot - height) / 2, height))
+        top += slot + GAP
+    return nodes
+
+
+def _height(column: Sequence[Node]) -> float:
+    last = column[-1]
+    return last.top + last.height / 2 + max(last.height, SLOT - GAP) / 2
+
+
+def _flow_bands(
+    side: int, nodes: Sequence[Node], flows: Iterable[tuple[tuple[Name, Name, Name], int]], scale: float
+) -> list[FlowBand]:
+    values: Counter[tuple[Name, Name]] = Counter()
+    for ends, number in flows:
+        values[ends[side], ends[side + 1]] += number
+    leaves, comes = ({node.name: node.top for node in nodes if node.side == at} for at in (side, side + 1))
+    bands = []
+    for source in leaves:
+        for target in comes:
+            if value := values[source, target]:
+                width = value * scale
+                bands.append(FlowBand(side, source, target, value, leaves[source], comes[target], width))
+                leaves[source] += width
+                comes[target] += width
+    return bands

@@ -52,9 +52,7 @@ def _scaled(number: float, base: int, units: tuple[str, ...]) -> str:
 
 
 def digits(number: float) -> str:
-    """Return a number with two significant digits below 10, without decimals above: `0.012`, `1.2`, `34`,
-    `567`.
-    """
+    """Return a number with two significant digits below 10, else without decimals: `0.012`, `1.2`, `34`, `567`."""
     if number == 0:
         return "0"
     if abs(number) >= 9.95:
@@ -97,9 +95,7 @@ def ticked(micros: float) -> str:
 
 
 def rate(per_second: float, like: float | None = None) -> str:
-    """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`,
-    `3.4/min`.
-
+    """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`, `3.4/min`.
     `like`: choose the unit that fits this rate, such as the greatest of several.
     """
     measure = per_second if like is None else like
@@ -110,9 +106,7 @@ def rate(per_second: float, like: float | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share as text; never 0 % for a part of at least one, nor 100 % for less than all. `NOTHING` if
-    `whole` is 0.
-    """
+    """Return a share as text: 0 % only for none, 100 % only for all, `NOTHING` if `whole` is 0."""
     if whole == 0:
         return NOTHING
     share = 100 * part / whole
@@ -150,11 +144,8 @@ def tenth(value: float) -> str:
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """Return a name that a client chose so that it is safe to look at; the caller must still escape it for
-    HTML.
-
-    Characters that are invisible or turn the text around them (controls, direction overrides, zero-width
-    ones) become `⟨U+202E⟩`; the middle of a name longer than `limit` is left out.
+    """Return a name that a client chose so that it is safe to look at, not yet escaped for HTML. Invisible characters
+    and those that turn the text around become `⟨U+202E⟩`; the middle of a name longer than `limit` is left out.
     """
     if len(name) > limit:
         kept = (limit - 1) // 2

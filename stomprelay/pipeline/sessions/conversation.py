@@ -89,22 +89,20 @@ class Conversation:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
 
+    def _begun(self, record: r.Record, ns: int, kind: int) -> tuple[Any, ...]:
+        """Return the values with which the row of a SEND or MESSAGE begins, up to its size."""
+        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
+        key = s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST])
+        place = record[r.SEGMENT : r.NUMBER + 1]
+        return (key, ns, *place, kind, self.relay, self.name, self._client, destination, size)
+
     # Frames of brokers
 
     def _message(self, record: r.Record, ns: int) -> None:
         if self._gone:
             return
-        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
         transfer: s.Transfer = [
-            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
-            ns,
-            *record[r.SEGMENT : r.NUMBER + 1],
-            _DELIVERED,
-            self.relay,
-            self.name,
-            self._client,
-            destination,
-            size,
+            *self._begun(record, ns, _DELIVERED),
             *_BEFORE_DELIVERED,
             record[r.SUBSCRIPTION],
             None,
@@ -138,22 +136,8 @@ class Conversation:
 
     def _send(self, record: r.Record, ns: int) -> None:
         receipt, transaction = record[r.RECEIPT], record[r.TRANSACTION]
-        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
-        transfer: s.Transfer = [
-            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
-            ns,
-            *record[r.SEGMENT : r.NUMBER + 1],
-            _SENT,
-            self.relay,
-            self.name,
-            self._client,
-            destination,
-            size,
-            receipt,
-            transaction,
-            record[r.KEPT],
-            *_AFTER_SENT,
-        ]
+        values = (receipt, transaction, record[r.KEPT], *_AFTER_SENT)
+        transfer: s.Transfer = [*self._begun(record, ns, _SENT), *values]
         self.out.append(transfer)
         if transaction is not None:
             self._transactions.sent(transaction, transfer)
@@ -241,9 +225,7 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield the waits that were too long. Call it once a batch. `now` is the time (ns) up to which the run was
-        read. `present`: the run still writes; `over`: nothing more comes of the session.
-        """
+        """Yield the waits that were too long: see `Consumption.waits`. The run was read up to `now` (ns)."""
         who = self.relay, self.name, self._client
         return self._consumption.waits(*who, now, present=present, over=over)
 
@@ -262,7 +244,7 @@ class Conversation:
             *(self._brokers.dump(), consumption, self._receipts.dump()),
             self._transactions.dump(now - self._limits.linger),
         ]
-        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return arrow.compact(values)
 
     @classmethod
     def load(cls, name: str, text: str, limits: TimeLimits) -> "Conversation":
@@ -354,8 +336,9 @@ class Conversations:
                 current = _Current(record, self.limits)
                 if current.text is not None:
                     continue
-            current.take(record)
+            current.taken = True
             conversation = current.conversation
+            conversation.take(record)
             if len(conversation.out) >= arrow.ROWS:
                 yield arrow.batch([*rows, *conversation.out], _SCHEMA)
                 rows = []
@@ -373,16 +356,16 @@ class Conversations:
             taken = conversation.run_ended(self.ended[run]) or taken
         yield from conversation.out
         for outage in conversation.outages():
-            yield _said(SessionRow.OUTAGE, current.name, json.dumps(outage))
+            yield s.saying(SessionRow.OUTAGE, current.name, json.dumps(outage))
         now = self.newest.get(run)
         over = now is None or conversation.over(now)
         until = self.gone.get(run, 0) if now is None else now
         for wait in conversation.waits(until, present=run in self.present, over=over):
-            yield _said(SessionRow.WAIT, current.name, json.dumps(wait))
+            yield s.saying(SessionRow.WAIT, current.name, json.dumps(wait))
         if now is None or over:
             return
         same = None if taken else current.text
-        yield _said(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
+        yield s.saying(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
 
 
 class _Current:
@@ -399,14 +382,3 @@ class _Current:
             self.text = str(first[r.TEXT])
             self.run, state = self.text.split("\n", 1)
             self.conversation = Conversation.load(self.name, state, limits)
-
-    def take(self, record: r.Record) -> None:
-        """Pass the next record to the conversation."""
-        self.taken = True
-        self.conversation.take(record)
-
-
-def _said(what: SessionRow, session: str, text: str) -> s.Transfer:
-    row: s.Transfer = [None] * len(s.FIELDS)
-    row[s.KEY], row[s.KIND], row[s.TEXT] = session, int(what), text
-    return row

@@ -73,9 +73,7 @@ class SeenSubscription:
 
 
 class Subscribed:
-    """A session's subscriptions by id: `opened`, and the last ones that `ended`. `acknowledging` counts those of both
-    that ask for ACKs.
-    """
+    """A session's subscriptions by id: `opened`, and the last ones that `ended`. `acknowledging` of both want ACKs."""
 
     def __init__(self) -> None:
         self.opened: dict[str, SeenSubscription] = {}
@@ -169,11 +167,6 @@ class PendingDelivery:
     replaced: bool = False
 
 
-def _by_likelihood(delivery: PendingDelivery) -> tuple[bool, bool, int]:
-    """Return the rank of a delivery among those of one name, as in the relay: see `Delivery.rank`."""
-    return delivery.loss is not None, not delivery.subscription.open, delivery.order
-
-
 class PendingDeliveries:
     """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
 
@@ -251,7 +244,10 @@ class PendingDeliveries:
             for each in self._by_message.get(message_id, ())
             if subscription is None or each.subscription.id == subscription
         ]
-        return min(fits, key=_by_likelihood) if fits else None
+        if not fits:
+            return None
+        # As in the relay: see `Delivery.rank`.
+        return min(fits, key=lambda each: (each.loss is not None, not each.subscription.open, each.order))
 
     def _given(self, token: str) -> PendingDelivery | None:
         if not token.startswith(TOKEN):
@@ -262,9 +258,7 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """Record an ACK or NACK. Return the deliveries that it is for. They are removed or, in a transaction, held
-        until `committed` or `aborted`.
-        """
+        """Record an ACK or NACK. Return its deliveries: removed, or in a transaction held until it ends."""
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
             earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)

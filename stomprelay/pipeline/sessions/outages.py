@@ -6,9 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Outage(NamedTuple):
-    """One session's loss of a broker. In later batches it may come again with the same session, broker and time of the
-    loss: the last one counts.
-    """
+    """A session's loss of a broker. It may come again in later batches, with the same time: the last one counts."""
 
     relay: str
     session: str

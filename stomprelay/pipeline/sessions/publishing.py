@@ -54,15 +54,10 @@ class PendingReceipts:
 
     def ask(self, receipt: str, ns: int, transfer: Transfer | None) -> None:
         """Record a frame that asks for a receipt, at `ns`. `transfer`: its row if it is a SEND, else None."""
-        asked = self._by_id.get(receipt)
-        if asked is None:
-            asked = self._by_id[receipt] = deque()
-        asked.append(_Asked(ns, transfer))
+        self._by_id.setdefault(receipt, deque()).append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """Record a RECEIPT from `broker`, one of `brokers`; None: from the relay. Return its SEND at the first RECEIPT,
-        else None.
-        """
+        """Record a RECEIPT from `broker`, one of `brokers`; None: from the relay. Return its SEND at the first."""
         asked = self._by_id.get(receipt)
         if asked is None:
             return None
@@ -94,28 +89,18 @@ class PendingReceipts:
             self._expire(receipt, asked, now)
 
     def _expire(self, receipt: str, asked: deque[_Asked], now: int) -> None:
-        for each in [each for each in asked if self._past(each, now)]:
-            asked.remove(each)
+        for each in [*asked]:
+            if now > each.ns + self._give_up or (each.at is not None and now > each.at + self._linger):
+                asked.remove(each)
         if not asked:
             self._by_id.pop(receipt, None)
-
-    def _past(self, asked: _Asked, now: int) -> bool:
-        if asked.at is not None and now > asked.at + self._linger:
-            return True
-        return now > asked.ns + self._give_up
 
     # From batch to batch
 
     def dump(self) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it."""
         return [
-            [
-                receipt,
-                each.ns,
-                each.told,
-                each.at,
-                None if each.transfer is None else each.transfer[: KIND + 1],
-            ]
+            [receipt, each.ns, each.told, each.at, each.transfer and each.transfer[: KIND + 1]]
             for receipt, asked in self._by_id.items()
             for each in asked
         ]
@@ -178,9 +163,7 @@ class Transactions:
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """Record the relay's ERROR, at `ns`, that refuses the last COMMIT; or the next one, if that comes at the same
-        time. SENDs in it count as aborted.
-        """
+        """Record an ERROR at `ns` that refuses the last COMMIT, or the next of that time: its SENDs are aborted."""
         self._refused_ns = ns
         self._undo(self._committed, ns)
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from hashlib import blake2b
-from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,11 +154,11 @@ def _among(values: pa.Array, known: pa.Array) -> pa.Array:
     return pc.is_in(values, value_set=known)
 
 
-def _sparse(values: dict[int, Any], count: int, kind: Any = None) -> pa.Array:
+def _sparse(values: dict[int, Any], count: int) -> pa.Array:
     column: list[Any] = [None] * count
     for at, value in values.items():
         column[at] = value
-    return pa.array(column, kind or pa.string())
+    return pa.array(column, pa.string())
 
 
 def _turns(segments: pa.Array) -> pa.Array:
@@ -184,7 +182,6 @@ def _digests(bodies: pa.Array) -> pa.Array:
 
 
 def _objects(maps: pa.Array) -> pa.Array:
-    """Return maps as JSON objects."""
     places = np.flatnonzero(maps.is_valid().to_numpy(zero_copy_only=False))
     there = maps.take(pa.array(places)).to_pylist()
     found = {at: arrow.compact(dict(each)) for at, each in zip(places.tolist(), there, strict=True)}
@@ -212,9 +209,7 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return the rows (`ddl`) that `then` makes of all rows of `frames` that may belong to these segments. Raises
-    `OSError`.
-    """
+    """Return the rows (`ddl`) that `then` makes of the `frames` that may be of these segments. Raises `OSError`."""
     files = files_of(batch, number, hours)
     if files is None:
         rows = batch.store.read(FRAMES.name, hours, number)
@@ -239,10 +234,12 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
 
 
 def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[RowGroup]]:
-    """Return the row groups that each task reads, `tasks` at most, about as many rows each: those that may have rows of
-    these segments, as far as their statistics tell. Raises `OSError`.
-    """
-    wanted = reduce(or_, map(_rows_of, segments), pc.scalar(False))
+    """Return the row groups that may have rows of these segments, for `tasks` at most, evenly. Raises `OSError`."""
+    wanted = pc.scalar(False)
+    for each in segments:
+        position = dataset.field("position")
+        within = (dataset.field("segment") == each.name) & (position >= each.begin)
+        wanted |= within & (position < each.end) if each.end else within
     groups: list[tuple[RowGroup, int]] = []
     here = LocalFileSystem()
     for file in files:
@@ -259,9 +256,3 @@ def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> li
         found[-1].append(share)
         held += rows
     return found
-
-
-def _rows_of(segment: Segment) -> Any:
-    """Return the condition that a row is of this segment, or part of one."""
-    found = (dataset.field("segment") == segment.name) & (dataset.field("position") >= segment.begin)
-    return found & (dataset.field("position") < segment.end) if segment.end else found

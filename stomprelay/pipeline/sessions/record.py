@@ -41,35 +41,11 @@ REPEATING: Final = (
 SAID: Final = -1
 """The `turn` of a row with a session's state of the last batch, in `text`; it sorts before all records."""
 
-(
-    SESSION,
-    TURN,
-    SEGMENT,
-    POSITION,
-    NUMBER,
-    NS,
-    RELAY,
-    CLIENT,
-    COMMAND,
-    UPSTREAM,
-    BROKER,
-    VERSION,
-    DESTINATION,
-    SUBSCRIPTION,
-    MESSAGE_ID,
-    ACK,
-    RECEIPT,
-    TRANSACTION,
-    BODY_SIZE,
-    DIGEST,
-    TRACE,
-    OWN,
-    COPY,
-    REDELIVERED,
-    KEPT,
-    EVENT,
-    TEXT,
-    FACTS,
-) = range(len(FIELDS))
+SESSION, TURN, SEGMENT, POSITION, NUMBER, NS = range(6)
+RELAY, CLIENT, COMMAND, UPSTREAM, BROKER, VERSION = range(6, 12)
+DESTINATION, SUBSCRIPTION, MESSAGE_ID, ACK, RECEIPT, TRANSACTION = range(12, 18)
+BODY_SIZE, DIGEST, TRACE, OWN, COPY, REDELIVERED = range(18, 24)
+KEPT, EVENT, TEXT, FACTS = range(24, 28)
+"""The place of each value, in the order of `FIELDS`."""
 
 NAMES: Final = tuple(name for name, _ in FIELDS)

@@ -72,37 +72,12 @@ REPEATING: Final = (
 """Columns with few values."""
 
 
-(
-    KEY,
-    NS,
-    SEGMENT,
-    POSITION,
-    NUMBER,
-    KIND,
-    RELAY,
-    SESSION,
-    CLIENT,
-    DESTINATION,
-    SIZE,
-    RECEIPT,
-    TRANSACTION,
-    HEADERS,
-    RECEIPT_NS,
-    ENDED_NS,
-    ABORTED,
-    SUBSCRIPTION,
-    SINCE_NS,
-    UPSTREAM,
-    BROKER,
-    MESSAGE_ID,
-    MODE,
-    COPY,
-    AGAIN,
-    SETTLED_NS,
-    KNOWN_NS,
-    OUTCOME,
-    TEXT,
-) = range(len(FIELDS))
+KEY, NS, SEGMENT, POSITION, NUMBER, KIND = range(6)
+RELAY, SESSION, CLIENT, DESTINATION, SIZE = range(6, 11)
+RECEIPT, TRANSACTION, HEADERS, RECEIPT_NS, ENDED_NS, ABORTED = range(11, 17)
+SUBSCRIPTION, SINCE_NS, UPSTREAM, BROKER, MESSAGE_ID, MODE, COPY = range(17, 24)
+AGAIN, SETTLED_NS, KNOWN_NS, OUTCOME, TEXT = range(24, 29)
+"""The place of each value: what both have, of a SEND, of a MESSAGE, and what became of that."""
 
 PARTS: Final = (
     (RECEIPT_NS, (RECEIPT_NS,)),
@@ -138,6 +113,13 @@ def carried(key: str) -> str | None:
     if key[0] == BY_TRACE:
         return key[1:]
     return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
+
+
+def saying(kind: int, key: str, text: str) -> Transfer:
+    """Return a row that is no transfer, with only these values."""
+    row: Transfer = [None] * len(FIELDS)
+    row[KEY], row[KIND], row[TEXT] = key, int(kind), text
+    return row
 
 
 def continuation(transfer: Transfer) -> Transfer:

@@ -44,9 +44,7 @@ def merged(waits: Iterable[Wait]) -> list[Wait]:
 
 
 def group_of(wait: Wait) -> tuple[tuple[bool, str], ...]:
-    """Return relay, session, subscription and broker of a wait as a key to sort by: only waits with the same can be
-    one.
-    """
+    """Return a key to sort by: relay, session, subscription and broker. Only waits with the same can be one."""
     return tuple(map(_ordered, (wait.relay, wait.session, wait.subscription, wait.broker)))
 
 

@@ -5,8 +5,7 @@
 - `tasks`: into how many tasks a batch is cut, and what a small one does without
 - `java`: which Java it runs on, and the cache folder for what is made once
 - `class_archive`, `training`: Java's class archive, by which a session starts faster, and the run that makes it
-- `ivy`: files from Maven Central
-- `delta`: the jars and settings of Delta Lake
+- `delta`: the jars and settings of Delta Lake, and other files from Maven Central
 - `errors`: Spark's errors as sentences
 - `arrow`: rows and columns to and from Arrow
 - `bundles`: rows for Python on their way from task to task

@@ -37,6 +37,11 @@ Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Arrow batches to others, in one of Spark's tasks."""
 
 
+def chained(first: Rows, then: Rows) -> Rows:
+    """Return the two, one after the other."""
+    return lambda batches: then(first(batches))
+
+
 def parts(spark: Any, rows: int) -> int:
     """Return into how many parts so many rows are split: 1 where shuffles have one partition."""
     partitions = int(spark.conf.get(PARTITIONS) or 1)
@@ -54,9 +59,7 @@ def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Bundling:
-    """Call it with rows. It yields bundles by part of the column `by`; `passes`: rows that go on unread; `coded`:
-    columns that repeat.
-    """
+    """Call it with rows: it yields bundles by part of column `by`. `passes`: rows that go on unread; `coded` repeat."""
 
     by: str
     parts: int
@@ -64,7 +67,7 @@ class Bundling:
     coded: Sequence[str] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take rows and yield bundles, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` wants it."""
         held: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -139,7 +142,7 @@ class Sorted:
     passes_on: bool = False
 
     def __call__(self, bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take bundles and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` wants it."""
         held: list[pa.Table] = []
         last = None
         for batch in bundles:

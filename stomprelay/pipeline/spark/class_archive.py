@@ -39,9 +39,7 @@ def path(java: Java, folder: Path) -> Path:
 
 
 def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
-    """Return Java's options for the archive; `say` is called before the archive is made in `folder`, which takes a
-    while.
-    """
+    """Return Java's options for the archive. `say` is called before it is made in `folder`, which takes a while."""
     yield _QUIET
     if folder is None or os.environ.get(SWITCH) == "0":
         return

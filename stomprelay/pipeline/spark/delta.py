@@ -7,20 +7,55 @@ Ivy, which comes with Spark, fetches them once.
 As a module, `python -m stomprelay.pipeline.spark.delta` fetches them ahead of time and prints where they are.
 """
 
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
-from stomprelay.pipeline.spark import ivy, java
+from stomprelay.pipeline.spark import java
 from stomprelay.pipeline.spark.errors import MissingSpark
+
+_PATIENCE: Final = 300
+"""Seconds after which fetching is given up."""
+_MODULE: Final = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="stomprelay" module="wanted"/>
+<configurations><conf name="default"/></configurations><dependencies>{}</dependencies></ivy-module>"""
+_DEPENDENCY: Final = (
+    '<dependency org="{0.group}" name="{0.name}" rev="{0.version}" transitive="false" conf="default-&gt;{1}">'
+    '<artifact name="{0.name}" type="{0.kind}" ext="{0.kind}"{2}/></dependency>'
+)
+
+
+class Artifact(NamedTuple):
+    """A file as Maven names it; `classifier` tells it from others of the same name, version and kind."""
+
+    group: str
+    name: str
+    version: str
+    kind: str = "jar"
+    classifier: str = ""
+
+    @property
+    def file(self) -> str:
+        """Return the name of its file after `fetch`, without the classifier."""
+        return f"{self.name}-{self.version}.{self.kind}"
+
+    @property
+    def maven(self) -> str:
+        """Return its Maven coordinates."""
+        more = f":{self.kind}:{self.classifier}" if self.classifier else ""
+        return f"mvn dependency:get -Dartifact={self.group}:{self.name}:{self.version}{more}"
+
 
 VERSION: Final = "4.4.0"
 SPARK: Final = "4.2"
 """The Spark that this build of Delta Lake is for; setup.cfg asks for it."""
 GROUP: Final = "io.delta"
 ARTIFACTS: Final = (f"delta-spark_{SPARK}_2.13", "delta-storage")
-_JARS: Final = tuple(ivy.Artifact(GROUP, name, VERSION) for name in ARTIFACTS)
+_JARS: Final = tuple(Artifact(GROUP, name, VERSION) for name in ARTIFACTS)
 MAVEN: Final = _JARS[0].maven
 """The command that puts the jars where `found` sees them, for people."""
 
@@ -41,16 +76,15 @@ class MissingJars(MissingSpark):
 
 
 def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) -> dict[str, str]:
-    """Return the settings, those of the user in `conf` among them, of a session that has Delta Lake.
-
-    Its jars are fetched where they are not there; `say` is called before that. Where `conf` names them, or lists
-    packages of them, it is left to Spark. Raises `MissingJars`, and `java.MissingJava`.
+    """Return the settings, those of the user in `conf` among them, of a session that has Delta Lake. Its jars are
+    fetched, after a call of `say`, unless `conf` names them or their package. Raises `MissingJars`, and
+    `java.MissingJava`.
     """
     given = dict(conf)
     theirs = [each for each in given.get(EXTENSIONS, "").split(",") if each]
     chosen = {**SETTINGS, **given, EXTENSIONS: ",".join(dict.fromkeys([SETTINGS[EXTENSIONS], *theirs]))}
     if not any("delta-spark" in given.get(name, "") for name in _SOURCES) and not any(
-        ivy.spark_jars().glob("delta-spark*.jar")
+        spark_jars().glob("delta-spark*.jar")
     ):
         jars = found() or fetched(given.get(_IVY_SETTINGS), say)
         others = [given[JARS]] if given.get(JARS) else []
@@ -77,7 +111,7 @@ def fetched(ivy_settings: str | None = None, say: Callable[[str], None] | None =
     if say is not None:
         say(f"fetching Delta Lake {VERSION}; this is done once")
     target = folder / _FOLDER
-    if not ivy.fetch(_JARS, target, ivy_settings):
+    if not fetch(_JARS, target, ivy_settings):
         raise MissingJars(_sorry("Maven Central was not reached, or has them not", target))
     return [target / jar.file for jar in _JARS]
 
@@ -91,6 +125,50 @@ def _sorry(reason: str, folder: Path | None = None) -> str:
         f"Delta Lake {VERSION} is not on this machine and could not be fetched: {reason}. "
         f"Where Maven is reachable: {MAVEN}{into}; --format parquet needs neither"
     )
+
+
+# Files from Maven Central, by Ivy
+
+
+def fetch(artifacts: Sequence[Artifact], into: Path, ivy_settings: str | None = None) -> bool:
+    """Fetch the files from Maven Central, or from the source in the file `ivy_settings`, into a folder, which is made.
+    Return whether all came; if not, no file is left there. Raises `java.MissingJava`.
+    """
+    found_java = java.find()
+    with TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as name:
+        place = Path(name)
+        module = place / "ivy.xml"
+        module.write_text(_MODULE.format("".join(map(_dependency, artifacts))), encoding="utf-8")
+        command = [
+            str(found_java.home / "bin" / "java"), "-cp", str(spark_jars() / "*"), "org.apache.ivy.Main",
+            *(() if ivy_settings is None else ("-settings", ivy_settings)),
+            "-ivy", str(module), "-cache", str(place / "cache"),
+            "-types", *sorted({each.kind for each in artifacts}), "-m2compatible", "-error",
+            "-retrieve", f"{place}/[artifact]-[revision].[ext]",
+        ]  # fmt: skip
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE)
+        files = [place / each.file for each in artifacts]
+        if not all(file.is_file() for file in files):
+            return False
+        into.mkdir(exist_ok=True)
+        for file in files:
+            file.replace(into / file.name)
+    return True
+
+
+def spark_jars() -> Path:
+    """Return the folder of Spark's own jars, Ivy among them."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home()) / "jars"
+
+
+def _dependency(wanted: Artifact) -> str:
+    """Return the lines that ask for a file. One with a classifier hangs on a project that has no file of its own."""
+    if not wanted.classifier:
+        return _DEPENDENCY.format(wanted, "master", "")
+    return _DEPENDENCY.format(wanted, "default", f' m:classifier="{wanted.classifier}"')
 
 
 def main() -> int:

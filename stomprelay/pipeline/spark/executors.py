@@ -63,10 +63,8 @@ def knock(master: str) -> None:
 
 
 def equip(spark: "SparkSession") -> None:
-    """Have all executors run our code, for as long as the session lives: their own, where it is the same to the letter,
-    else the driver's, sent to them. Partitions of shuffles then fit the cores that there are, see `fit`.
-
-    Raises `MissingSpark` where they cannot run it, or where none is there in time.
+    """Have all executors run our code while the session lives: their own, where it is the same to the letter, else the
+    driver's, sent to them; and see `fit`. Raises `MissingSpark` where they cannot run it, or none is there in time.
     """
     probe = _probe()
     found = _asked(spark, probe, [])

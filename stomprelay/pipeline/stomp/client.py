@@ -48,7 +48,7 @@ class Client:
             limits=upstream.limits,
             unacknowledged=1 << 20,
         )
-        self._relay_thread = RelayThread(
+        self.relay_thread = RelayThread(
             listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}
         )
         self._decoder = Decoder(V1_2, frozenset({names.CONNECTED, names.ERROR}), upstream.limits)
@@ -61,24 +61,14 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def has_brokers(self) -> bool:
-        """Return whether the session is connected to a broker, not searching for one."""
-        return self._relay_thread.has_brokers
-
-    @property
-    def cumulative(self) -> bool:
-        """Return whether, at all brokers of now, a RECEIPT also confirms the SENDs before its own."""
-        return self._relay_thread.cumulative
-
     def connect(self, within: float) -> None:
         """Send CONNECT and wait for CONNECTED. Raises `SessionLost` after `within` seconds. Call it once."""
         headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
         self._started = True
-        self._relay_thread.start()
-        self._relay_thread.feed(compose_raw(names.CONNECT, headers, end=b"\0"))
+        self.relay_thread.start()
+        self.relay_thread.feed(compose_raw(names.CONNECT, headers, end=b"\0"))
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
             for _ in self.frames(left):
@@ -88,7 +78,7 @@ class Client:
 
     def send(self, data: bytes) -> None:
         """Send bytes that hold whole frames, encoded as in STOMP 1.2. Waits while too many bytes are unsent."""
-        self._relay_thread.feed(data)
+        self.relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
         """Send SUBSCRIBE with the id `number`; an ACK of the subscription is cumulative."""
@@ -103,8 +93,8 @@ class Client:
     def frames(self, timeout: float) -> Iterator[Frame]:
         """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `SessionLost`."""
         waiting = self._chunks
-        waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
-        if not waiting and self._relay_thread.over:
+        waiting.extend(self.relay_thread.take(0.0 if waiting else timeout))
+        if not waiting and self.relay_thread.over:
             raise self._lost("")
         try:
             while True:
@@ -136,14 +126,14 @@ class Client:
     def close(self) -> None:
         """End the session, whatever state it is in, and wait for its thread. Calling it again does no harm."""
         if self._started:
-            self._relay_thread.disconnect()
-            if not self._relay_thread.join(CLOSE_WITHIN):
-                self._relay_thread.abort()
-                self._relay_thread.join(_ABORT_WITHIN)
+            self.relay_thread.disconnect()
+            if not self.relay_thread.join(CLOSE_WITHIN):
+                self.relay_thread.abort()
+                self.relay_thread.join(_ABORT_WITHIN)
 
     def _lost(self, what: str) -> SessionLost:
         brokers = ", ".join(map(str, self._upstream.brokers))
-        said = "; ".join(dict.fromkeys(filter(None, [what, self._relay_thread.why])))
+        said = "; ".join(dict.fromkeys(filter(None, [what, self.relay_thread.why])))
         return SessionLost(f"STOMP session with {brokers}: {said}")
 
 

@@ -193,9 +193,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class BatchReader(_Rows, DataSourceReader):
-    """The reader behind `spark.read.format("stomp")`: it receives what is there into the spool, acknowledges
-    it, and reads it from the spool. All readers with one `identity` have the same rows; see `scans`.
-    """
+    """The reader behind `spark.read.format("stomp")`, by way of the spool. `identity`: see `scans`."""
 
     def __init__(self, source: ReaderOptions, schema: StructType, identity: ScanIdentity) -> None:
         super().__init__(source, schema)

@@ -1,6 +1,4 @@
-"""The options of `format("stomp")`, which Spark hands over as strings by name, without regard to case. The table in
-`docs/pipeline.md` says what each means.
-"""
+"""The options of `format("stomp")`: strings by name without regard to case. `docs/pipeline.md` says what each means."""
 
 import json
 import os
@@ -56,9 +54,7 @@ class GivenOptions:
         return name.lower() in self._said
 
     def only(self, names: str, foreign: Mapping[str, str]) -> None:
-        """Raise `OptionError` for an option not in `names`, which have blanks between them. `foreign`: what to say of
-        others; "x." is for all "x.…".
-        """
+        """Raise `OptionError` for options not in `names`. `foreign`: what to say of others; "x." is for all "x.…"."""
         known = {name.lower(): name for name in names.split()}
         words = {name.lower(): said for name, said in foreign.items()}
         for name in self._said:
@@ -72,9 +68,7 @@ class GivenOptions:
     @overload
     def get(self, name: str, read: Callable[[str], T], default: D) -> T | D: ...
     def get(self, name: str, read: Callable[[str], T], default: D | None = None) -> T | D | None:
-        """Return the option's value as `read` converts it, or `default` if it is not given. Raises
-        `OptionError` where `read` raises `ValueError`.
-        """
+        """Return the option as `read` converts it, else `default`. Raises `OptionError` for its `ValueError`."""
         if name not in self:
             return default
         try:

@@ -143,9 +143,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether everything is on disk and no message came for so many seconds, or the receiver does
-        not run.
-        """
+        """Return whether all is on disk and no message came for so many seconds, or the receiver does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -212,7 +210,7 @@ class Receiver:
                         self._flush(client)
         if columns and time.monotonic() - self._last_frame >= source.group_age:
             self._flush(client)
-        if not client.has_brokers:
+        if not client.relay_thread.has_brokers:
             self._last_frame = time.monotonic()
         if self._pending_acks is not None:
             committed = self._committed

@@ -79,9 +79,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the rows that an earlier scan recorded, None for the first scan. Raises `SourceError` if rows are
-        gone.
-        """
+        """Return the rows that an earlier scan recorded; None for the first. Raises `SourceError` if they are gone."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

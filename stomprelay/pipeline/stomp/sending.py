@@ -23,16 +23,8 @@ from stomprelay.pipeline.stomp.client import Client, SessionLost
 from stomprelay.pipeline.stomp.columns import STORED
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.wire import names as wire
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.names import (
-    CONTENT_LENGTH,
-    DESTINATION,
-    RECEIPT,
-    RECEIPT_HEADER,
-    RECEIPT_ID,
-    RESERVED,
-    TRANSACTION,
-)
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "destination": (StringType,),
@@ -43,15 +35,14 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "headers": (MapType,),
 }
 _UNSENT: Final = (frozenset(STORED.names) | {"receiver", "sequence"}) - frozenset(_TYPES)
-_FRAMES: Final = frozenset(
-    {
-        *(name.decode() for name in (DESTINATION, CONTENT_LENGTH, RECEIPT_HEADER, TRANSACTION, *RESERVED)),
-        "id",
-        "relay-copy",
-        "relay-resent",
-        "relay-trace",
-    }
+_OF_WIRE: Final = (
+    wire.DESTINATION,
+    wire.CONTENT_LENGTH,
+    wire.RECEIPT_HEADER,
+    wire.TRANSACTION,
+    *wire.RESERVED,
 )
+_FRAMES: Final = frozenset({*map(bytes.decode, _OF_WIRE), "id", "relay-copy", "relay-resent", "relay-trace"})
 
 
 class SchemaError(ValueError):
@@ -289,7 +280,7 @@ class TaskSender:
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)
-            grouped = client.cumulative and self._pace is None
+            grouped = client.relay_thread.cumulative and self._pace is None
             every = max(1, self._sink.window // 4) if grouped else 1
             self._window = Window(self._sink.window, every, self._window.confirmed)
             self._last_receipt = time.monotonic()
@@ -339,10 +330,10 @@ class TaskSender:
         return True
 
     def _receive(self, client: Client, timeout: float) -> None:
-        cumulative = client.cumulative
+        cumulative = client.relay_thread.cumulative
         for frame in client.frames(timeout):
-            if frame.command is RECEIPT:
-                self._window.received(frame.header(RECEIPT_ID, V1_2) or b"", cumulative=cumulative)
+            if frame.command is wire.RECEIPT:
+                self._window.received(frame.header(wire.RECEIPT_ID, V1_2) or b"", cumulative=cumulative)
                 self._last_receipt = time.monotonic()
         self._note()
 

@@ -104,13 +104,9 @@ class MessageSpool:
                 self.begin = found[0][0] if found else begin
                 self.end = end
                 return
-            if not found:
-                path.unlink()
-                first = begin  # its name has how far the spool had come
-                self.begin = self.end = first
-                self._roll()
-                return
             path.unlink()
+            if not found:
+                first = begin  # its name has how far the spool had come
         self.begin = self.end = first
         self._roll()
 

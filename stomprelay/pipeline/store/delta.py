@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline.schema import TABLES, Column, Table
+from stomprelay.pipeline.schema import MESSAGES, TABLES, Column, Table
 from stomprelay.pipeline.spark.delta import EXTENSIONS, SETTINGS
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.compaction import FEW, LARGE, SMALL
 from stomprelay.pipeline.store.layout import LOG, NAME
-from stomprelay.pipeline.store.store import OPEN, Compacted, Store, StoreError, batch_name
+from stomprelay.pipeline.store.store import OPEN, Compacted, SliceHours, Store, StoreError, batch_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +34,8 @@ _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
-_PROPERTIES: Final = {
-    # So that every reader of Delta tables can read them.
-    "delta.enableDeletionVectors": "false",
-}
+_PROPERTIES: Final = {"delta.enableDeletionVectors": "false"}
+"""So that every reader of Delta tables can read them."""
 _SESSION: Final = {
     # What takes the place of rows that are open need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
@@ -65,13 +63,13 @@ class DeltaStore(Store):
 
     # ------------------------------------------------------------------ tables
 
-    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
+    def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
         """See `Store.append`."""
         named, own = self._named(TABLES[table], rows, batch_name(batch)), _of([batch_name(batch)])
         if isinstance(batch, str):
-            self._save_delta(table, named, "overwrite", replaceWhere=own, **options)
+            self._save_delta(table, named, "overwrite", replaceWhere=own)
         else:
-            self._commit(table, batch, named, own, **options)
+            self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
         """See `Store.remove`: nothing takes their place, as a DELETE would not say of which batch it is."""
@@ -85,12 +83,7 @@ class DeltaStore(Store):
         self._save_delta(table, named, mode="overwrite", **how)
 
     def replace_open(
-        self,
-        batch: int,
-        rows: "DataFrame",
-        slices: Iterable[str] = (),
-        gone: Mapping[str, Iterable[str]] | None = None,
-        table: str = "messages",
+        self, batch: int, rows: "DataFrame", slices: Iterable[str] = (), gone: SliceHours | None = None
     ) -> None:
         """See `Store.replace_open`, in one transaction."""
         old = gone or {}
@@ -99,14 +92,12 @@ class DeltaStore(Store):
         # It may have made more slices before, if it is done again with other settings.
         earlier = f"{_APART} = false AND batch LIKE '{OPEN}-{batch_name(batch)}-%'"
         own = f"{_of([batch_name(batch)])} OR ({_open(slices)}) OR ({earlier})"
-        self._commit(table, batch, self._sliced(TABLES[table], batch, rows), own, also)
+        self._commit(MESSAGES.name, batch, self._sliced(MESSAGES, batch, rows), own, also)
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """See `Store.read`. Columns that the table has not yet are null; a version of the layout before is
-        read, too.
-        """
+        """See `Store.read`. Columns that the table has not are null; tables of the layout before are read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -125,7 +116,7 @@ class DeltaStore(Store):
         lacking = {name: f.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
         return rows.withColumns(lacking).select(*(f"`{name}`" for name in kinds))
 
-    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+    def open_rows(self, table: str, slices: SliceHours) -> "DataFrame":
         """See `Store.open_rows`."""
         hours = {hour for each in slices.values() for hour in each}
         return self.read(table, hours).where(_open(slices))
@@ -245,18 +236,14 @@ class DeltaStore(Store):
             self._known.add(table)
         return table in self._known
 
-    def _commit(
-        self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "", **options: str
-    ) -> None:
-        """Write the rows of a batch in one transaction that removes the rows to which `also` applies and, if the batch
-        was here before, those to which `own` does.
-
-        The second time is not left to Delta, which would skip the query: who observes its rows waits for ever.
+    def _commit(self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "") -> None:
+        """Write the rows of a batch in one transaction, in place of the rows of `also` and, if the batch was here
+        before, those of `own`. Delta itself would skip the query the second time: who observes its rows would wait for
+        ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
-        if not again:
-            options |= {"txnAppId": _APP, "txnVersion": str(batch)}
+        options = {} if again else {"txnAppId": _APP, "txnVersion": str(batch)}
         if where:
             options["replaceWhere"] = where
         self._batch = batch
@@ -309,7 +296,7 @@ class DeltaStore(Store):
         if below is not None:
             files = files.where((f.col("size") < below) & f.coalesce(folders[_APART] == "true", f.lit(True)))
         found = files.groupBy(folders["date"].alias("date"), folders["hour"].alias("hour")).count().collect()
-        return {_name(row.date, row.hour) if row.date else "": row["count"] for row in found}
+        return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
         """Return the version asked for, -1 for the newest; None before the first. Raises `StoreError`."""
@@ -335,9 +322,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`, in one transaction; the versions before it stay for who reads those, until
-        `sweep`.
-        """
+        """See `Store.rename_columns`; one transaction. Versions before it stay for their readers, until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):
@@ -443,12 +428,7 @@ def _defined(column: Column, *, nullable: bool | None = None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as an SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _name(date: str, hour: str | int) -> str:
-    return f"{date}-{int(hour):02d}"
 
 
 def _among(hours: Iterable[str]) -> str:

@@ -99,6 +99,14 @@ class NewFile:
         return str(self.path)
 
 
+def parted(rows: Any, column: str) -> Iterator[tuple[Any, Any]]:
+    """Yield each value of a column of a batch or table of rows, and the rows that have it."""
+    values = rows.column(column)
+    for value in values.unique().to_pylist():
+        same = pc.equal(values, value)
+        yield value, rows if pc.all(same).as_py() else rows.filter(same)
+
+
 def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
     """Write the rows of these files, sorted by time, to new files of about `large` bytes in a new folder. Return the
     number of new files. A row group at a time is in memory. Raises `OSError` and Arrow's errors.

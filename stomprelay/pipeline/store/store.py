@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from stomprelay.journal.disk import sync_path
-from stomprelay.pipeline.schema import TABLES, Table
+from stomprelay.pipeline.schema import MESSAGES, TABLES, Table
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
@@ -44,6 +44,8 @@ _STATE: Final = "parquet"
 _ASIDE: Final = "_migrating"
 _NOTE: Final = "note"
 _FRAMES: Final = "frames"
+SliceHours = Mapping[str, Iterable[str]]
+"""Slices by name, each with its hours."""
 
 
 class StoreError(Exception):
@@ -95,9 +97,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables under a path or a URI of Spark, as folders of files of this `format`. `delta.opened` returns the right
-    store for any format.
-    """
+    """The tables under a path or a URI of Spark, in files of this `format`. `delta.opened` returns the right store."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -111,12 +111,11 @@ class Store:
 
     # ------------------------------------------------------------------ tables
 
-    def append(self, table: str, batch: int | str, rows: "DataFrame", **options: str) -> None:
+    def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
         """Write the rows of a batch. They need the table's columns and, if the table has hours, the name of theirs in
-        `hour`. `options` are passed to the format's writer. A name in place of the batch's number is for rows that are
-        always written as a whole: at least one, else call `remove`.
+        `hour`. A name in place of the number is for rows that are always written as a whole, or else `remove`d.
         """
-        self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
+        self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)))
 
     def remove(self, table: str, name: str) -> None:
         """Remove the rows that `append` wrote under a name, if there are any; of a table without hours."""
@@ -159,29 +158,25 @@ class Store:
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
         before = self._files(places)
         self._write(TABLES[table], named)
-        for folder in self._untouched(before):
-            self._remove_at_once(folder)
+        now = self._files(before)
+        for folder, files in before.items():
+            if now.get(folder) == files:
+                self._remove_at_once(folder)
 
     def replace_open(
-        self,
-        batch: int,
-        rows: "DataFrame",
-        slices: Iterable[str] = (),
-        gone: Mapping[str, Iterable[str]] | None = None,
-        table: str = "messages",
+        self, batch: int, rows: "DataFrame", slices: Iterable[str] = (), gone: SliceHours | None = None
     ) -> None:
-        """Write the rows of a batch: the final ones, and the open ones (`final` is false) to the slices, among
-        `slices`, that their column `slice` names. Remove the slices in `gone` from the hours that are named for each;
-        other slices stay.
+        """Write a batch's rows of `messages`: final ones, and open ones (`final` is false) to those of `slices` that
+        their column `slice` names. Remove the slices in `gone` from the hours that are named for each; others stay.
         """
-        self._write(TABLES[table], self._sliced(TABLES[table], batch, rows))
-        self.drop_slices(gone or {}, table)
+        self._write(MESSAGES, self._sliced(MESSAGES, batch, rows))
+        self.drop_slices(gone or {})
 
-    def drop_slices(self, gone: Mapping[str, Iterable[str]], table: str = "messages") -> None:
+    def drop_slices(self, gone: SliceHours) -> None:
         """Remove these slices from the hours that are named for each."""
         for name, hours in gone.items():
             for hour in hours:
-                self.volume.remove(f"{self.root}/{table}/{layout.place(hour)}/batch={OPEN}-{name}")
+                self.volume.remove(f"{self.root}/{MESSAGES.name}/{layout.place(hour)}/batch={OPEN}-{name}")
 
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
@@ -204,7 +199,7 @@ class Store:
             folders = self.volume.find(path, which)
         return self._loaded(self.format, path, self._whole(known), folders)
 
-    def open_rows(self, table: str, slices: Mapping[str, Iterable[str]]) -> "DataFrame":
+    def open_rows(self, table: str, slices: SliceHours) -> "DataFrame":
         """Return the rows of these slices, in the hours that are named for each."""
         known, path = TABLES[table], f"{self.root}/{table}"
         folders = [
@@ -238,9 +233,7 @@ class Store:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of the hours before `before`, where the format has a command for it. Return these hours. The
-        caller must hold the `Lock`.
-        """
+        """Join small files of the hours before `before`, if the format can. Return these. Needs the `Lock`."""
         return ()
 
     def sweep(self, now: datetime) -> None:
@@ -268,9 +261,7 @@ class Store:
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices that their column `slice` names, in place of what these had. They stay until
-        `keep_slices` removes them.
-        """
+        """Write rows to the slices that their column `slice` names, replacing these. `keep_slices` removes them."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -290,9 +281,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the rows that the table of sums `name` keeps in these folders (`hour=H/batch=N`), with `hour` and
-        `batch`.
-        """
+        """Return what the table of sums `name` keeps in folders (`hour=H/batch=N`), with `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -459,13 +448,13 @@ class Store:
         named = dated(rows).withColumn("batch", which).select(*table.names, *self._partitions(table))
         return named.sortWithinPartitions("seen_at")
 
-    def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
-        self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
+    def _write(self, table: Table, rows: "DataFrame") -> None:
+        self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table))
 
     @staticmethod
-    def _save(rows: "DataFrame", form: str, path: str, partitions: Iterable[str], **options: str) -> None:
-        how = {"partitionOverwriteMode": "dynamic", **options}
-        rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
+    def _save(rows: "DataFrame", form: str, path: str, partitions: Iterable[str]) -> None:
+        writer = rows.write.format(form).mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy(*partitions).save(path)
 
     def _folders(self, form: str, path: str, schema: str, folders: Iterable[str]) -> "DataFrame":
         places = [f"{path}/{folder}" for folder in sorted(set(folders))]
@@ -499,11 +488,6 @@ class Store:
         """Return the names of the files in each of these folders. Spark uses no file's name again."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
-
-    def _untouched(self, before: dict[str, list[str]]) -> list[str]:
-        """Return the folders whose files are the same as in `before`."""
-        now = self._files(before)
-        return [folder for folder, files in before.items() if now.get(folder) == files]
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ _LOCK: Final = "_lock"
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """Excludes other runs while its context is entered; `folder` is None on another machine. Raises `StoreError` on
-    entering.
-    """
+    """Excludes other runs while entered; `folder` is None on another machine. Raises `StoreError` on entering."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -105,11 +105,9 @@ def _by_frequency(name: str) -> Column:
 
 
 def advance(batch: Batch) -> None:
-    """Add the outages of this batch; safe to do again.
-
-    A loss changes only the outage that it belongs to and what came after it of the same broker. So what is kept are the
-    losses of outages that are not over, or ended within `give_up`; other rows of their hours are written again as they
-    are.
+    """Add the outages of this batch; safe to do again. A loss changes only its outage and later ones of that broker. So
+    losses are kept of outages that are not over, or ended within `give_up`; other rows of their hours are written again
+    unchanged.
     """
     store, name = batch.store, FAILOVERS.name
     before: list[str] = json.loads(store.noted(name, batch.number - 1) or "[]")

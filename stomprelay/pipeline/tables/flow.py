@@ -19,9 +19,7 @@ _KEYS: Final = ("hour", "producer", "destination", "consumer")
 
 
 def carried(messages: DataFrame) -> DataFrame:
-    """Of rows of `messages` the sums by producer, destination and consumer, with their `hour`. A message that a
-    consumer got twice is one message and two deliveries; its time is that of the first.
-    """
+    """Return the sums of rows of `messages`, with their `hour`. A message got twice counts once, by its first time."""
     # Of the deliveries only what is needed is read from the files, as these are columns of their own there.
     names, sessions = F.col("deliveries.client"), F.col("deliveries.session")
     batch = [name for name in messages.columns if name == "batch"]

@@ -34,9 +34,7 @@ _BUCKET: Final = (*_MINUTE, "measure", "bucket")
 
 
 def bucketed(messages: DataFrame) -> DataFrame:
-    """Return the buckets of rows of `messages`, with their `hour`. Measures go by number until they are added up: names
-    take half as long again.
-    """
+    """Return the buckets of `messages`, with their `hour`. Until they are added up measures are numbers, for speed."""
     measured = messages.select(
         F.date_trunc("minute", F.col("seen_at")).alias("minute"),
         "destination",

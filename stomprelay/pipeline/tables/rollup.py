@@ -19,16 +19,12 @@ from stomprelay.pipeline.store.store import OPEN, Batch, batch_name
 
 
 def hour_of(time: Column) -> Column:
-    """Return a column with the name of the hour that a timestamp is in, such as `2026-11-21-08`. The session's time
-    zone must be UTC.
-    """
+    """Return the name of a timestamp's hour, such as `2026-11-21-08`. The session's time zone must be UTC."""
     return F.date_format(time, "yyyy-MM-dd-HH")
 
 
 def named(sums: DataFrame, time: str | Column) -> DataFrame:
-    """Return the rows with the name of the hour of `time` in front, in `hour`. Sums are given it when they are added
-    up: a name takes longer to make than a row to add.
-    """
+    """Return sums with the name of the hour of `time` in front. A name is slow to make, so add up first."""
     others = [name for name in sums.columns if name != "hour"]
     return sums.select(hour_of(F.col(time) if isinstance(time, str) else time).alias("hour"), *others)
 

@@ -49,10 +49,7 @@ def stuck(episodes: DataFrame) -> DataFrame:
 
 
 def advance(batch: Batch) -> None:
-    """Add the waits that ended in this batch, and those that go on after it; safe to do again.
-
-    A wait that goes on is in each batch until it ends, so a batch that has none changes nothing.
-    """
+    """Add the waits that ended in this batch, and those that go on, which are in each batch; safe to do again."""
     store, name = batch.store, STUCK.name
     before: dict[str, Any] = json.loads(store.noted(name, batch.number - 1) or "{}")
     news = messages.waits(batch)

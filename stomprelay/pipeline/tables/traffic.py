@@ -15,9 +15,7 @@ _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
 
 
 def counted(frames: DataFrame) -> DataFrame:
-    """Return rows of `traffic`, with their `hour`, counted from rows of `frames`. An event `error` counts as
-    an error that was sent to the client, and as no frame; other events do not count.
-    """
+    """Return rows of `traffic`, with their `hour`, from `frames`. Only events `error` count: an error to the client."""
     frame, command, direction = F.col("kind") == "frame", F.col("command"), F.col("direction")
     error = (frame & (command == "ERROR") & (F.col("side") == "broker")) | (F.col("event") == "error")
     message = ((command == "SEND") & (direction == "to_broker")) | (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from stomprelay.pipeline.spark import delta, ivy, java
+from stomprelay.pipeline.spark import delta, java
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -16,7 +16,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has none of the jars yet. Return where ours are kept."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv(java.CACHE, str(tmp_path / "cache"))
-    monkeypatch.setattr(ivy, "spark_jars", lambda: tmp_path)
+    monkeypatch.setattr(delta, "spark_jars", lambda: tmp_path)
     return tmp_path / "cache" / f"delta-{delta.VERSION}"
 
 

@@ -237,7 +237,7 @@ def test_what_is_ahead_of_others_is_a_foretaste() -> None:
     (row,) = matching.open()
     assert row[MESSAGES.names.index("outcome")] == "acked"
     again = TransferMatching("tt", TERMS)
-    for text in matching.kept():
+    for text in matching.kept:
         kept: s.Transfer = [None] * len(s.FIELDS)
         kept[s.KIND], kept[s.TEXT] = s.RowKind.KEPT, text
         again.saw(kept)

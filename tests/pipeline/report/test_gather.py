@@ -47,7 +47,6 @@ from stomprelay.pipeline.report.gather import (
     stretch,
     timings,
     top,
-    whole_hours,
 )
 from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
@@ -541,12 +540,6 @@ def test_bins(spark: "SparkSession") -> None:
     assert [row[0] for row in table.select(bin_of(span, F.col("seen_at"))).collect()] == [
         span.index(at) for at in instants
     ]
-
-
-def test_hours() -> None:
-    """A table by hour fits a range that begins and ends with one."""
-    assert whole_hours(Span(BEGIN, BEGIN + HOUR, MINUTE))
-    assert not whole_hours(Span(BEGIN + MINUTE, BEGIN + HOUR, MINUTE))
 
 
 def test_a_spread() -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from stomprelay.pipeline.report.findings import Name, Rest, Way
-from stomprelay.pipeline.report.sankey import GAP, SLOT, Node, Sankey, sankey
+from stomprelay.pipeline.report.plot import GAP, SLOT, Node, Sankey, sankey
 from tests.pipeline.report.sample import sample
 
 WAYS = (

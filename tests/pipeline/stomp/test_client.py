@@ -41,7 +41,7 @@ def test_it_says_who_it_is(broker: ScriptedBroker) -> None:
         lines = peer.connected().split(b"\n")
         for line in (b"login:guest", b"passcode:s3cret", b"host:/v", b"client-id:me"):
             assert line in lines
-        until(lambda: made.has_brokers)
+        until(lambda: made.relay_thread.has_brokers)
     assert "s3cret" not in repr(made)
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.stomp.client import Client, SessionLost
+from stomprelay.pipeline.stomp.client import SessionLost
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sending import (
     Job,
     SchemaError,
@@ -269,7 +270,7 @@ def test_receipts_that_vouch_for_less_than_was_thought(
 ) -> None:
     """After a failover to another kind of broker the rest goes over a session that asks for more of them."""
     said = iter([True])
-    monkeypatch.setattr(Client, "cumulative", property(lambda _: next(said, False)))
+    monkeypatch.setattr(RelayThread, "cumulative", property(lambda _: next(said, False)))
     assert sending(broker, window=8, progress=tmp_path).run(iter([numbers(0, 50)])) == 50
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
     assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
