@@ -123,7 +123,7 @@ class Reloaded(NamedTuple):
 class Reloads(Service):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
     gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
-    nothing can. `notice` gets True before and False after.
+    nothing can. `notice` gets True before and False after. `refused`: the relay stops and reloads nothing any more.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Reloads(Service):
         self._use = use
         self._notice = notice
         self._lock = DeferredLock()
-        self._refused = False
+        self.refused = False
         self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
 
     def startService(self) -> None:
@@ -145,14 +145,10 @@ class Reloads(Service):
         super().startService()
         self._signals.startService()
 
-    def refuse(self) -> None:
-        """Reload nothing any more: the relay stops. SIGHUP is still caught until `stopService`."""
-        self._refused = True
-
     def stopService(self) -> None:
         """Heed SIGHUP no more."""
         super().stopService()
-        self.refuse()
+        self.refused = True
         self._signals.stopService()
 
     def _at_signal(self) -> None:
@@ -177,7 +173,7 @@ class Reloads(Service):
         return found
 
     async def _read(self) -> Reloaded:
-        if self._refused:
+        if self.refused:
             raise NotReloaded("the relay stops")
         self._notice(True)
         try:

@@ -30,7 +30,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
-from stomprelay.service.log import logger, set_level
+from stomprelay.service.log import counted, logger, set_level
 from stomprelay.service.network.endpoints import (
     HTTP,
     BadEndpoint,
@@ -437,12 +437,10 @@ class RelayService(MultiService):
 
     def _status(self) -> str:
         sessions, journal = self.state.sessions, self.state.journal
-        count, listeners = len(sessions), len(sessions.listeners)
+        listeners = len(sessions.listeners)
         state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
         trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
-        return (
-            f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
-        )
+        return f"{state}{counted(len(sessions), 'session')}, {counted(listeners, 'listener')}{trouble}"
 
     def startService(self) -> None:
         """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
@@ -479,9 +477,9 @@ class RelayService(MultiService):
         connections. SIGTERM and SIGINT shorten that.
         """
         sessions = self.state.sessions
-        sessions.refuse()
+        sessions.stopping = True
         if self.state.reloads is not None:
-            self.state.reloads.refuse()
+            self.state.reloads.refused = True
         linger = max((each.listener.linger for each in sessions.counted), default=0.0)
         self._notify.stopping(self.config.stop_timeout + linger + MARGIN)
         return Deferred.fromCoroutine(self._stop(linger))

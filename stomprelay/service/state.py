@@ -155,10 +155,6 @@ class Sessions:
     def __len__(self) -> int:
         return sum(map(len, self.counted))
 
-    def refuse(self) -> None:
-        """Accept no more sessions: the factories of the listeners build no protocol from now on."""
-        self.stopping = True
-
     def drain(self, draining: bool) -> None:
         """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
         if draining != self.draining:
@@ -167,7 +163,7 @@ class Sessions:
 
     async def end(self, within: float, runtime: Runtime) -> None:
         """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
-        them after so many seconds, or at `hurry`. What may be lost is logged. Call `refuse` before. Their connections
+        them after so many seconds, or at `hurry`. What may be lost is logged. Set `stopping` before. Their connections
         may take longer to close.
         """
         begun = runtime.seconds()

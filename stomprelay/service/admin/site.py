@@ -33,7 +33,7 @@ as `/drain`.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.web.server import Site
@@ -42,7 +42,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.condition import Condition, OwnRelay, drain, health, ready
+from stomprelay.service.admin.condition import Condition, OwnRelay
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.pages import (
@@ -85,15 +85,8 @@ _NO_BODIES: Final = (
 _log: Final = logger()
 
 
-class BrokerRequest(NamedTuple):
-    """A request about brokers: `broker` as the request names it, and `within` in seconds or None."""
-
-    broker: str
-    within: float | None = None
-
-
-def _request(body: bytes, *, timed: bool) -> BrokerRequest:
-    """Return the request in a JSON body. Raises `BadRequest`, also for a `within` if it is not `timed`."""
+def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
+    """Return the broker and the `within` of a JSON body. Raises `BadRequest`, also for a `within` if not `timed`."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
@@ -107,7 +100,7 @@ def _request(body: bytes, *, timed: bool) -> BrokerRequest:
     broker = values.get("broker")
     if not isinstance(broker, str):
         raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
-    return BrokerRequest(broker, _within(values))
+    return broker, _within(values)
 
 
 def _within(values: Mapping[str, object]) -> float | None:
@@ -149,12 +142,29 @@ class _Shown(Protocol):
 
 
 def _health(found: Condition) -> Response:
-    served, text = health(found)
-    return Response(text, status=200 if served else 503)
+    if found.stopping:
+        return Response("stopping\n", status=503)
+    if found.workers and not found.serving:
+        return Response("no worker serves\n", status=503)
+    if found.stuck:
+        return Response(f"nobody is read from: the journal {found.journal}\n", status=503)
+    trouble = []
+    if found.serving < found.workers:
+        trouble.append(f"{found.serving} of {found.workers} workers serve")
+    if found.journal:
+        trouble.append(f"the journal {found.journal}")
+    if found.draining:
+        trouble.append("new clients are refused")
+    return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
 def _readiness(found: list[str]) -> Response:
-    return Response(ready(found), JSON, 503 if found else 200)
+    answer = {"ready": False, "reasons": found} if found else {"ready": True}
+    return Response(json.dumps(answer) + "\n", JSON, 503 if found else 200)
+
+
+def _draining(found: Condition) -> Response:
+    return Response(json.dumps({"draining": found.draining, "sessions": found.sessions}) + "\n", JSON)
 
 
 def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
@@ -162,12 +172,8 @@ def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
-def _page(relay: _Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
-    return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
-
-
-def _condition_page(relay: _Shown, made: Callable[[Condition], str]) -> Page:
-    return lambda _: _later(relay.condition(), lambda found: Response(made(found), JSON))
+def _page(relay: _Shown, made: Callable[[Snapshot], str], *, whole: bool) -> Page:
+    return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), JSON))
 
 
 def _file(name: str, kind: str) -> Page:
@@ -226,7 +232,7 @@ class _Orders:
         return _later(self._relay.kill(name), lambda found: killed if found else missing)
 
     def _pause(self, body: bytes) -> Answer:
-        return self._brokers(body, lambda found, asked: self._relay.pause(found, asked.within), timed=True)
+        return self._brokers(body, self._relay.pause, timed=True)
 
     def _resume(self, body: bytes) -> Answer:
         return self._brokers(body, lambda found, _: self._relay.resume(found), timed=False)
@@ -234,18 +240,18 @@ class _Orders:
     def _brokers(
         self,
         body: bytes,
-        order: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], Deferred[None] | None],
+        order: Callable[[tuple[ConfiguredBroker, ...], float | None], Deferred[None] | None],
         *,
         timed: bool,
     ) -> Answer:
         try:
-            request = _request(body, timed=timed)
+            broker, within = _request(body, timed=timed)
         except BadRequest as error:
             return refusal(400, str(error))
-        found = self._relay.brokers.find(request.broker)
+        found = self._relay.brokers.find(broker)
         if not found:
-            return refusal(404, f"there is no broker {json.dumps(request.broker)}")
-        return _later(order(found, request), lambda _: self._listed(Asked()))
+            return refusal(404, f"there is no broker {json.dumps(broker)}")
+        return _later(order(found, within), lambda _: self._listed(Asked()))
 
     def _drain(self, *, draining: bool) -> Answer:
         return _later(self._relay.drain(draining), lambda _: self._drained(Asked()))
@@ -311,8 +317,11 @@ def site(
     messages may be shown. `console` begins the sessions of the console, for the relay of this process.
     """
     relay = _relay(shown)
-    listed = _page(relay, _brokers, JSON, whole=True)
-    drained = _condition_page(relay, drain)
+    listed = _page(relay, _brokers, whole=True)
+
+    def drained(_: Asked) -> Answer:
+        return _later(relay.condition(), _draining)
+
     orders = _Orders(relay, listed, drained, bodies=guarded)
     actions = orders.actions
 
@@ -321,7 +330,7 @@ def site(
 
     pages: dict[bytes, Page] = {
         **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
-        b"/overview": SharedPage(_page(relay, shown_now, JSON, whole=False), reactor.seconds),
+        b"/overview": SharedPage(_page(relay, shown_now, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": partial(_sessions, relay),
         b"/drain": drained,

@@ -225,8 +225,8 @@ def client_protocol(
 
 class Clients:
     """Begins the sessions of a relay. `endpoints` have the way to each broker; they may change. `identify` finds out a
-    client's user. `prefix` is that of the sessions' names. `fast_path` returns whether frames may pass without the
-    core.
+    client's user. `prefix` makes the sessions' names unique among all relays. `fast_path` returns whether frames may
+    pass without the core.
     """
 
     def __init__(
@@ -258,9 +258,10 @@ class Clients:
         refusal = self._admission.refusal(sessions, address, draining=state.sessions.draining)
         if refusal is not None:
             return self._admission.turn_away(sessions, refusal, web)
+        self._named += 1
         relay = Relay(
             sessions.listener,
-            self.next_name(),
+            f"{self.prefix}-{self._named}".encode("ascii"),
             sessions.counters,
             random.random,
             passes=PIPE is not None and self._fast_path(),
@@ -275,8 +276,3 @@ class Clients:
 
     def _farewell(self) -> Farewell:
         return Farewell.LEAVING if self._state.sessions.stopping else Farewell.DONE
-
-    def next_name(self) -> bytes:
-        """Return a name for a session, unique among all relays."""
-        self._named += 1
-        return f"{self.prefix}-{self._named}".encode("ascii")

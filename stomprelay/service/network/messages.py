@@ -40,10 +40,6 @@ class Division:
         self.first = 0
         """The opcode of the first message, 0 while there was none."""
 
-    def note(self, opcode: int) -> None:
-        """A message of this kind came, which wsproto has read."""
-        self.first = self.first or opcode
-
     def begun(self, data: bytes) -> tuple[bytes, int]:
         """Return the payloads at the beginning of these bytes, and their end. Give the rest to `others`."""
         if self._messages is None or self._carried or self._due or self._fragments:

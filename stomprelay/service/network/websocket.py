@@ -160,7 +160,7 @@ class WebSocket(ProtocolWrapper):
         return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
-        self._division.note(opcode)
+        self._division.first = self._division.first or opcode
         taken: bytes = payload.encode() if isinstance(payload, str) else payload
         self._size = self._size + len(taken)
         if self._size > self._most:
