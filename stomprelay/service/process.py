@@ -115,10 +115,6 @@ class Reloaded(NamedTuple):
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
-    def spell(self) -> str:
-        """Return one line that says what changed."""
-        return f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed"
-
 
 class Reloads(Service):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
@@ -167,7 +163,8 @@ class Reloads(Service):
         except Exception:
             _log.failure("the configuration is not reloaded")
             raise NotReloaded("the relay failed; see its log") from None
-        _log.info("the configuration is reloaded; {what}", what=found.spell())
+        what = f"changed: {', '.join(found.changed)}" if found.changed else "nothing changed"
+        _log.info("the configuration is reloaded; {what}", what=what)
         for key in found.restart:
             _log.warn("{key}: needs a restart", key=key)
         return found

@@ -463,14 +463,12 @@ class RelayService(MultiService):
         """Return how many descriptors are open, or may be opened, apart from sessions."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
         journal = 0 if self.state.journal is None else JOURNAL
-        return (open_descriptors() or OPEN) + probes + journal + self._admin_connections()
+        needed = (open_descriptors() or OPEN) + probes + journal
+        if self.admin.services:
+            from stomprelay.service.admin.server import CONNECTIONS
 
-    def _admin_connections(self) -> int:
-        if not self.admin.services:
-            return 0
-        from stomprelay.service.admin.server import CONNECTIONS
-
-        return CONNECTIONS * len(self.admin.services)
+            needed += CONNECTIONS * len(self.admin.services)
+        return needed
 
     def stopService(self) -> Deferred[None]:
         """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their

@@ -91,9 +91,10 @@ Kill = Callable[[str, bytes], Answer]
 """The same for the session of this name."""
 
 
-def file(name: str) -> str:
-    """Return the text of a file of the page."""
-    return resources.files("stomprelay.service.admin").joinpath("page", name).read_text(encoding="utf-8")
+def file(name: str, kind: str) -> Page:
+    """Return the page that is a file in the folder `page`."""
+    place = resources.files("stomprelay.service.admin").joinpath("page", name)
+    return lambda _: Response(place.read_text(encoding="utf-8"), kind)
 
 
 def refusal(status: int, reason: str) -> Response:

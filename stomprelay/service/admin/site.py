@@ -176,10 +176,6 @@ def _page(relay: _Shown, made: Callable[[Snapshot], str], *, whole: bool) -> Pag
     return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), JSON))
 
 
-def _file(name: str, kind: str) -> Page:
-    return lambda _: Response(file(name), kind)
-
-
 def _watching(relay: _Shown) -> dict[bytes, Page]:
     return {
         b"/livez": lambda _: Response(json.dumps({"live": True}) + "\n", JSON),
@@ -329,7 +325,7 @@ def site(
         return overview(taken, [path.decode() for path in actions])
 
     pages: dict[bytes, Page] = {
-        **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
+        **{path: file(name, kind) for path, (name, kind) in FILES.items()},
         b"/overview": SharedPage(_page(relay, shown_now, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": partial(_sessions, relay),
@@ -341,7 +337,7 @@ def site(
     if console is not None:
         assert isinstance(shown, RelayState)
         opened = Console(shown, console, reactor.seconds)
-        pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
+        pages.update((path, file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
         pages[LISTENERS] = opened.listeners
         actions[OPEN] = opened.open
         upgrades[SOCKET] = opened.connect
@@ -360,25 +356,25 @@ def admin_services(
     console. Raises `BadEndpoint`, which names the key.
     """
     made = []
-    if config.admin is not None:
-        access = AdminAccess(config.admin, config.admin_token, config.admin_tls)
-        pages = site(
-            shown,
-            reactor,
-            config.admin_hosts,
-            config.admin_token,
-            guarded=guarded(access),
-            console=accept if config.admin_console else None,
-        )
+    for name, place, tls in (("admin", config.admin, config.admin_tls), ("metrics", config.metrics, None)):
+        if place is None:
+            continue
+        if name == "admin":
+            access = AdminAccess(place, config.admin_token, tls)
+            console = accept if config.admin_console else None
+            pages = site(
+                shown,
+                reactor,
+                config.admin_hosts,
+                config.admin_token,
+                guarded=guarded(access),
+                console=console,
+            )
+        else:
+            pages = metrics_site(shown, reactor, config.admin_hosts)
         try:
-            made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
+            made.append(listening_service(reactor, name, place, pages, tls))
         except BadEndpoint as error:
             said = str(error)
-            raise BadEndpoint(f"admin_{said}" if said.startswith("tls.") else f"admin: {said}") from error
-    if config.metrics is not None:
-        pages = metrics_site(shown, reactor, config.admin_hosts)
-        try:
-            made.append(listening_service(reactor, "metrics", config.metrics, pages))
-        except BadEndpoint as error:
-            raise BadEndpoint(f"metrics: {error}") from error
+            raise BadEndpoint(f"admin_{said}" if said.startswith("tls.") else f"{name}: {said}") from error
     return made
