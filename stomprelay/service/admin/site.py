@@ -1,29 +1,9 @@
 """Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
 
-There are two endpoints: `metrics` has the first four of the list, which change nothing; `admin` has all. If `admin` has
-a token, each request except the probes has to send it, else it is refused with 401; without a token every client may do
-everything. Pages of other sites in a browser of this machine can connect, too. So a request with another `Host` than
-the relay's names (see `pages`) is refused with 421.
-
-    GET /livez              200 while the process answers
-    GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `condition`)
-    GET /healthz            200 while clients are served, 503 while the relay stops, or while clients wait for a
-                            journal that cannot be written
-    GET /metrics            all counters and measurements, for Prometheus (see `metrics`)
-    GET /                   the dashboard; its scripts and its style are below it (see `pages`)
-    GET /overview           the data of the dashboard, in JSON
-    GET /brokers            the brokers and their states, in JSON
-    POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
-    POST /brokers/resume    take them into service again: {"broker": "*"}
-    GET /sessions           the sessions, in JSON: see `sessions`
-    POST /sessions/NAME/kill    end a session: its client gets an ERROR
-    GET /drain              whether new clients are refused, and how many sessions there are, in JSON
-    POST /drain             refuse new clients from now on
-    POST /drain/cancel      accept new clients again
-    GET /console            where `admin_console` is set: STOMP from a browser, and all below it (see `console`)
-    POST /tail              the frames since the last such request, see `stomprelay.journal.tail`
-    POST /reload            read the configuration again: the changes, in JSON; or 409 with the reason, and nothing
-                            changes
+There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has all. docs/operating.md has
+the list. If `admin` has a token, each request except the probes has to send it, else it is refused with 401;
+without a token every client may do everything. Pages of other sites in a browser of this machine can connect, too. So a
+request with another `Host` than the relay's names (see `pages`) is refused with 421.
 
 The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
 unless it is the relay's own page (see `pages`). POSTs about brokers are answered as `/brokers`, those about draining
@@ -31,9 +11,11 @@ as `/drain`.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import unquote
 
 from twisted.internet.defer import Deferred
 from twisted.web.server import Site
@@ -66,7 +48,6 @@ from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQu
 from stomprelay.service.admin.snapshot import Snapshot, overview
 from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
@@ -75,14 +56,13 @@ T = TypeVar("T")
 
 LONGEST: Final = 86400.0
 """The longest time, in seconds, that a request may give sessions to leave a broker."""
+_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 _SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
 
 _NO_BODIES: Final = (
     "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
     "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
 )
-
-_log: Final = logger()
 
 
 def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
@@ -206,10 +186,7 @@ class _Orders:
         self._drained = drained
         self._bodies = bodies
 
-    @property
-    def actions(self) -> dict[bytes, Action]:
-        """Return the actions by path; `kill` is not among them, because its path contains a session's name."""
-        return {
+        self.actions: dict[bytes, Action] = {
             b"/brokers/pause": self._pause,
             b"/brokers/resume": self._resume,
             b"/drain": _plain(partial(self._drain, draining=True)),
@@ -218,9 +195,10 @@ class _Orders:
             b"/reload": _plain(self._reload),
         }
 
-    def kill(self, name: str, body: bytes) -> Answer:
-        """End the session of this name, and return the response."""
-        return _plain(partial(self._kill, name))(body)
+    def find(self, path: bytes) -> Action | None:
+        """Return the action of a path; the one that ends a session has the session's name in its path."""
+        killed = _KILL.fullmatch(path)
+        return self.actions.get(path) if killed is None else _plain(partial(self._kill, unquote(killed[1])))
 
     def _kill(self, name: str) -> Answer:
         missing = refusal(404, f"there is no session {json.dumps(name)}")
@@ -292,7 +270,7 @@ def _sessions(relay: _Shown, asked: Asked) -> Answer:
 def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
     """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
     relay = _relay(shown)
-    pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
+    pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.repeats)
     return AdminSite("metrics", pages, reactor)
 
 
@@ -319,10 +297,9 @@ def site(
         return _later(relay.condition(), _draining)
 
     orders = _Orders(relay, listed, drained, bodies=guarded)
-    actions = orders.actions
 
     def shown_now(taken: Snapshot) -> str:
-        return overview(taken, [path.decode() for path in actions])
+        return overview(taken, [path.decode() for path in orders.actions])
 
     pages: dict[bytes, Page] = {
         **{path: file(name, kind) for path, (name, kind) in FILES.items()},
@@ -339,10 +316,10 @@ def site(
         opened = Console(shown, console, reactor.seconds)
         pages.update((path, file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
         pages[LISTENERS] = opened.listeners
-        actions[OPEN] = opened.open
+        orders.actions[OPEN] = opened.open
         upgrades[SOCKET] = opened.connect
     secret = None if token is None else Token(token)
-    served = AdminPages(pages, actions, orders.kill, Hosts(hosts), secret, relay.repeats, upgrades)
+    served = AdminPages(pages, orders.find, Hosts(hosts), secret, relay.repeats, upgrades)
     return AdminSite("admin", served, reactor, None if opened is None else opened.end)
 
 
