@@ -97,13 +97,9 @@ class ListenerSessions:
                 del self._counts[among]
         self._on_end()
 
-    def of(self, address: object) -> int:
-        """Return how many sessions are counted together with a client of this address."""
-        return self._counts.get((Scope.ADDRESS, network(address) or ""), 0)
-
-    def of_user(self, user: str) -> int:
-        """Return how many sessions this user has."""
-        return self._counts.get((Scope.USER, user), 0)
+    def of(self, scope: Scope, place: str | None) -> int:
+        """Return how many sessions a user has, or are counted for the `network` of an address."""
+        return self._counts.get((scope, place or ""), 0)
 
     def __iter__(self) -> Iterator[RelayDriver]:
         return iter(self._drivers)

@@ -12,7 +12,7 @@ as `/drain`.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
@@ -80,16 +80,12 @@ def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
     broker = values.get("broker")
     if not isinstance(broker, str):
         raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
-    return broker, _within(values)
-
-
-def _within(values: Mapping[str, object]) -> float | None:
     if "within" not in values:
-        return None
+        return broker, None
     within = values["within"]
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= LONGEST:
         raise BadRequest(f'"within" must be seconds, from 0 to {LONGEST:g}')
-    return float(within)
+    return broker, float(within)
 
 
 def _brokers(taken: Snapshot) -> str:

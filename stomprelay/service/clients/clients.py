@@ -16,7 +16,7 @@ from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
-from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions, network
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.leg import Leg, Side
@@ -159,7 +159,7 @@ class Admission:
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
         reason = ""
-        if most is not None and sessions.of_user(user) >= most:
+        if most is not None and sessions.of(Scope.USER, user) >= most:
             reason = _refused(sessions, Scope.USER, most)
         else:
             bucket = sessions.limiter.connect(self._runtime.seconds(), None, user)
@@ -179,7 +179,7 @@ class Admission:
         if listener.clients is not None and len(sessions) >= listener.clients:
             return _refused(sessions, Scope.LISTENER, listener.clients)
         most = listener.clients_per_address
-        if most is not None and sessions.of(address) >= most:
+        if most is not None and sessions.of(Scope.ADDRESS, network(address)) >= most:
             return _refused(sessions, Scope.ADDRESS, most)
         used = sessions.cost + max(self._runtime.closing - LINGERING, 0)
         for each in self._sessions.counted:

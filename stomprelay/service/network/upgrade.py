@@ -197,7 +197,8 @@ class WebSocketRequest:
             if status == _SWITCHING:
                 return self._wrong(_fields(head)) or bytes(self._heads.rest)
             if not 100 <= status < 200:
-                return _declined(status)
+                known = status in [*HTTPStatus]
+                return f"HTTP {status} {HTTPStatus(status).phrase}" if known else f"HTTP {status}"
             head = self._heads.received()
         return None
 
@@ -212,13 +213,6 @@ class WebSocketRequest:
         if any(each not in self._offered for each in fields.get(b"sec-websocket-protocol", ())):
             return "the peer chose a subprotocol of WebSocket that was not offered"
         return ""
-
-
-def _declined(status: int) -> str:
-    try:
-        return f"HTTP {status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return f"HTTP {status}"
 
 
 def _upgrade(why: str) -> HttpRefusal:
