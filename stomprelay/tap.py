@@ -8,7 +8,7 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import config
-from stomprelay.cli.hold import hold
+from stomprelay.cli import hold
 from stomprelay.config.change import ConfigSource
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.run import chosen_reactor, make

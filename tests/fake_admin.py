@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import UnixStreamServer
 from typing import Any
 
-from stomprelay.remote import BrokerStatus
+from stomprelay.remote.client import BrokerStatus
 
 A = BrokerStatus("tcp://a:1", "main", "main", "up", 3, 0)
 B = BrokerStatus("ssl://b", "main", "main", "down", 0, 0)

@@ -32,7 +32,6 @@ WIDEST = 16
 
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
-    "cli/hold.py": "a start imports it before anything else",
     "files.py": "setup.py imports it, and nothing else of the relay",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/commands/migrate.py": "each command is a module",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay import remote
 from stomprelay.cli import main
 from stomprelay.cli.configuration import LOG_FORMATS
 from stomprelay.config import OPTIONS
 from stomprelay.files import files
+from stomprelay.remote import commands as remote
 from stomprelay.service.log import FORMS
 from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority

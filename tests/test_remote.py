@@ -12,19 +12,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.remote import (
-    AdminClient,
-    AdminCredentials,
-    AdminError,
-    brokers,
-    cancel_drain,
-    drain,
-    kill,
-    pause,
-    reload,
-    resume,
-    sessions,
-)
+from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError
+from stomprelay.remote.commands import brokers, cancel_drain, drain, kill, pause, reload, resume, sessions
 from stomprelay.service.admin.sessions import LARGEST
 from tests.e2e.certificates import Authority
 from tests.fake_admin import (

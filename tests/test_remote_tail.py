@@ -11,8 +11,8 @@ from stomprelay.cli import main
 from stomprelay.journal.block import BlockKind, encode, pack_sizes
 from stomprelay.journal.schema import VERSION, Context, EventRecord, JournalSide, SegmentHeader
 from stomprelay.journal.tail import LONGEST_BODY, TailAnswer, TailRequest
-from stomprelay.remote import AdminClient, AdminError, tail, watch
-from stomprelay.remote.commands import POLL
+from stomprelay.remote.client import AdminClient, AdminError
+from stomprelay.remote.commands import POLL, tail, watch
 from tests.fake_admin import Relay, serving_relay
 
 CONTEXT = Context("public", "relay-0-1", "192.0.2.7:4711", "me", JournalSide.CLIENT.value, version="1.2")

@@ -14,7 +14,7 @@ from twisted.python import usage
 
 import stomprelay
 from stomprelay import broker_tap, tap
-from stomprelay.cli.hold import release
+from stomprelay.cli import release
 from stomprelay.config import OPTIONS
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import RelayService

@@ -5,12 +5,13 @@
 that ask a running relay. A program that begins a relay calls `hold` first.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from stomprelay.cli.hold import hold, release
-
-__all__ = ["main"]
+_HELD: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
+"""The signals that do not end a running relay. SIGTERM and SIGINT end it also during its start, as they should."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,3 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         if begins:
             release()
+
+
+def hold() -> None:
+    """Block the signals that would end a relay during its start; children and threads that begin meanwhile inherit the
+    block. Call this before anything else. `service.process.Signals` unblocks them, and gets those that came.
+    """
+    _mask("SIG_BLOCK")
+
+
+def release() -> None:
+    """Unblock the signals, without anything to react to them."""
+    _mask("SIG_UNBLOCK")
+
+
+def _mask(how: str) -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(getattr(signal, how), [getattr(signal, each) for each in _HELD])

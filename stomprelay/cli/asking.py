@@ -5,11 +5,13 @@ import sys
 from functools import partial
 from typing import TypeAlias
 
-from stomprelay import remote
 from stomprelay.config import ConfigError, load_admin
 from stomprelay.config.admin import read_token
 from stomprelay.config.config import COMMAND_LINE
 from stomprelay.config.values import seconds_or_none
+from stomprelay.journal.tail import LONGEST_BODY
+from stomprelay.remote import commands as remote
+from stomprelay.remote.client import DEFAULT, RATES, AdminClient, AdminCredentials
 
 _PAUSE = """
 Takes a broker of a running relay out of service, for an upgrade or a restart. The broker gets no new session. Its
@@ -101,7 +103,7 @@ def add(commands: _Commands) -> None:
         "--filter", action="append", default=[], type=_filter, metavar="NAME=GLOB",
         help=f"only sessions that match; NAME is {', '.join(remote.FILTERS)}, each once",
     )  # fmt: skip
-    orders = (*remote.ORDERS, *remote.RATES)
+    orders = (*remote.ORDERS, *RATES)
     sessions.add_argument(
         "--sort", choices=orders, default=remote.ORDERS[0], metavar="NAME",
         help=f"the order: {', '.join(orders)}; default: %(default)s",
@@ -144,7 +146,7 @@ def _options() -> argparse.ArgumentParser:
 
 def _relay() -> argparse.ArgumentParser:
     relay = _options()
-    place = f"the relay's admin endpoint, or its URL; default: that of --config, else {remote.DEFAULT}"
+    place = f"the relay's admin endpoint, or its URL; default: that of --config, else {DEFAULT}"
     for flags, metavar, meaning in (
         (["--admin"], "PLACE", place),
         (["-c", "--config"], "FILE", "the relay's configuration, for its admin endpoint and its token"),
@@ -172,10 +174,8 @@ def _count(text: str) -> int:
 
 
 def _bodies(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= remote.LONGEST_BODY):
-        raise argparse.ArgumentTypeError(
-            f"must be a number of bytes, from 0 to {remote.LONGEST_BODY}, not {text!r}"
-        )
+    if not (text.isascii() and text.isdigit() and int(text) <= LONGEST_BODY):
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, from 0 to {LONGEST_BODY}, not {text!r}")
     return int(text)
 
 
@@ -218,7 +218,7 @@ def _ask(options: argparse.Namespace) -> int:
     return remote.brokers(relay, _print_line, as_json=options.json)
 
 
-def _admin(options: argparse.Namespace) -> remote.AdminClient:
+def _admin(options: argparse.Namespace) -> AdminClient:
     """Return the admin endpoint: that of `--admin`, of the file, or the default, with its credentials. Raises
     `ConfigError`.
     """
@@ -237,8 +237,8 @@ def _admin(options: argparse.Namespace) -> remote.AdminClient:
             raise ConfigError(f"{COMMAND_LINE}: --token-file: {error}") from None
     if options.key is not None and options.certificate is None:
         raise ConfigError(f"{COMMAND_LINE}: --key: is of no use without --certificate")
-    known = remote.AdminCredentials(token, options.certificate, options.key, options.ca, own)
-    return remote.AdminClient(remote.DEFAULT if place is None else place, known)
+    known = AdminCredentials(token, options.certificate, options.key, options.ca, own)
+    return AdminClient(DEFAULT if place is None else place, known)
 
 
 # At once, for it takes a while until a broker is empty, or the next frame passes.

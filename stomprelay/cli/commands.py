@@ -15,7 +15,7 @@ from stomprelay.files import files
 from stomprelay.journal import command as journal
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import PROFILES
-from stomprelay.remote import AdminError
+from stomprelay.remote.client import AdminError
 from stomprelay.wire.dialect import DIALECTS
 
 _CONFIG = """

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from stomprelay.config import OPTIONS, Config, ConfigError
 from stomprelay.config.address import MEMORY, server
@@ -74,12 +75,8 @@ def _add_configuration(parser: argparse.ArgumentParser, required: bool) -> None:
     for name, option in OPTIONS.items():
         flags = [f"-{option.letter}"] if option.letter else []
         flags.append(f"--{name.replace('_', '-')}")
-        if name == "listen":
-            parser.add_argument(
-                *flags, action="append", default=[], metavar=option.value, help=option.meaning
-            )
-        else:
-            parser.add_argument(*flags, metavar=option.value, help=option.meaning)
+        several: dict[str, Any] = {"action": "append", "default": []} if name == "listen" else {}
+        parser.add_argument(*flags, metavar=option.value, help=option.meaning, **several)
 
 
 def _source(options: argparse.Namespace) -> ConfigSource:

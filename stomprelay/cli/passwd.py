@@ -7,15 +7,12 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stomprelay.auth.lines import LONGEST, is_user
 from stomprelay.config import ConfigError
 from stomprelay.config.auth import INSTALL
 from stomprelay.config.table import read_file
-
-if TYPE_CHECKING:
-    from stomprelay.auth.users import Users
 
 _PASSWD: Final = """
 Sets the passcode of a user in a users file (`users` in [auth.NAME]), or adds the user. The command asks for the
@@ -65,7 +62,10 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise ConfigError(f"--groups {error}") from None
     content = _content(path)
-    users = _read(path, Users, content)
+    try:
+        users = Users.read(content)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     if options.delete:
         if name not in users:
             raise ConfigError(f"{options.file}: there is no such user")
@@ -86,13 +86,6 @@ def _content(path: str) -> bytes:
         return read_file(path, lambda content, _mode: content, LONGEST)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def _read(path: str, users: "type[Users]", content: bytes) -> "Users":
-    try:
-        return users.read(content)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
 
 
 def _passcode(options: argparse.Namespace) -> bytes:

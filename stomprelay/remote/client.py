@@ -74,14 +74,6 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def connector(place: str, credentials: AdminCredentials) -> tuple[Callable[[], HTTPConnection], str]:
-    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError`."""
-    try:
-        return _by_url(place, credentials) if "://" in place else (_by_endpoint(place, credentials), "")
-    except ValueError as error:
-        raise AdminError(f"{place}: {error}") from None
-
-
 def _by_url(place: str, credentials: AdminCredentials) -> tuple[Callable[[], HTTPConnection], str]:
     url = urlsplit(place)
     host, port = url.hostname, url.port
@@ -182,7 +174,13 @@ class AdminClient:
     def __init__(self, place: str, credentials: AdminCredentials = _NONE) -> None:
         self._place = place
         self._token = credentials.token
-        self._connect, self._prefix = connector(place, credentials)
+        try:
+            if "://" in place:
+                self._connect, self._prefix = _by_url(place, credentials)
+            else:
+                self._connect, self._prefix = _by_endpoint(place, credentials), ""
+        except ValueError as error:
+            raise AdminError(f"{place}: {error}") from None
 
     def brokers(self) -> list[BrokerStatus]:
         """Return all brokers, with their states."""

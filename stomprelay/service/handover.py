@@ -117,17 +117,15 @@ class _Offer(LineOnlyReceiver):
         except BrokenMessage as error:
             self.refuse(str(error))
             return
+        given = [*self._given]
         match said:
-            case {"do": "take"} if not self._given:
+            case {"do": "take"} if not given:
                 self._give()
-            case {"do": "leave", "kept": [*kept]} if self._known(kept):
-                self._handover.left(self)
+            case {"do": "leave", "kept": [*kept]} if given and all(each in given for each in kept):
+                self._handover.left()
                 self.leave(kept)
             case _:
                 self.refuse("what came is no message")
-
-    def _known(self, kept: list[Any]) -> bool:
-        return bool(self._given) and all(isinstance(each, str) and each in self._given for each in kept)
 
     def _give(self) -> None:
         self._given = {str(number): each for number, each in enumerate(self._handover.listening())}
@@ -175,7 +173,9 @@ class _Offer(LineOnlyReceiver):
 
 
 class Handover(MultiService):
-    """Hands the sockets of `relay` over, at a UNIX socket of this path, and then stops this process."""
+    """Hands the sockets of `relay` over, at a UNIX socket of this path, and then stops this process. `busy`: why it
+    hands nothing over now, "" where it does.
+    """
 
     def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Handover(MultiService):
         self._relay = relay
         self._reactor = reactor
         self._offer: _Offer | None = None
-        self._busy = ""
+        self.busy = ""
         endpoint = f"unix:{quoted(path)}:mode=600:lockfile=0"
         offers: Any = NamedFactory("handover", lambda _: _Offer(self, reactor))
         self._door = listening_service(reactor, "handover", endpoint, offers)
@@ -226,14 +226,10 @@ class Handover(MultiService):
         """Return the services whose sockets may be handed over."""
         return [each for each in listening(self._relay) if each.port is not None]
 
-    def busy(self, reason: str) -> None:
-        """Hand nothing over for this reason, until it is empty."""
-        self._busy = reason
-
     def begin(self, offer: _Offer) -> str:
         """Record a process that asks for the sockets, and return why it is refused; "" if it is not."""
-        if self._busy or self._offer is not None:
-            return self._busy or "another process takes over"
+        if self.busy or self._offer is not None:
+            return self.busy or "another process takes over"
         self._offer = offer
         return ""
 
@@ -242,18 +238,16 @@ class Handover(MultiService):
         if self._offer is offer:
             self._offer = None
 
-    def left(self, offer: _Offer) -> None:
+    def left(self) -> None:
         """Stop this process: another one has taken over."""
         _log.info("handover: another process has taken over; this one stops")
-        self.busy("it stops")
-        try:
+        self.busy = "it stops"
+        with suppress(ReactorNotRunning):
             self._reactor.stop()
-        except ReactorNotRunning:
-            pass
 
     def _stopping(self) -> None:
         """Before anything is closed, give the sockets to the process that was offered them."""
-        self.busy("it stops")
+        self.busy = "it stops"
         if self._offer is not None:
             self._offer.stop()
 
@@ -309,7 +303,7 @@ class TakenOver(Service):
             self._late.cancel()
         for each in self._kept.values():
             each.keep()
-        self._handover.busy("")
+        self._handover.busy = ""
         _log.info("handover: {how}; {count} sockets are ours", how=how, count=len(self._kept))
 
 
@@ -337,7 +331,12 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
         # Root may have what anybody hands over, such as a relay that has left root's privileges.
         if (user := stranger(own)) is not None and os.geteuid():
             raise refused(f"it is of user {user}")
-        passed = _ask(passage)
+        passage.put({"do": "take"})
+        with suppress(BrokenPipeError):  # it has said why before
+            passage.flush()
+        while not (found := passage.receive()):
+            pass
+        passed = found[0]
         if "refused" in passed.said:
             raise refused(str(passed.said["refused"]))
         kept = _adopt(passed, listening(relay))
@@ -355,18 +354,8 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
         kept=len(kept),
         count=len(passed.sockets),
     )
-    handover.busy("it takes over itself")
+    handover.busy = "it takes over itself"
     return TakenOver(passage, kept, handover, reactor)
-
-
-def _ask(passage: Passage) -> PassedMessage:
-    passage.put({"do": "take"})
-    with suppress(BrokenPipeError):  # it has said why before
-        passage.flush()
-    while True:
-        found = passage.receive()
-        if found:
-            return found[0]
 
 
 def _adopt(passed: PassedMessage, services: Iterable[ListeningService]) -> dict[str, ListeningService]:

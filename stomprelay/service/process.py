@@ -115,15 +115,11 @@ class Reloaded(NamedTuple):
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
-    def spell(self) -> str:
-        """Return one line that says what changed."""
-        return f"changed: {', '.join(self.changed)}" if self.changed else "nothing changed"
-
 
 class Reloads(Service):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
     gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
-    nothing can. `notice` gets True before and False after.
+    nothing can. `notice` gets True before and False after. `refused`: the relay stops and reloads nothing any more.
     """
 
     def __init__(
@@ -137,7 +133,7 @@ class Reloads(Service):
         self._use = use
         self._notice = notice
         self._lock = DeferredLock()
-        self._refused = False
+        self.refused = False
         self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
 
     def startService(self) -> None:
@@ -145,14 +141,10 @@ class Reloads(Service):
         super().startService()
         self._signals.startService()
 
-    def refuse(self) -> None:
-        """Reload nothing any more: the relay stops. SIGHUP is still caught until `stopService`."""
-        self._refused = True
-
     def stopService(self) -> None:
         """Heed SIGHUP no more."""
         super().stopService()
-        self.refuse()
+        self.refused = True
         self._signals.stopService()
 
     def _at_signal(self) -> None:
@@ -171,13 +163,14 @@ class Reloads(Service):
         except Exception:
             _log.failure("the configuration is not reloaded")
             raise NotReloaded("the relay failed; see its log") from None
-        _log.info("the configuration is reloaded; {what}", what=found.spell())
+        what = f"changed: {', '.join(found.changed)}" if found.changed else "nothing changed"
+        _log.info("the configuration is reloaded; {what}", what=what)
         for key in found.restart:
             _log.warn("{key}: needs a restart", key=key)
         return found
 
     async def _read(self) -> Reloaded:
-        if self._refused:
+        if self.refused:
             raise NotReloaded("the relay stops")
         self._notice(True)
         try:

@@ -28,7 +28,7 @@ from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.journal.tails import Tails
-from stomprelay.service.log import logger, set_level
+from stomprelay.service.log import counted, logger, set_level
 from stomprelay.service.network.endpoints import (
     HTTP,
     BadEndpoint,
@@ -435,12 +435,10 @@ class RelayService(MultiService):
 
     def _status(self) -> str:
         sessions, journal = self.state.sessions, self.state.journal
-        count, listeners = len(sessions), len(sessions.listeners)
+        listeners = len(sessions.listeners)
         state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
         trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
-        return (
-            f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
-        )
+        return f"{state}{counted(len(sessions), 'session')}, {counted(listeners, 'listener')}{trouble}"
 
     def startService(self) -> None:
         """Listen on all endpoints. Raises `CannotStart`, which names the endpoint."""
@@ -463,23 +461,21 @@ class RelayService(MultiService):
         """Return how many descriptors are open, or may be opened, apart from sessions."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
         journal = 0 if self.state.journal is None else JOURNAL
-        return (open_descriptors() or OPEN) + probes + journal + self._admin_connections()
+        needed = (open_descriptors() or OPEN) + probes + journal
+        if self.admin.services:
+            from stomprelay.service.admin.server import CONNECTIONS
 
-    def _admin_connections(self) -> int:
-        if not self.admin.services:
-            return 0
-        from stomprelay.service.admin.server import CONNECTIONS
-
-        return CONNECTIONS * len(self.admin.services)
+            needed += CONNECTIONS * len(self.admin.services)
+        return needed
 
     def stopService(self) -> Deferred[None]:
         """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their
         connections. SIGTERM and SIGINT shorten that.
         """
         sessions = self.state.sessions
-        sessions.refuse()
+        sessions.stopping = True
         if self.state.reloads is not None:
-            self.state.reloads.refuse()
+            self.state.reloads.refused = True
         linger = max((each.listener.linger for each in sessions.counted), default=0.0)
         self._notify.stopping(self.config.stop_timeout + linger + MARGIN)
         return Deferred.fromCoroutine(self._stop(linger))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from twisted.application.service import IService, MultiService
+from twisted.application.service import IService
 from twisted.internet.error import ReactorNotRunning
 from twisted.python.reflect import qual
 
@@ -51,32 +51,25 @@ def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: boo
             f"{COMMAND_LINE}: --take-over: needs handover in the configuration, which is missing"
         )
     keep_freed_memory()
+    service: Any
     if config.workers > 1:
         # What only a parent needs is not loaded where there is none.
         from stomprelay.service.workers.service import WorkersService
 
-        parent = WorkersService(config, source, reactor)
-        _hand_over(config, parent, parent.when_ready, reactor, taking_over=taking_over)
-        return parent
-    service = RelayService(config, reactor, descriptors=raise_descriptor_limit(), source=source)
-    _hand_over(config, service, service.when_ready, reactor, taking_over=taking_over)
-    collect_rarely()
-    return service
+        service = WorkersService(config, source, reactor)
+    else:
+        service = RelayService(config, reactor, descriptors=raise_descriptor_limit(), source=source)
+    if config.handover is not None:
+        from stomprelay.service.handover import Handover, take_over
 
-
-def _hand_over(
-    config: Config, relay: MultiService, when_ready: MultiService, reactor: Any, *, taking_over: bool
-) -> None:
-    """Offer a relay's sockets for hand-over, if that is configured, and take over the sockets of the running relay."""
-    if config.handover is None:
-        return
-    from stomprelay.service.handover import Handover, take_over
-
-    handover = Handover(config.handover, relay, reactor)
-    handover.setServiceParent(relay)
-    taken = take_over(config.handover, relay, handover, reactor) if taking_over else None
-    if taken is not None:
-        taken.setServiceParent(when_ready)
+        handover = Handover(config.handover, service, reactor)
+        handover.setServiceParent(service)
+        taken = take_over(config.handover, service, handover, reactor) if taking_over else None
+        if taken is not None:
+            taken.setServiceParent(service.when_ready)
+    if config.workers == 1:
+        collect_rarely()
+    return service  # type: ignore[no-any-return]
 
 
 def run(source: ConfigSource, form: str, *, taking_over: bool = False) -> int | None:

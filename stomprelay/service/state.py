@@ -96,13 +96,9 @@ class ListenerSessions:
                 del self._counts[among]
         self._on_end()
 
-    def of(self, address: object) -> int:
-        """Return how many sessions are counted together with a client of this address."""
-        return self._counts.get((Scope.ADDRESS, network(address) or ""), 0)
-
-    def of_user(self, user: str) -> int:
-        """Return how many sessions this user has."""
-        return self._counts.get((Scope.USER, user), 0)
+    def of(self, scope: Scope, place: str | None) -> int:
+        """Return how many sessions a user has, or are counted for the `network` of an address."""
+        return self._counts.get((scope, place or ""), 0)
 
     def __iter__(self) -> Iterator[RelayDriver]:
         return iter(self._drivers)
@@ -154,10 +150,6 @@ class Sessions:
     def __len__(self) -> int:
         return sum(map(len, self.counted))
 
-    def refuse(self) -> None:
-        """Accept no more sessions: the factories of the listeners build no protocol from now on."""
-        self.stopping = True
-
     def drain(self, draining: bool) -> None:
         """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
         if draining != self.draining:
@@ -166,7 +158,7 @@ class Sessions:
 
     async def end(self, within: float, runtime: Runtime) -> None:
         """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
-        them after so many seconds, or at `hurry`. What may be lost is logged. Call `refuse` before. Their connections
+        them after so many seconds, or at `hurry`. What may be lost is logged. Set `stopping` before. Their connections
         may take longer to close.
         """
         begun = runtime.seconds()

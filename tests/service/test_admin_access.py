@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import Config
-from stomprelay.remote import AdminClient, AdminCredentials, AdminError
+from stomprelay.remote.client import AdminClient, AdminCredentials, AdminError
 from stomprelay.service.admin.pages import Token
 from stomprelay.service.admin.site import metrics_site, site
 from stomprelay.service.relay import RelayService

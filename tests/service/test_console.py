@@ -243,7 +243,7 @@ def test_the_limits_of_the_listener() -> None:
 def test_while_the_relay_stops(admin: Site) -> None:
     """No ticket, and no session for who has one."""
     ticket = admin.ticket()
-    admin.relay.service.state.sessions.refuse()
+    admin.relay.service.state.sessions.stopping = True
     assert admin.open().status == 503
     assert status(admin.handshake(f"v12.stomp, ticket.{ticket}")) == 503
 

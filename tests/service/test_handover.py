@@ -79,7 +79,7 @@ class Relay:
         self.start()
         await until(lambda: before.reactor.stops)
         await stopped(before.service)
-        await until(lambda: not self.handover._busy)
+        await until(lambda: not self.handover.busy)
 
     async def reached(self, name: str, place: str) -> bool:
         """Whether who connects there comes to this listener."""
@@ -117,7 +117,7 @@ async def test_a_relay_that_is_to_stop_in_the_middle(path: Path, tmp_path: Path)
     await stopped(first.service)
     assert door.is_socket()
     second.start()
-    await until(lambda: not second.handover._busy)
+    await until(lambda: not second.handover.busy)
     assert await second.reached("local", f"unix:{quoted(str(door))}")
     await stopped(second.service)
     assert not door.exists()

@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
 from stomprelay.relay import inputs
-from stomprelay.relay.model.rates import RateLimits, Rates
+from stomprelay.relay.model.rates import RateLimits, Rates, Scope
 from stomprelay.relay.model.rules import Identity
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.snapshot import ended, read, snapshot, summed
@@ -119,7 +119,7 @@ def test_the_clients_of_a_user() -> None:
     assert (told.message, told.detail) == ("too many connections", "the limit for one user is 3 a second")
     assert limited(harness) == {("user", "clients", "refused"): 1, ("user", "connects", "refused"): 1}
     clients[2].disconnects()
-    assert sessions.of_user("ann") == sessions.of_user("bob") == 0
+    assert sessions.of(Scope.USER, "ann") == sessions.of(Scope.USER, "bob") == 0
     assert sessions._counts == {}
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from unittest.mock import patch
 
-from stomprelay.service.admin.condition import obstacles
+from stomprelay.service.admin.condition import OwnRelay
 from stomprelay.service.admin.snapshot import snapshot
 from stomprelay.service.connection.memory import EVERY, SESSION, TURN
 from stomprelay.service.connection.protocol import LegProtocol
@@ -78,7 +78,7 @@ def test_at_the_limit() -> None:
         client.sends(FRAME[:240_000])
     large.sends(FRAME[200_000:240_000])
     assert kept(harness) >= LIMIT
-    assert obstacles(harness.service.state)[-1] == "memory: as much is kept of clients as may be"
+    assert OwnRelay(harness.service.state).obstacles()[-1] == "memory: as much is kept of clients as may be"
     late = harness.client()
     assert late.written().startswith(b"ERROR\nmessage:the relay is short of memory\n")
     harness.reactor.advance(EVERY)

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
 
-from stomprelay.service.network import messages
-from stomprelay.service.network.messages import Division, framed_in_python
+from stomprelay.service.network import websocket
+from stomprelay.service.network.websocket import Division, framed_in_python
 from tests.service.test_websocket import BINARY, CLOSE, PING, PONG, TEXT, masked, said
 
 MOST = 70_000
 FRAGMENT, REST = 0x01, 0x80
 """First bytes: a text of which more comes, and the last of it."""
 
-compiled = pytest.mark.skipif(messages._COMPILED is None, reason="needs the compiled part")
+compiled = pytest.mark.skipif(websocket._COMPILED is None, reason="needs the compiled part")
 
 
 def taken(division: Division, data: bytes) -> tuple[bytes, list[bytes]]:
@@ -36,19 +36,21 @@ def heard(pieces: list[bytes], *, divided: bool) -> tuple[bytes, list[bytes], in
     try:
         for piece in pieces:
             ping = None
-            for part in division.others(piece, payloads) if divided else [piece]:
-                frames.receive_bytes(part)
-                for opcode, payload, _, _ in frames.received_frames():
-                    if opcode is Opcode.PING:
-                        assert isinstance(payload, bytes)
-                        ping = payload
-                    elif opcode is Opcode.CLOSE:
-                        return b"".join(payloads), pings, 0
-                    elif opcode in (Opcode.TEXT, Opcode.BINARY):
-                        assert not isinstance(payload, tuple)
-                        payloads.append(payload.encode() if isinstance(payload, str) else bytes(payload))
-            pinged = division.pinged()
-            pings += [each for each in (ping if pinged is None else pinged,) if each is not None]
+            try:
+                for part in division.others(piece, payloads) if divided else [piece]:
+                    frames.receive_bytes(part)
+                    for opcode, payload, _, _ in frames.received_frames():
+                        if opcode is Opcode.PING:
+                            assert isinstance(payload, bytes)
+                            ping = payload
+                        elif opcode is Opcode.CLOSE:
+                            return b"".join(payloads), pings, 0
+                        elif opcode in (Opcode.TEXT, Opcode.BINARY):
+                            assert not isinstance(payload, tuple)
+                            payloads.append(payload.encode() if isinstance(payload, str) else bytes(payload))
+            finally:
+                pinged = division.pinged()
+                pings += [each for each in (ping if pinged is None else pinged,) if each is not None]
     except ParseFailed as error:
         return b"".join(payloads), pings, error.code
     return b"".join(payloads), pings, None
@@ -113,11 +115,11 @@ def test_what_is_wrong(first: bytes, wrong: bytes, code: int) -> None:
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(str.encode)), st.booleans())
 def test_what_goes_is_framed_alike(payload: bytes, binary: bool) -> None:
     """By the compiled part as without it: text where it is UTF-8."""
-    assert messages.framed(payload, binary) == framed_in_python(payload, binary)
+    assert websocket.framed(payload, binary) == framed_in_python(payload, binary)
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65535, 65536])
-@pytest.mark.parametrize("frames", [messages.framed, framed_in_python])
+@pytest.mark.parametrize("frames", [websocket.framed, framed_in_python])
 def test_lengths_of_what_goes(frames: Callable[[bytes, bool], bytes], size: int) -> None:
     """Each of the three ways to say a length; a character that is cut makes it binary."""
     assert frames(b"x" * size, False) == said(TEXT, b"x" * size)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stomprelay.service.connection.runtime import BUDGET, TurnQueue
-from stomprelay.service.network import messages
+from stomprelay.service.network import websocket
 from stomprelay.service.network.websocket import FRAMES, WebSocket
 from tests.service.harness import FakeTransport
 
@@ -94,8 +94,8 @@ TINY = {
 def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether frames are taken in C that can be."""
     if not request.param:
-        monkeypatch.setattr(messages, "_COMPILED", None)
-    elif messages._COMPILED is None:
+        monkeypatch.setattr(websocket, "_COMPILED", None)
+    elif websocket._COMPILED is None:
         pytest.skip("nothing is compiled")
     return bool(request.param)
 

@@ -12,14 +12,12 @@ from stomprelay.config.address import broker as at
 from stomprelay.relay.model.group import Group, Reconnect
 from stomprelay.relay.model.listener import Web
 from stomprelay.relay.model.profile import RABBITMQ
-from stomprelay.service.network.messages import masked
 from stomprelay.service.network.upgrade import (
     AcceptedUpgrade,
-    OpenedUpgrade,
     WebSocketHandshake,
     WebSocketRequest,
 )
-from stomprelay.service.network.websocket import each_frame
+from stomprelay.service.network.websocket import each_frame, masked
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
@@ -110,7 +108,7 @@ def test_an_answer_in_pieces() -> None:
     wire = b"HTTP/1.1 100 Continue\r\n\r\n" + answer(request.wire)
     for byte in wire[:-1]:
         assert request.received(bytes((byte,))) is None
-    assert request.received(wire[-1:] + b"rest") == OpenedUpgrade(b"rest")
+    assert request.received(wire[-1:] + b"rest") == b"rest"
 
 
 @pytest.mark.parametrize(

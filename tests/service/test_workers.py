@@ -610,7 +610,7 @@ def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
 
 def test_a_crew_that_stops(crew: Crew) -> None:
     """Nobody has to be asked."""
-    crew._own.sessions.refuse()
+    crew._own.sessions.stopping = True
     assert reasons(crew) == [DRAINING]
 
 

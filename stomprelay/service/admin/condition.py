@@ -4,8 +4,7 @@ if it neither stops nor drains, and if its journal can be written. Without a bro
 has `PeriodicChecks` probe them soon.
 """
 
-import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
@@ -39,19 +38,6 @@ class Condition(NamedTuple):
     serving: int = 0
 
 
-def condition(state: RelayState) -> Condition:
-    """Return the state of this process's relay."""
-    sessions, journal = state.sessions, state.journal
-    ill = journal is not None and (journal.trouble or journal.stuck)
-    return Condition(
-        len(sessions),
-        sessions.stopping,
-        sessions.draining,
-        journal.state if journal is not None and ill else "",
-        journal is not None and journal.stuck,
-    )
-
-
 def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
     """Return the state of a relay of several processes; `own` is that of the parent, without sessions and journal."""
     each = list(others)
@@ -65,47 +51,6 @@ def summed(own: Condition, others: Iterable[Condition], workers: int, serving: i
     )
 
 
-def health(found: Condition) -> tuple[bool, str]:
-    """Return whether clients are served, and a line that names what does not work."""
-    if found.stopping:
-        return False, "stopping\n"
-    if found.workers and not found.serving:
-        return False, "no worker serves\n"
-    if found.stuck:
-        return False, f"nobody is read from: the journal {found.journal}\n"
-    trouble = []
-    if found.serving < found.workers:
-        trouble.append(f"{found.serving} of {found.workers} workers serve")
-    if found.journal:
-        trouble.append(f"the journal {found.journal}")
-    if found.draining:
-        trouble.append("new clients are refused")
-    return True, f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n"
-
-
-def drain(found: Condition) -> str:
-    """Return whether new clients are refused, and how many sessions there are, as JSON text."""
-    return json.dumps({"draining": found.draining, "sessions": found.sessions}) + "\n"
-
-
-def obstacles(state: RelayState) -> list[str]:
-    """Return the reasons why the relay of this process is not ready for clients; empty if it is ready."""
-    if state.sessions.stopping:
-        return [DRAINING]
-    if state.sessions.draining:
-        return [DRAINED]
-    found = []
-    for each in state.sessions.listeners.values():
-        name, upstream = each.listener.name, each.listener.upstream
-        if not _has_broker(state, upstream):
-            found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
-    if state.runtime.memory.full:
-        found.append("memory: as much is kept of clients as may be")
-    if state.journal is not None and state.journal.trouble:
-        found.append(f"the journal {state.journal.state}")
-    return found
-
-
 def _has_broker(state: RelayState, upstream: Upstream) -> bool:
     """Return whether a broker of an upstream is up. If none is, mark all of them for a probe."""
     now = state.runtime.seconds()
@@ -116,12 +61,6 @@ def _has_broker(state: RelayState, upstream: Upstream) -> bool:
         health = each.broker.health
         health.doubt(health.sight())
     return False
-
-
-def ready(found: Sequence[str]) -> str:
-    """Return whether the relay is ready, with these obstacles, as a line of JSON."""
-    answer = {"ready": False, "reasons": list(found)} if found else {"ready": True}
-    return json.dumps(answer) + "\n"
 
 
 class OwnRelay:
@@ -149,11 +88,33 @@ class OwnRelay:
 
     def condition(self) -> Condition:
         """Return the relay's state."""
-        return condition(self._state)
+        sessions, journal = self._state.sessions, self._state.journal
+        ill = journal is not None and (journal.trouble or journal.stuck)
+        return Condition(
+            len(sessions),
+            sessions.stopping,
+            sessions.draining,
+            journal.state if journal is not None and ill else "",
+            journal is not None and journal.stuck,
+        )
 
     def obstacles(self) -> list[str]:
-        """Return the reasons why the relay is not ready for clients."""
-        return obstacles(self._state)
+        """Return the reasons why the relay is not ready for clients; empty if it is ready."""
+        state = self._state
+        if state.sessions.stopping:
+            return [DRAINING]
+        if state.sessions.draining:
+            return [DRAINED]
+        found = []
+        for each in state.sessions.listeners.values():
+            name, upstream = each.listener.name, each.listener.upstream
+            if not _has_broker(state, upstream):
+                found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
+        if state.runtime.memory.full:
+            found.append("memory: as much is kept of clients as may be")
+        if state.journal is not None and state.journal.trouble:
+            found.append(f"the journal {state.journal.state}")
+        return found
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         """Return the sessions that match a query. Requests take turns: all use no more of the reactor than one."""

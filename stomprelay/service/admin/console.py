@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from stomprelay.relay.effects import KILLED
 from stomprelay.relay.inputs import Killed
@@ -37,19 +37,13 @@ FILES: Final = {
 CONSOLES: Final = 8
 """Open consoles at a time, including those that have a ticket and are not connected yet."""
 TICKET: Final = 30.0
+"""Seconds for which a ticket is valid."""
 _TICKET_WORD: Final = b"ticket."
 
 
 Accept = Callable[[str, object, Web], LegProtocol | None]
 """Begins a session for a client of this listener, from this address. Returns its protocol; None while the relay stops.
 """
-
-
-class _Ticket(NamedTuple):
-    """A ticket: the name of its listener, and the time until which it is valid."""
-
-    listener: str
-    until: float
 
 
 class Console:
@@ -59,7 +53,7 @@ class Console:
         self._state = state
         self._accept = accept
         self._seconds = seconds
-        self._tickets: dict[bytes, _Ticket] = {}
+        self._tickets: dict[bytes, tuple[str, float]] = {}
         self._legs: list[LegProtocol] = []
 
     def listeners(self, _: Asked) -> Response:
@@ -95,7 +89,7 @@ class Console:
         if len(self._tickets) + len(self._legs) >= CONSOLES:
             return refusal(503, f"there are {CONSOLES} consoles already")
         ticket = os.urandom(24).hex()
-        self._tickets[ticket.encode()] = _Ticket(name, self._seconds() + TICKET)
+        self._tickets[ticket.encode()] = name, self._seconds() + TICKET
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
@@ -106,15 +100,15 @@ class Console:
             return refusal(405, "GET only")
         if not own_page(headers, secure=request.isSecure()):
             return refusal(403, "not from a web page but the relay's own")
-        ticket = self._redeemed(headers.getRawHeaders(b"sec-websocket-protocol", []))
-        if ticket is None:
+        name = self._redeemed(headers.getRawHeaders(b"sec-websocket-protocol", []))
+        if name is None:
             return refusal(403, f"this needs a ticket of POST {OPEN.decode()}, which is good once")
-        found = self._state.sessions.listeners.get(ticket.listener)
+        found = self._state.sessions.listeners.get(name)
         if found is None or _closed(found.listener):
             return refusal(404, "the listener is gone")
         origins = tuple(each.decode("latin-1") for each in headers.getRawHeaders(b"origin", []))
         web = replace(found.listener.web or Web(), path=SOCKET.decode(), origins=origins)
-        leg = self._accept(ticket.listener, request.getClientAddress(), web)
+        leg = self._accept(name, request.getClientAddress(), web)
         if leg is None:
             return refusal(503, "the relay stops")
         self._legs.append(leg)
@@ -131,16 +125,17 @@ class Console:
 
     def _forget(self) -> None:
         now = self._seconds()
-        self._tickets = {ticket: each for ticket, each in self._tickets.items() if now < each.until}
+        self._tickets = {ticket: each for ticket, each in self._tickets.items() if now < each[1]}
         self._legs = [each for each in self._legs if each.transport is not None]
 
-    def _redeemed(self, offered: list[bytes]) -> _Ticket | None:
-        """Use up the ticket among these subprotocols, and return it; None if there is no valid one."""
+    def _redeemed(self, offered: list[bytes]) -> str | None:
+        """Use up the ticket among these subprotocols, and return its listener's name; None if there is no valid one."""
         self._forget()
         for each in b",".join(offered).split(b","):
             word = each.strip()
             if word.startswith(_TICKET_WORD):
-                return self._tickets.pop(word.removeprefix(_TICKET_WORD), None)
+                listener, _ = self._tickets.pop(word.removeprefix(_TICKET_WORD), (None, 0.0))
+                return listener
         return None
 
 

@@ -11,17 +11,14 @@ neither is no browser.
 """
 
 import json
-import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
 from importlib import resources
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred
@@ -48,7 +45,6 @@ FILES: Final = {
 
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
 """The pages that need no token: machines without a token read them, and they reveal little."""
-_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
 LOCAL: Final = "localhost"
@@ -87,13 +83,12 @@ Answer = Response | Deferred[Response]
 Page = Callable[[Asked], Answer]
 Action = Callable[[bytes], Answer]
 """Carries out the body of a POST, and returns the response."""
-Kill = Callable[[str, bytes], Answer]
-"""The same for the session of this name."""
 
 
-def file(name: str) -> str:
-    """Return the text of a file of the page."""
-    return resources.files("stomprelay.service.admin").joinpath("page", name).read_text(encoding="utf-8")
+def file(name: str, kind: str) -> Page:
+    """Return the page that is a file in the folder `page`."""
+    place = resources.files("stomprelay.service.admin").joinpath("page", name)
+    return lambda _: Response(place.read_text(encoding="utf-8"), kind)
 
 
 def refusal(status: int, reason: str) -> Response:
@@ -216,15 +211,16 @@ class Token:
 
 
 class AdminPages(Resource):
-    """All pages and actions by path. `token` is needed for all but `PROBES`; `repeats` limits the log's lines."""
+    """All pages by path; `find` returns the action of a path. `token` is needed for all but `PROBES`; `repeats` limits
+    the log's lines.
+    """
 
     isLeaf = True
 
     def __init__(
         self,
         pages: Mapping[bytes, Page],
-        actions: Mapping[bytes, Action],
-        kill: Kill | None,
+        find: Callable[[bytes], Action | None],
         hosts: Hosts,
         token: Token | None,
         repeats: Repeats,
@@ -232,8 +228,7 @@ class AdminPages(Resource):
     ) -> None:
         super().__init__()
         self._pages = pages
-        self._actions = actions
-        self._kill = kill
+        self._find = find
         self._hosts = hosts
         self._token = token
         self._repeats = repeats
@@ -258,7 +253,7 @@ class AdminPages(Resource):
         return NOT_DONE_YET
 
     def _response(self, request: Any) -> Answer | None:
-        page, action = self._pages.get(request.path), self._action(request.path)
+        page, action = self._pages.get(request.path), self._find(request.path)
         upgrade = self._upgrades.get(request.path)
         if upgrade is not None:
             return self._misdirected(request) or upgrade(request)
@@ -277,12 +272,6 @@ class AdminPages(Resource):
             request.setHeader(b"allow", b"POST")
             return refusal(405, "POST only")
         return Response("not found\n", status=404)
-
-    def _action(self, path: bytes) -> Action | None:
-        killed = _KILL.fullmatch(path)
-        if self._kill is None or killed is None:
-            return self._actions.get(path)
-        return partial(self._kill, unquote(killed[1]))
 
     def _misdirected(self, request: Any) -> Response | None:
         """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`; browsers send

@@ -1,29 +1,9 @@
 """Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
 
-There are two endpoints: `metrics` has the first four of the list, which change nothing; `admin` has all. If `admin` has
-a token, each request except the probes has to send it, else it is refused with 401; without a token every client may do
-everything. Pages of other sites in a browser of this machine can connect, too. So a request with another `Host` than
-the relay's names (see `pages`) is refused with 421.
-
-    GET /livez              200 while the process answers
-    GET /readyz             200 while the relay is ready, else 503 with the reasons, in JSON (see `condition`)
-    GET /healthz            200 while clients are served, 503 while the relay stops, or while clients wait for a
-                            journal that cannot be written
-    GET /metrics            all counters and measurements, for Prometheus (see `metrics`)
-    GET /                   the dashboard; its scripts and its style are below it (see `pages`)
-    GET /overview           the data of the dashboard, in JSON
-    GET /brokers            the brokers and their states, in JSON
-    POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
-    POST /brokers/resume    take them into service again: {"broker": "*"}
-    GET /sessions           the sessions, in JSON: see `sessions`
-    POST /sessions/NAME/kill    end a session: its client gets an ERROR
-    GET /drain              whether new clients are refused, and how many sessions there are, in JSON
-    POST /drain             refuse new clients from now on
-    POST /drain/cancel      accept new clients again
-    GET /console            where `admin_console` is set: STOMP from a browser, and all below it (see `console`)
-    POST /tail              the frames since the last such request, see `stomprelay.journal.tail`
-    POST /reload            read the configuration again: the changes, in JSON; or 409 with the reason, and nothing
-                            changes
+There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has all. docs/operating.md has
+the list. If `admin` has a token, each request except the probes has to send it, else it is refused with 401;
+without a token every client may do everything. Pages of other sites in a browser of this machine can connect, too. So a
+request with another `Host` than the relay's names (see `pages`) is refused with 421.
 
 The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
 unless it is the relay's own page (see `pages`). POSTs about brokers are answered as `/brokers`, those about draining
@@ -31,9 +11,11 @@ as `/drain`.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import unquote
 
 from twisted.internet.defer import Deferred
 from twisted.web.server import Site
@@ -42,7 +24,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import Authority
 from stomprelay.config.admin import AdminAccess, guarded
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.condition import Condition, OwnRelay, drain, health, ready
+from stomprelay.service.admin.condition import Condition, OwnRelay
 from stomprelay.service.admin.console import FILES as CONSOLE_FILES
 from stomprelay.service.admin.console import LISTENERS, OPEN, SOCKET, Accept, Console
 from stomprelay.service.admin.pages import (
@@ -66,7 +48,6 @@ from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQu
 from stomprelay.service.admin.snapshot import Snapshot, overview
 from stomprelay.service.brokers import Brokers, ConfiguredBroker
 from stomprelay.service.connection.runtime import Repeats
-from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
@@ -75,6 +56,7 @@ T = TypeVar("T")
 
 LONGEST: Final = 86400.0
 """The longest time, in seconds, that a request may give sessions to leave a broker."""
+_KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 _SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
 
 _NO_BODIES: Final = (
@@ -82,18 +64,9 @@ _NO_BODIES: Final = (
     "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
 )
 
-_log: Final = logger()
 
-
-class BrokerRequest(NamedTuple):
-    """A request about brokers: `broker` as the request names it, and `within` in seconds or None."""
-
-    broker: str
-    within: float | None = None
-
-
-def _request(body: bytes, *, timed: bool) -> BrokerRequest:
-    """Return the request in a JSON body. Raises `BadRequest`, also for a `within` if it is not `timed`."""
+def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
+    """Return the broker and the `within` of a JSON body. Raises `BadRequest`, also for a `within` if not `timed`."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
@@ -107,16 +80,12 @@ def _request(body: bytes, *, timed: bool) -> BrokerRequest:
     broker = values.get("broker")
     if not isinstance(broker, str):
         raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
-    return BrokerRequest(broker, _within(values))
-
-
-def _within(values: Mapping[str, object]) -> float | None:
     if "within" not in values:
-        return None
+        return broker, None
     within = values["within"]
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= LONGEST:
         raise BadRequest(f'"within" must be seconds, from 0 to {LONGEST:g}')
-    return float(within)
+    return broker, float(within)
 
 
 def _brokers(taken: Snapshot) -> str:
@@ -149,12 +118,29 @@ class _Shown(Protocol):
 
 
 def _health(found: Condition) -> Response:
-    served, text = health(found)
-    return Response(text, status=200 if served else 503)
+    if found.stopping:
+        return Response("stopping\n", status=503)
+    if found.workers and not found.serving:
+        return Response("no worker serves\n", status=503)
+    if found.stuck:
+        return Response(f"nobody is read from: the journal {found.journal}\n", status=503)
+    trouble = []
+    if found.serving < found.workers:
+        trouble.append(f"{found.serving} of {found.workers} workers serve")
+    if found.journal:
+        trouble.append(f"the journal {found.journal}")
+    if found.draining:
+        trouble.append("new clients are refused")
+    return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
 def _readiness(found: list[str]) -> Response:
-    return Response(ready(found), JSON, 503 if found else 200)
+    answer = {"ready": False, "reasons": found} if found else {"ready": True}
+    return Response(json.dumps(answer) + "\n", JSON, 503 if found else 200)
+
+
+def _draining(found: Condition) -> Response:
+    return Response(json.dumps({"draining": found.draining, "sessions": found.sessions}) + "\n", JSON)
 
 
 def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
@@ -162,16 +148,8 @@ def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
-def _page(relay: _Shown, made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
-    return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
-
-
-def _condition_page(relay: _Shown, made: Callable[[Condition], str]) -> Page:
-    return lambda _: _later(relay.condition(), lambda found: Response(made(found), JSON))
-
-
-def _file(name: str, kind: str) -> Page:
-    return lambda _: Response(file(name), kind)
+def _page(relay: _Shown, made: Callable[[Snapshot], str], *, whole: bool) -> Page:
+    return lambda _: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), JSON))
 
 
 def _watching(relay: _Shown) -> dict[bytes, Page]:
@@ -204,10 +182,7 @@ class _Orders:
         self._drained = drained
         self._bodies = bodies
 
-    @property
-    def actions(self) -> dict[bytes, Action]:
-        """Return the actions by path; `kill` is not among them, because its path contains a session's name."""
-        return {
+        self.actions: dict[bytes, Action] = {
             b"/brokers/pause": self._pause,
             b"/brokers/resume": self._resume,
             b"/drain": _plain(partial(self._drain, draining=True)),
@@ -216,9 +191,10 @@ class _Orders:
             b"/reload": _plain(self._reload),
         }
 
-    def kill(self, name: str, body: bytes) -> Answer:
-        """End the session of this name, and return the response."""
-        return _plain(partial(self._kill, name))(body)
+    def find(self, path: bytes) -> Action | None:
+        """Return the action of a path; the one that ends a session has the session's name in its path."""
+        killed = _KILL.fullmatch(path)
+        return self.actions.get(path) if killed is None else _plain(partial(self._kill, unquote(killed[1])))
 
     def _kill(self, name: str) -> Answer:
         missing = refusal(404, f"there is no session {json.dumps(name)}")
@@ -226,7 +202,7 @@ class _Orders:
         return _later(self._relay.kill(name), lambda found: killed if found else missing)
 
     def _pause(self, body: bytes) -> Answer:
-        return self._brokers(body, lambda found, asked: self._relay.pause(found, asked.within), timed=True)
+        return self._brokers(body, self._relay.pause, timed=True)
 
     def _resume(self, body: bytes) -> Answer:
         return self._brokers(body, lambda found, _: self._relay.resume(found), timed=False)
@@ -234,18 +210,18 @@ class _Orders:
     def _brokers(
         self,
         body: bytes,
-        order: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], Deferred[None] | None],
+        order: Callable[[tuple[ConfiguredBroker, ...], float | None], Deferred[None] | None],
         *,
         timed: bool,
     ) -> Answer:
         try:
-            request = _request(body, timed=timed)
+            broker, within = _request(body, timed=timed)
         except BadRequest as error:
             return refusal(400, str(error))
-        found = self._relay.brokers.find(request.broker)
+        found = self._relay.brokers.find(broker)
         if not found:
-            return refusal(404, f"there is no broker {json.dumps(request.broker)}")
-        return _later(order(found, request), lambda _: self._listed(Asked()))
+            return refusal(404, f"there is no broker {json.dumps(broker)}")
+        return _later(order(found, within), lambda _: self._listed(Asked()))
 
     def _drain(self, *, draining: bool) -> Answer:
         return _later(self._relay.drain(draining), lambda _: self._drained(Asked()))
@@ -290,7 +266,7 @@ def _sessions(relay: _Shown, asked: Asked) -> Answer:
 def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
     """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
     relay = _relay(shown)
-    pages = AdminPages(_watching(relay), {}, None, Hosts(hosts), None, relay.repeats)
+    pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.repeats)
     return AdminSite("metrics", pages, reactor)
 
 
@@ -311,17 +287,19 @@ def site(
     messages may be shown. `console` begins the sessions of the console, for the relay of this process.
     """
     relay = _relay(shown)
-    listed = _page(relay, _brokers, JSON, whole=True)
-    drained = _condition_page(relay, drain)
+    listed = _page(relay, _brokers, whole=True)
+
+    def drained(_: Asked) -> Answer:
+        return _later(relay.condition(), _draining)
+
     orders = _Orders(relay, listed, drained, bodies=guarded)
-    actions = orders.actions
 
     def shown_now(taken: Snapshot) -> str:
-        return overview(taken, [path.decode() for path in actions])
+        return overview(taken, [path.decode() for path in orders.actions])
 
     pages: dict[bytes, Page] = {
-        **{path: _file(name, kind) for path, (name, kind) in FILES.items()},
-        b"/overview": SharedPage(_page(relay, shown_now, JSON, whole=False), reactor.seconds),
+        **{path: file(name, kind) for path, (name, kind) in FILES.items()},
+        b"/overview": SharedPage(_page(relay, shown_now, whole=False), reactor.seconds),
         b"/brokers": listed,
         b"/sessions": partial(_sessions, relay),
         b"/drain": drained,
@@ -332,12 +310,12 @@ def site(
     if console is not None:
         assert isinstance(shown, RelayState)
         opened = Console(shown, console, reactor.seconds)
-        pages.update((path, _file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
+        pages.update((path, file(name, kind)) for path, (name, kind) in CONSOLE_FILES.items())
         pages[LISTENERS] = opened.listeners
-        actions[OPEN] = opened.open
+        orders.actions[OPEN] = opened.open
         upgrades[SOCKET] = opened.connect
     secret = None if token is None else Token(token)
-    served = AdminPages(pages, actions, orders.kill, Hosts(hosts), secret, relay.repeats, upgrades)
+    served = AdminPages(pages, orders.find, Hosts(hosts), secret, relay.repeats, upgrades)
     return AdminSite("admin", served, reactor, None if opened is None else opened.end)
 
 
@@ -351,25 +329,25 @@ def admin_services(
     console. Raises `BadEndpoint`, which names the key.
     """
     made = []
-    if config.admin is not None:
-        access = AdminAccess(config.admin, config.admin_token, config.admin_tls)
-        pages = site(
-            shown,
-            reactor,
-            config.admin_hosts,
-            config.admin_token,
-            guarded=guarded(access),
-            console=accept if config.admin_console else None,
-        )
+    for name, place, tls in (("admin", config.admin, config.admin_tls), ("metrics", config.metrics, None)):
+        if place is None:
+            continue
+        if name == "admin":
+            access = AdminAccess(place, config.admin_token, tls)
+            console = accept if config.admin_console else None
+            pages = site(
+                shown,
+                reactor,
+                config.admin_hosts,
+                config.admin_token,
+                guarded=guarded(access),
+                console=console,
+            )
+        else:
+            pages = metrics_site(shown, reactor, config.admin_hosts)
         try:
-            made.append(listening_service(reactor, "admin", config.admin, pages, config.admin_tls))
+            made.append(listening_service(reactor, name, place, pages, tls))
         except BadEndpoint as error:
             said = str(error)
-            raise BadEndpoint(f"admin_{said}" if said.startswith("tls.") else f"admin: {said}") from error
-    if config.metrics is not None:
-        pages = metrics_site(shown, reactor, config.admin_hosts)
-        try:
-            made.append(listening_service(reactor, "metrics", config.metrics, pages))
-        except BadEndpoint as error:
-            raise BadEndpoint(f"metrics: {error}") from error
+            raise BadEndpoint(f"admin_{said}" if said.startswith("tls.") else f"{name}: {said}") from error
     return made

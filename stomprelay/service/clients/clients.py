@@ -16,7 +16,7 @@ from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Asks, Endpoints, RelayDriver
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.log import logger
-from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions, network
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.leg import Leg, Side
@@ -159,7 +159,7 @@ class Admission:
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
         reason = ""
-        if most is not None and sessions.of_user(user) >= most:
+        if most is not None and sessions.of(Scope.USER, user) >= most:
             reason = _refused(sessions, Scope.USER, most)
         else:
             bucket = sessions.limiter.connect(self._runtime.seconds(), None, user)
@@ -179,7 +179,7 @@ class Admission:
         if listener.clients is not None and len(sessions) >= listener.clients:
             return _refused(sessions, Scope.LISTENER, listener.clients)
         most = listener.clients_per_address
-        if most is not None and sessions.of(address) >= most:
+        if most is not None and sessions.of(Scope.ADDRESS, network(address)) >= most:
             return _refused(sessions, Scope.ADDRESS, most)
         used = sessions.cost + max(self._runtime.closing - LINGERING, 0)
         for each in self._sessions.counted:
@@ -225,8 +225,8 @@ def client_protocol(
 
 class Clients:
     """Begins the sessions of a relay. `endpoints` have the way to each broker; they may change. `identify` finds out a
-    client's user. `prefix` is that of the sessions' names. `fast_path` returns whether frames may pass without the
-    core.
+    client's user. `prefix` makes the sessions' names unique among all relays. `fast_path` returns whether frames may
+    pass without the core.
     """
 
     def __init__(
@@ -258,9 +258,10 @@ class Clients:
         refusal = self._admission.refusal(sessions, address, draining=state.sessions.draining)
         if refusal is not None:
             return self._admission.turn_away(sessions, refusal, web)
+        self._named += 1
         relay = Relay(
             sessions.listener,
-            self.next_name(),
+            f"{self.prefix}-{self._named}".encode("ascii"),
             sessions.counters,
             random.random,
             passes=PIPE is not None and self._fast_path(),
@@ -275,8 +276,3 @@ class Clients:
 
     def _farewell(self) -> Farewell:
         return Farewell.LEAVING if self._state.sessions.stopping else Farewell.DONE
-
-    def next_name(self) -> bytes:
-        """Return a name for a session, unique among all relays."""
-        self._named += 1
-        return f"{self.prefix}-{self._named}".encode("ascii")

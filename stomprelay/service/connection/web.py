@@ -214,8 +214,8 @@ class BrokerWebProtocol(_WebSocketProtocol):
             return
         self._upgrade(inf, lambda: Farewell.DONE, client=True)
         super()._connected(owner)
-        if found.rest:
-            self.dataReceived(found.rest)
+        if found:
+            self.dataReceived(found)
 
     def _decline(self, owner: Driver, reason: str) -> None:
         owner.refused(self, reason)

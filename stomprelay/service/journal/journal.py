@@ -55,7 +55,7 @@ class _ThreadLog:
 class Journal(Service):
     """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
     returns those to hold while the queue is `full`; a session that begins then must `hold` itself. `clock`: nanoseconds
-    since 1970. `record` and `record_leg` are `put` and `record` of the queue.
+    since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was written.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Journal(Service):
             software=SOFTWARE,
         )
         self._folder = Folder(self.directory)
-        self._thread = WriterThread(
+        self.written = WriterThread(
             settings, self._queue, segments, self._folder, clock, _ThreadLog(reactor), self._roomy
         )
 
@@ -103,7 +103,7 @@ class Journal(Service):
         """
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
-        self._thread.change(settings)
+        self.written.change(settings)
 
     # What there is to see
 
@@ -113,19 +113,14 @@ class Journal(Service):
         return self._queue.size
 
     @property
-    def written(self) -> WriterThread:
-        """The writing thread; it has the counts of what was written and of failures."""
-        return self._thread
-
-    @property
     def dropped(self) -> Dropped:
         """The counts of records that were dropped, and will not be written."""
-        return self._queue.dropped.plus(*self._thread.lost)
+        return self._queue.dropped.plus(*self.written.lost)
 
     @property
     def trouble(self) -> str:
         """Why the last write failed, in words; empty while writing works."""
-        return self._thread.trouble
+        return self.written.trouble
 
     @property
     def stuck(self) -> bool:
@@ -172,7 +167,7 @@ class Journal(Service):
         """Begin to write. Raises `CannotStart` where the folder cannot be used."""
         self.prepare()
         super().startService()
-        self._thread.start()
+        self.written.start()
         facts = {"software": SOFTWARE, "pid": os.getpid(), "within": self.settings.segment_age}
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
@@ -180,9 +175,9 @@ class Journal(Service):
         """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
-        self._queue.shut()
+        self._queue.limit = 0  # what comes now is dropped
         ended: Deferred[None] = Deferred()
-        self._thread.stop(lambda: self._reactor.callFromThread(ended.callback, None))
+        self.written.stop(lambda: self._reactor.callFromThread(ended.callback, None))
         return ended.addTimeout(GRACE, self._reactor).addErrback(self._late)
 
     def _late(self, failure: Any) -> None:
@@ -201,7 +196,7 @@ class Journal(Service):
         self.happened(JournalEvent.HELD, text, {"side": "", "reason": "journal"})
         for session in tuple(self._sessions()):
             session.hold()
-        self._thread.ask_for_room()
+        self.written.ask_for_room()
 
     def _roomy(self) -> None:
         self._reactor.callFromThread(self._release)

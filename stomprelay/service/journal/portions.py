@@ -188,14 +188,6 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self._some_there.set()
         self._enough_there.set()
 
-    def shut(self) -> None:
-        """Drop all blocks that are put in from now on."""
-        self.limit = 0
-
-    def tell(self, dropped: Dropped) -> None:
-        """Record that the journal reports these drops."""
-        self.told = dropped
-
     # The other thread
 
     def wait(self, idle: float, gather: float) -> None:

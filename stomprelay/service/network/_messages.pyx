@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What clients send over WebSocket when nothing is wrong, found, unmasked and checked at once; see `messages`. And
+"""What clients send over WebSocket when nothing is wrong, found, unmasked and checked at once; see `websocket`. And
 messages as servers send them.
 """
 

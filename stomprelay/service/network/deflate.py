@@ -5,7 +5,7 @@ inflates without a bound, and fails where a ping is between the frames of a mess
 import re
 import zlib
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
@@ -28,15 +28,10 @@ _OFFER: Final = re.compile(
 )
 
 
-class Agreed(NamedTuple):
-    """The agreed compression: the header of the answer, and the logarithm of our window's size."""
-
-    header: bytes
-    bits: int
-
-
-def agree(offers: Iterable[bytes]) -> Agreed | None:
-    """Return the first of a client's offers that can be accepted, as an agreement; None if there is none."""
+def agree(offers: Iterable[bytes]) -> tuple[bytes, int]:
+    """Accept the first of a client's offers that is possible. Return the header of the answer and the logarithm of our
+    window's size; b"" and 0 if there is none.
+    """
     for offer in offers:
         found = _OFFER.fullmatch(offer)
         if found is not None:
@@ -46,8 +41,8 @@ def agree(offers: Iterable[bytes]) -> Agreed | None:
                 b"Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; "
                 b"client_no_context_takeover%b\r\n" % window
             )
-            return Agreed(header, _BITS if bits is None else int(bits))
-    return None
+            return header, _BITS if bits is None else int(bits)
+    return b"", 0
 
 
 def compressed(payload: bytes, bits: int) -> bytes:

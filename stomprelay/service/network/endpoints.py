@@ -156,11 +156,6 @@ class ListeningService(Service):
         found = getattr(self._opened, "result", None)
         return found if isinstance(found, tcp.Port) else None
 
-    @property
-    def listening(self) -> bool:
-        """Whether it listens."""
-        return self._opened is not None
-
     def become(self, other: "ListeningService") -> None:
         """Serve clients as another service of this endpoint would, which does not listen, and have its name."""
         self.name = other.name
@@ -177,7 +172,7 @@ class ListeningService(Service):
 
     def listen(self) -> None:
         """Listen, where it does not yet. Raises `CannotStart`."""
-        if self.listening:
+        if self._opened is not None:
             return
         try:
             failures: list[Failure] = []
@@ -272,8 +267,7 @@ class Ports(MultiService):
     def abandon(self) -> None:
         """Listen on no new endpoint: nothing has changed."""
         for each in self.opened:
-            if each.listening:
-                _ = maybeDeferred(each.stopService).addErrback(_failed)
+            _ = maybeDeferred(each.stopService).addErrback(_failed)
 
     def commit(self) -> Deferred[None]:
         """Serve clients as it was wanted. The Deferred fires when the endpoints that are gone are closed."""

@@ -238,19 +238,18 @@ def _context() -> SSL.Context:
 
 
 def _load_own(context: SSL.Context, certificate: str, key: str) -> None:
-    _require_readable("certificate", certificate)
-    try:
-        context.use_certificate_chain_file(certificate)
-    except SSL.Error as error:
-        raise Unusable("certificate", certificate, _why(error, "not a usable PEM file")) from None
-    _require_readable("key", key)
-    try:
-        context.use_privatekey_file(key)
-    except SSL.Error as error:
-        why = _why(error, "not a usable PEM file")
-        if "mismatch" in why:
-            why = f"it does not belong to the certificate {certificate}"
-        raise Unusable("key", key, why) from None
+    for setting, path, load in (
+        ("certificate", certificate, context.use_certificate_chain_file),
+        ("key", key, context.use_privatekey_file),
+    ):
+        _require_readable(setting, path)
+        try:
+            load(path)
+        except SSL.Error as error:
+            why = _why(error, "not a usable PEM file")
+            if "mismatch" in why:
+                why = f"it does not belong to the certificate {certificate}"
+            raise Unusable(setting, path, why) from None
 
 
 def _load_trust(context: SSL.Context, key: str, path: str) -> None:

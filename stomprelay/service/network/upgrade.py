@@ -55,7 +55,7 @@ class HttpRefusal(NamedTuple):
 
 
 class AcceptedUpgrade(NamedTuple):
-    """A WebSocket is open once `answer` is written. `window`: see `Agreed.bits`; 0 where nothing is compressed."""
+    """A WebSocket is open once `answer` is written. `window`: the logarithm of our window; 0 without compression."""
 
     answer: bytes
     window: int = 0
@@ -140,7 +140,10 @@ class WebSocketHandshake:
         if len(keys) != 1 or not _is_key(keys[0]):
             return HttpRefusal(HTTPStatus.BAD_REQUEST, "One Sec-WebSocket-Key is needed: 16 bytes in base64.")
         origins = fields.get(b"origin", ())
-        if origins and not (len(origins) == 1 and _permitted(origins[0], web.origins)):
+        # Browsers spell their origin in lower case (RFC 6454, section 6.2).
+        if origins and not (
+            len(origins) == 1 and {ANY_ORIGIN, origins[0].decode("latin-1")} & {*web.origins}
+        ):
             return HttpRefusal(
                 HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: it is not among the origins."
             )
@@ -157,19 +160,13 @@ class WebSocketHandshake:
             )
         token = generate_accept_token(fields[b"sec-websocket-key"][0])
         protocol = b"" if chosen is None else b"Sec-WebSocket-Protocol: %b\r\n" % chosen
-        agreed = agree(_listed(fields, b"sec-websocket-extensions")) if self._web.compression else None
+        offers = _listed(fields, b"sec-websocket-extensions") if self._web.compression else []
+        extension, window = agree(offers)
         return AcceptedUpgrade(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n"
-            % (token, protocol, b"" if agreed is None else agreed.header),
-            0 if agreed is None else agreed.bits,
+            b"Sec-WebSocket-Accept: %b\r\n%b%b\r\n" % (token, protocol, extension),
+            window,
         )
-
-
-class OpenedUpgrade(NamedTuple):
-    """The broker's end of a WebSocket is open, and sent these bytes on it."""
-
-    rest: bytes
 
 
 class WebSocketRequest:
@@ -187,9 +184,9 @@ class WebSocketRequest:
             % (path.encode("ascii"), host.encode("ascii"), key, _VERSION, b", ".join(self._offered))
         )
 
-    def received(self, data: bytes) -> OpenedUpgrade | str | None:
-        """Return what the answer means: a WebSocket, or why there is none; None while it is incomplete. Of the broker's
-        words only the status is used.
+    def received(self, data: bytes) -> bytes | str | None:
+        """Return the first bytes on the WebSocket that is open now, or why there is none; None while the answer is
+        incomplete. Of the broker's words only the status is used.
         """
         head = self._heads.received(data)
         while head is not None:
@@ -198,9 +195,10 @@ class WebSocketRequest:
                 return "the peer does not speak HTTP/1.1"
             status = int(answer[1])
             if status == _SWITCHING:
-                return self._wrong(_fields(head)) or OpenedUpgrade(bytes(self._heads.rest))
+                return self._wrong(_fields(head)) or bytes(self._heads.rest)
             if not 100 <= status < 200:
-                return _declined(status)
+                known = status in [*HTTPStatus]
+                return f"HTTP {status} {HTTPStatus(status).phrase}" if known else f"HTTP {status}"
             head = self._heads.received()
         return None
 
@@ -215,13 +213,6 @@ class WebSocketRequest:
         if any(each not in self._offered for each in fields.get(b"sec-websocket-protocol", ())):
             return "the peer chose a subprotocol of WebSocket that was not offered"
         return ""
-
-
-def _declined(status: int) -> str:
-    try:
-        return f"HTTP {status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return f"HTTP {status}"
 
 
 def _upgrade(why: str) -> HttpRefusal:
@@ -254,8 +245,3 @@ def _is_key(value: bytes) -> bool:
         return len(b64decode(value, validate=True)) == _KEY
     except ValueError:
         return False
-
-
-def _permitted(origin: bytes, origins: Iterable[str]) -> bool:
-    """Return whether browsers may connect from this origin; browsers spell it in lower case (RFC 6454, section 6.2)."""
-    return any(each in (ANY_ORIGIN, origin.decode("latin-1")) for each in origins)

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Condition, condition
+from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Condition, OwnRelay
 from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, snapshot, summed
@@ -100,7 +100,7 @@ class Crew:
         def added(silent: list[str]) -> Condition:
             last = [each.clients for worker, each in self._last.items() if worker.name in silent]
             found = [*(Condition(*each) for each in answers), *map(Condition, last)]
-            return summed_condition(condition(self._own), found, len(self.workers), self.serving)
+            return summed_condition(OwnRelay(self._own).condition(), found, len(self.workers), self.serving)
 
         return asked.addCallback(added)
 

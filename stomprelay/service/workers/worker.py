@@ -284,7 +284,9 @@ class Worker:
             self._silent.cancel()
         self._changed(self)
         if self._stopping:
-            self._finished()
+            if self._over is not None:
+                over, self._over = self._over, None
+                over.callback(None)
             return
         self._failures = 1 if ran > STEADY else self._failures + 1
         self.restarts += 1
@@ -310,11 +312,6 @@ class Worker:
         if self._passage is not None:
             self._passage.send({"stop": True})
         return self._over
-
-    def _finished(self) -> None:
-        if self._over is not None:
-            over, self._over = self._over, None
-            over.callback(None)
 
     def signal(self, name: str) -> None:
         """Send a signal to its process, if there is one."""
