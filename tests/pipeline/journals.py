@@ -22,7 +22,7 @@ from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.read.writing import summed
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import EVENTS, Conversations, SessionRow
-from stomprelay.pipeline.sessions.outages import OpenOutages, Outage
+from stomprelay.pipeline.sessions.outages import OpenOutages, SessionOutage
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
@@ -124,7 +124,7 @@ class Tables:
         self._folder = folder
         self._number = 0
         self._known: dict[str, Slice] = {}
-        self._losses: list[Outage] = []
+        self._losses: list[SessionOutage] = []
         self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
 
@@ -177,7 +177,7 @@ class Tables:
         self.ended += [wait for wait in waits if wait.final]
         self.waiting = [wait for wait in waits if not wait.final]
         outages = OpenOutages(self._losses)
-        outages.told(Outage(*each) for each in said(SessionRow.OUTAGE))
+        outages.told(SessionOutage(*each) for each in said(SessionRow.OUTAGE))
         outages.repeated((each[0], each[1], each[2], each[3]) for each in said(MatchRow.REPEAT))
         self.outages |= {each.key: each._asdict() for each in outages.changed}
         self._losses = outages.kept(runs.horizon - self.limits.give_up)

@@ -10,7 +10,7 @@ from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.conversation import Conversation, SessionRow
-from stomprelay.pipeline.sessions.outages import Outage
+from stomprelay.pipeline.sessions.outages import SessionOutage
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from tests.pipeline.journals import BEGUN, phase
@@ -45,7 +45,7 @@ class Script:
         self._segment = f"20261118T110000-{relay}-{crc32(name.encode()):08x}-000001"
         self._numbers: dict[str | None, int] = {}
         self.told: list[s.Transfer] = []
-        self.outages: list[Outage] = []
+        self.outages: list[SessionOutage] = []
         if begun:
             self.says("CONNECT")
             self.finds("a", broker)

@@ -35,7 +35,7 @@ from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
-from stomprelay.pipeline.sessions.outages import OpenOutages, Outage
+from stomprelay.pipeline.sessions.outages import OpenOutages, SessionOutage
 from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
@@ -329,9 +329,11 @@ def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) 
     return batch.store.open_rows(MESSAGES.name, which)
 
 
-def outages(batch: Batch) -> list[Outage]:
+def outages(batch: Batch) -> list[SessionOutage]:
     """Return the outages that are new or changed in this batch."""
-    return [Outage(*each) for each in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
+    return [
+        SessionOutage(*each) for each in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")
+    ]
 
 
 def waits(batch: Batch) -> list[Wait]:
@@ -352,8 +354,8 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
 def _outages(batch: Batch, before: list[list[Any]]) -> OpenOutages:
     """Return the outages of the sessions in this batch and of `before`, on the driver."""
     told = said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
-    outages = OpenOutages(Outage(*each) for each in before)
-    outages.told(Outage(*json.loads(each.text)) for each in told)
+    outages = OpenOutages(SessionOutage(*each) for each in before)
+    outages.told(SessionOutage(*json.loads(each.text)) for each in told)
     lossy = sorted(outages.sessions)
     if lossy:
         repeats = said(batch, batch.number, MatchRow.REPEAT)

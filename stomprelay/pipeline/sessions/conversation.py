@@ -19,7 +19,7 @@ from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.sessions import record as r
 from stomprelay.pipeline.sessions import transfer as s
 from stomprelay.pipeline.sessions.deliveries import Consumption
-from stomprelay.pipeline.sessions.outages import Outage, SessionBrokers
+from stomprelay.pipeline.sessions.outages import SessionBrokers, SessionOutage
 from stomprelay.pipeline.sessions.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.sessions.waits import Wait
 from stomprelay.pipeline.settings import TimeLimits
@@ -220,7 +220,7 @@ class Conversation:
                 if transfer[s.KIND] < s.LATER:
                     transfer[s.KIND] = (transfer[s.KIND] | 1) + s.LATER
 
-    def outages(self) -> Iterator[Outage]:
+    def outages(self) -> Iterator[SessionOutage]:
         """Yield the outages that are new or changed since the last call."""
         return self._brokers.told(self.relay, self.name)
 

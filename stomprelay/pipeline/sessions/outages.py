@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 
-class Outage(NamedTuple):
+class SessionOutage(NamedTuple):
     """A session's loss of a broker. It may come again in later batches, with the same time: the last one counts."""
 
     relay: str
@@ -41,14 +41,14 @@ DDL: Final = (
     "moved_to string, lost_ns bigint NOT NULL, recovered_ns bigint, planned boolean NOT NULL, "
     "given_up boolean NOT NULL, resent bigint NOT NULL, stale_acks bigint NOT NULL, duplicates bigint NOT NULL"
 )
-"""The fields of an `Outage`, as Spark has them."""
+"""The fields of an `SessionOutage`, as Spark has them."""
 Repeat = tuple[str, str | None, int, int]
 """A repeated delivery: session, broker, its time (ns), the time of the next delivery (ns)."""
 
 
 @dataclass(slots=True, eq=False)
 class BrokerLoss:
-    """An `Outage` while its session goes on. `dirty`: it changed since it was last told."""
+    """An `SessionOutage` while its session goes on. `dirty`: it changed since it was last told."""
 
     client: str | None
     upstream: str | None
@@ -72,10 +72,10 @@ class BrokerLoss:
         """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
         return self.lost_ns if self.recovered_ns is None else self.recovered_ns
 
-    def outage(self, relay: str, session: str) -> Outage:
+    def outage(self, relay: str, session: str) -> SessionOutage:
         """Return it as an outage of this session, without duplicates."""
         known = self.client, self.upstream, self.broker, self.moved_to, self.lost_ns, self.recovered_ns
-        return Outage(
+        return SessionOutage(
             relay, session, *known, self.planned, self.given_up, self.resent, self.stale_acks, duplicates=0
         )
 
@@ -148,7 +148,7 @@ class SessionBrokers:
             return None
         return next((loss for loss in reversed(self.losses) if not loss.over), None)
 
-    def told(self, relay: str, session: str) -> Iterator[Outage]:
+    def told(self, relay: str, session: str) -> Iterator[SessionOutage]:
         """Yield the outages that are new or changed since the last call."""
         for loss in self.losses:
             if loss.dirty:
@@ -178,11 +178,11 @@ class SessionBrokers:
 class OpenOutages:
     """The outages whose `duplicates` can still change. Call `told`, then `repeated`; then read `changed` and `kept`."""
 
-    def __init__(self, kept: Iterable[Outage]) -> None:
+    def __init__(self, kept: Iterable[SessionOutage]) -> None:
         self._known = {each.key: each for each in kept}
         self._changed: set[tuple[str, str, int]] = set()
 
-    def told(self, outages: Iterable[Outage]) -> None:
+    def told(self, outages: Iterable[SessionOutage]) -> None:
         """Add outages. One that is known is replaced, but keeps its `duplicates`."""
         for each in outages:
             before = self._known.get(each.key)
@@ -209,11 +209,11 @@ class OpenOutages:
         return {session for session, _, _ in self._known}
 
     @property
-    def changed(self) -> list[Outage]:
+    def changed(self) -> list[SessionOutage]:
         """Return the outages that are new or changed, sorted by session, broker and time."""
         return [self._known[key] for key in sorted(self._changed)]
 
-    def kept(self, since: int) -> list[Outage]:
+    def kept(self, since: int) -> list[SessionOutage]:
         """Return the outages for the next batch: those that are not over, or ended at `since` (ns) or later."""
         return [
             each

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.sessions.outages import DDL, Outage
+from stomprelay.pipeline.sessions.outages import DDL, SessionOutage
 from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.tables.rollup import hour_of
 
@@ -28,9 +28,11 @@ _GROUP: Final = (*_BROKER, "began_ns")
 
 def latest(outages: DataFrame) -> DataFrame:
     """Return, of rows with the same key, the one with the latest `known`."""
-    rest = [name for name in Outage._fields if name not in _KEY]
+    rest = [name for name in SessionOutage._fields if name not in _KEY]
     newest = F.max_by(F.struct(*rest, "known"), "known").alias("newest")
-    return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*Outage._fields, "known")
+    return (
+        outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*SessionOutage._fields, "known")
+    )
 
 
 def grouped(outages: DataFrame, give_up: float) -> DataFrame:

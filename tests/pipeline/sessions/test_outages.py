@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from stomprelay.pipeline.sessions.outages import OpenOutages, Outage
+from stomprelay.pipeline.sessions.outages import OpenOutages, SessionOutage
 
 
 def _row(
     lost: int, recovered: int | None = None, *, session: str = "s", planned: bool = False, **more: Any
-) -> Outage:
+) -> SessionOutage:
     known: dict[str, Any] = {
         "relay": "r",
         "session": session,
@@ -24,7 +24,7 @@ def _row(
         "duplicates": 0,
         **more,
     }
-    return Outage(**known)
+    return SessionOutage(**known)
 
 
 def _duplicates(outages: OpenOutages) -> list[int]:
