@@ -7,6 +7,7 @@ and copied a few times at most, however the stream is cut.
 """
 
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
@@ -61,26 +62,23 @@ _LF: Final = 10
 _head = lru_cache(Head)
 
 
-def _compiled() -> "type[Scanner] | None":
+def compiled(module: str) -> Any:
+    """Return a compiled module; None if it was not built or compiled modules are switched off, and, with a warning, if
+    it was built from other sources than these.
+    """
     if PURE:
         return None
     try:
-        from stomprelay.wire._scan import Scanner
-    except ImportError:
+        return import_module(module)
+    except ImportError as error:
+        if error.name != module:
+            warnings.warn(f"{module} is not used: build it anew ({error})", RuntimeWarning, stacklevel=2)
         return None
-    return Scanner
 
 
-SCANNER = _compiled()
+_scan: Final = compiled("stomprelay.wire._scan")
+SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanner
 """The compiled scanner; None where it was not built, or `STOMPRELAY_PURE=1` says to do without."""
-
-
-def compiled(module: str) -> Any:
-    """Return a compiled module; None if it was not built or compiled modules are switched off."""
-    try:
-        return None if SCANNER is None else import_module(module)
-    except ImportError:
-        return None
 
 
 @lru_cache

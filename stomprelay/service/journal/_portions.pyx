@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from stomprelay.journal.block import MAGIC, BlockKind
-from stomprelay.service.journal.portions import Batch
+from stomprelay.service.journal.portions import EncodedBlocks
 from stomprelay.wire._scan import place_of
 from stomprelay.wire.run import Run
 
@@ -250,7 +250,7 @@ cdef class Portions:
             self._used = 0
         else:
             return None
-        return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
+        return EncodedBlocks(memoryview(self._lent)[: self._taken], blocks, frames)
 
     def done(self):
         self.size -= self._taken
