@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,13 @@ def test_the_package_is_whole(tmp_path: Path) -> None:
     }
     assert sorted(wanted - built) == []
     assert [name for name in built if "newsfragments" in name or Path(name).suffix in COMPILED] == []
+
+
+BUILT = sorted((ROOT / "stomprelay").rglob("_*.so"))
+
+
+@pytest.mark.parametrize("path", BUILT, ids=[path.name.partition(".")[0] for path in BUILT])
+def test_what_was_built_can_be_imported(path: Path) -> None:
+    """A module that was built from other sources would be left out without a word, and the relay be slower."""
+    folder = path.parent.relative_to(ROOT)
+    import_module(".".join([*folder.parts, path.name.partition(".")[0]]))

@@ -858,6 +858,7 @@ class ClientConnection:
             self._dismiss(now)
         if failure is not None:
             shutdown.fail(leg, failure, now)
+            self.due = True  # its time has begun, also where a DISCONNECT was on its way before
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
         elif shutdown.stage is Stage.STOPPING and shutdown.drained:

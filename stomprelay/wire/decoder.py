@@ -7,7 +7,6 @@ and copied a few times at most, however the stream is cut.
 """
 
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
@@ -63,16 +62,10 @@ _head = lru_cache(Head)
 
 
 def compiled(module: str) -> Any:
-    """Return a compiled module; None if it was not built or compiled modules are switched off, and, with a warning, if
-    it was built from other sources than these.
-    """
-    if PURE:
-        return None
+    """Return a compiled module; None if it was not built from these sources, or compiled modules are switched off."""
     try:
-        return import_module(module)
-    except ImportError as error:
-        if error.name != module:
-            warnings.warn(f"{module} is not used: build it anew ({error})", RuntimeWarning, stacklevel=2)
+        return None if PURE else import_module(module)
+    except ImportError:
         return None
 
 

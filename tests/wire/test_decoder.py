@@ -1,14 +1,13 @@
 """Chunks to frames: what is taken, what is refused and why, and that no cut of the stream changes either."""
 
 import dataclasses
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.wire.decoder import SCANNER, Decoder, compiled
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Limits
@@ -754,13 +753,3 @@ def test_a_lenient_dialect_takes_what_its_broker_wrote(
         assert len(decode(wire, lenient, limits=SMALL)) == 1
     else:
         assert str(refuse(wire, lenient, limits=SMALL)) == message
-
-
-@pytest.mark.skipif(SCANNER is None, reason="nothing is compiled here")
-def test_a_compiled_module_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was not built is None; one that cannot be imported any more is None with a warning."""
-    (tmp_path / "built_before.py").write_text("from stomprelay.wire.frame import NotThere")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert compiled("stomprelay.wire.not_built") is None
-    with pytest.warns(RuntimeWarning, match="built_before is not used: build it anew"):
-        assert compiled("built_before") is None
