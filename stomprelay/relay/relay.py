@@ -856,9 +856,9 @@ class ClientConnection:
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
+        ending = shutdown.ending
         if failure is not None:
             shutdown.fail(leg, failure, now)
-            self.due = True  # its time has begun, also where a DISCONNECT was on its way before
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
         elif shutdown.stage is Stage.STOPPING and shutdown.drained:
@@ -866,6 +866,8 @@ class ClientConnection:
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
             self.due = True
+        if shutdown.ending is not ending:
+            self.due = True  # the time of the end has begun
         if (shutdown.ending or client.gone) and shutdown.delivered:
             shutdown.conclude()
         elif flow.survives and not shutdown.ending:
