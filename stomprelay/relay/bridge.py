@@ -483,7 +483,8 @@ class Bridge:
 
     `tracked`: account is kept of MESSAGEs. `judges`: the pair's. `spelling`: for runs where it judges. `facing`: the
     way of a broker that gets frames as they came. `names`: whether a client of another version names deliveries by what
-    they came with, not by tokens of ours. `misreads`: a receipt with a backslash may be another to the other side,
+    they came with, not by tokens of ours. `names_subscriptions`: the target has to be told an id of each subscription,
+    also of those that the client gave none. `misreads`: a receipt with a backslash may be another to the other side,
     which reads it as it came.
     """
 
@@ -505,6 +506,7 @@ class Bridge:
         self._pair = Pair(source, target, selectors, tracked)
         self.judges = self._pair.judges
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
+        self.names_subscriptions = self.judges and target.named_subscriptions
         alike = not source.padded and source.escaped_names == target.escaped_names
         # Both versions escape names, but one of the sides leaves them as they are.
         self._raw_names = (

@@ -73,7 +73,9 @@ Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
 class Outbox(list[Effect]):
-    """The effects of one client's relay, in order; it is empty after each input. `legs`: those that are open."""
+    """The effects of one client's relay, in order; it is empty after each input. `legs`: those that are open, or asked
+    for; the client's needs no `Open`.
+    """
 
     __slots__ = ("legs",)
 
@@ -85,7 +87,7 @@ class Outbox(list[Effect]):
         """Append these effects."""
         for effect in effects:
             if type(effect) is Open:
-                self.opened(effect.leg)
+                self.legs = (*self.legs, effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
                 self.legs = tuple([leg for leg in self.legs if leg is not effect.leg])
         self += effects
@@ -95,10 +97,6 @@ class Outbox(list[Effect]):
         effects = [*self]
         self.clear()
         return effects
-
-    def opened(self, leg: Leg) -> None:
-        """Record a leg whose connection exists or was asked for (the client's needs no `Open`)."""
-        self.legs = (*self.legs, leg)
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
@@ -197,7 +195,7 @@ def found(
     facts["product"] = product.name
     if before is None:
         return Note(Event.CONNECTED, text, facts)
-    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent}, detail=True)
+    return Note(Event.RECOVERED, text, {**facts, "lost": before.uri, "resent": resent}, detail=True)
 
 
 def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
@@ -217,9 +215,9 @@ def vain(group: Group, upstream: Upstream, passes: int) -> Note:
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
 
 
-def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+def lost(broker: Broker, upstream: Upstream, reason: str) -> Note:
     """The session lost its broker."""
-    return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
+    return Note(Event.LOST, f"broker {broker.uri} {reason}", _facts(broker, upstream, reason), detail=True)
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
@@ -443,13 +441,13 @@ class Joiner:
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:
             self.write(b"\n")
-        elif not done:
-            self._data = b""
-            self._start = self._stop = 0
-            return data[start:stop]  # a whole chunk is not copied by that
-        else:
+        elif done:
             self._end()
-        self.clear()
+        self._data = b""
+        self._start = self._stop = 0
+        if not done:
+            return data[start:stop]  # a whole chunk is not copied by that
+        self._done = []
         return b"".join(done)
 
     def _end(self) -> None:
@@ -457,12 +455,6 @@ class Joiner:
         if self._stop > self._start:
             self._done.append(self._data[self._start : self._stop])
         self._start = self._stop
-
-    def clear(self) -> None:
-        """Forget what was collected: it must not be written."""
-        self._done = []
-        self._data = b""
-        self._start = self._stop = 0
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:

@@ -50,7 +50,16 @@ from stomprelay.relay.effects import (
     unheard,
 )
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
-from stomprelay.relay.link.link import LOST, STRANGE, Accepted, DisconnectState, Handshake, Link, Waiting
+from stomprelay.relay.link.link import (
+    LOST,
+    STRANGE,
+    Accepted,
+    DisconnectState,
+    Ended,
+    Handshake,
+    Link,
+    Waiting,
+)
 from stomprelay.relay.model.counters import CONNECT, SILENCE, Counters
 from stomprelay.relay.model.group import BrokerTally
 from stomprelay.relay.model.listener import Listener
@@ -153,8 +162,8 @@ class Relay:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
-        return self.client.closed if self._connection is None else self._connection.over
+        """Whether nothing more will happen: no link has a broker or looks for one, either."""
+        return self.client.closed and all(link.ended for link in self.links)
 
     @property
     def kept(self) -> int:
@@ -196,6 +205,8 @@ class Relay:
                 act = owner.inputs.get(type(event))
                 if act is not None:
                     act(owner, event, now)
+            elif isinstance(event, inputs.BrokerConnected):
+                self._outbox.put(Close(event.leg, How.ABORT))
             return self._ended()
         except Exception as fault:
             return self.failed(fault)
@@ -224,11 +235,22 @@ class Relay:
 
     def _ended(self) -> list[Effect]:
         """An input ends: settle what it changed, and return its effects."""
-        connection, outbox = self._connection, self._outbox
+        connection, outbox, client = self._connection, self._outbox, self.client
         if connection is not None:
+            shutdown, turns, flow = connection.shutdown, connection.turns, connection.flow
+            if connection.due:
+                connection.due = False
+                if not client.closed:
+                    deadline = min(shutdown.deadline, turns.deadline)
+                    for link in flow.links:
+                        deadline = min(deadline, link.until)
+                        for at in (link.state, link.following):
+                            if at is not None and at.leg is not None and at.leg.state is LegState.CONNECTED:
+                                deadline = min(deadline, at.leg.heartbeat.deadline)
+                    outbox.insert(0, Wake(deadline))  # first: `Resume` may lead to a newer one
             passes = self.passes and self._sample is None
-            if passes or connection.due or connection.turns.allowed:
-                connection.settle(passes=passes)
+            if turns.allowed or (passes and client.state is LegState.CONNECTED):
+                turns.let_pass(flow.passes() if passes and not shutdown.begun else [])
         effects = [*outbox]
         outbox.clear()
         return effects
@@ -240,7 +262,7 @@ class Relay:
 
     def _opened(self, event: inputs.Opened, now: float) -> None:
         self.counters["sessions_opened"] += 1
-        self._outbox.opened(self.client)
+        self._outbox.legs = (self.client,)
         self._opening = Opening(self.client, self.listener, self.counters, self._outbox, now)
         self.opened_at = now
         self._outbox.put(Wake(self._opening.deadline))
@@ -250,12 +272,6 @@ class Relay:
             self._connection.gave_way(event, now)
             if self._sample is not None:
                 self._watch(self._sample, event.leg, b"", now)
-
-    def _connected(self, event: inputs.BrokerConnected, now: float) -> None:
-        if self._connection is not None:
-            self._connection.connected(event, now)
-        else:
-            self._outbox.put(Close(event.leg, How.ABORT))
 
     def _identified(self, event: inputs.Identified, now: float) -> None:
         connection, identity = self._connection, event.identity
@@ -384,7 +400,6 @@ class Relay:
 
     _own: ClassVar[dict[type[Any], Callable[[Any, Any, float], None]]] = {
         inputs.Opened: _opened,
-        inputs.BrokerConnected: _connected,
         inputs.GaveWay: _gave_way,
         inputs.Identified: _identified,
         inputs.Ruled: _ruled,
@@ -398,7 +413,7 @@ class Relay:
 @dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
     """A session from CONNECT on. Call `begin` first. `flow` carries frames, `links` have the brokers, `Shutdown` ends
-    it. `login`: the client's, or None. `due`: the time of its next `Wake` may have changed: call `settle`.
+    it. `login`: the client's, or None. `due`: the time of its next `Wake` may have changed.
     """
 
     _client: Leg
@@ -422,22 +437,6 @@ class ClientConnection:
         session.kept.watch(buffer)
         self.turns = Turns(client, self.flow, buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, self.flow, buffer, outbox)
-
-    @property
-    def over(self) -> bool:
-        """Whether the client's leg is closed, and no link has a broker or looks for one."""
-        return self._client.closed and not [link for link in self.flow.links if not link.ended]
-
-    @property
-    def deadline(self) -> float:
-        """The time at which `Woke` must be reported next, in seconds; infinity for never."""
-        deadline = min(self.shutdown.deadline, self.turns.deadline)
-        for link in self.flow.links:
-            deadline = min(deadline, link.until)
-            for at in (link.state, link.following):
-                if at is not None and at.leg is not None and at.leg.state is LegState.CONNECTED:
-                    deadline = min(deadline, at.leg.heartbeat.deadline)
-        return deadline
 
     @property
     def flows(self) -> bool:
@@ -500,7 +499,7 @@ class ClientConnection:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
-        link = self._link(to if downstream else leg)
+        link, _ = self._place(to if downstream else leg)
         connected = None if link is None or link.broker is None else link.connection
         if downstream:
             session.client_sent(frames)
@@ -530,10 +529,10 @@ class ClientConnection:
             event.leg.heartbeat.resumed(now)
         self.due = True
 
-    def connected(self, event: inputs.BrokerConnected, now: float) -> None:
+    def _connected(self, event: inputs.BrokerConnected, now: float) -> None:
         """Have the link send CONNECT. A connection that no link needs any more is closed."""
         leg = event.leg
-        link = self._link(leg) or self._arriving(leg)
+        link, _ = self._place(leg)
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
         else:
@@ -541,10 +540,10 @@ class ClientConnection:
 
     def _not_connected(self, event: inputs.NotConnected, now: float) -> None:
         """Have the link try the next broker."""
-        arriving, link = self._arriving(event.leg), self._link(event.leg)
-        if arriving is not None:
+        link, arrives = self._place(event.leg)
+        if link is not None and arrives:
             what = "did not connect" if event.tried else "could not be asked"
-            self._stopped_short(arriving, f"{what}: {event.reason}", now)
+            self._stopped_short(link, f"{what}: {event.reason}", now)
         elif link is not None:
             (link.refused if event.tried else link.prevented)(event.reason, now)
             self._sought([link], now)
@@ -552,9 +551,9 @@ class ClientConnection:
     def lost(self, event: inputs.Lost, now: float) -> None:
         """A lost client leaves its brokers; a lost broker is replaced by another one."""
         leg, reason = event.leg, event.reason
-        link, arriving = self._link(leg), self._arriving(leg)
-        if arriving is not None:
-            self._stopped_short(arriving, f"closed the connection: {reason}", now)
+        link, arrives = self._place(leg)
+        if link is not None and arrives:
+            self._stopped_short(link, f"closed the connection: {reason}", now)
         elif leg is self._client:
             if not leg.gone:
                 self.shutdown.vanished(reason, now)
@@ -603,17 +602,20 @@ class ClientConnection:
                 self._fail(self._client, error, now)
             self.due = True
             return
-        links = self.flow.links
-        legs = [leg for link in links for leg in link.legs]
-        dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
+        legs = [self._client] if self.shutdown.listening else []
+        due: list[Link] = []
+        for link in self.flow.links:
+            legs += link.legs
+            if now >= link.until:
+                due.append(link)
+        dead = self._outbox.beat(legs, now)
         if dead is not None:
             self._fell_silent(dead, now)
             return
-        for link in links:
-            if link.leaving and now >= link.until:
+        for link in due:
+            if link.leaving:
                 self._broker_lost(link, "", now)
                 return
-        due = [link for link in links if now >= link.until]
         for link in due:
             link.woke(now)
         self._sought(due, now)
@@ -635,25 +637,25 @@ class ClientConnection:
         self._sought(waiting, now)
 
     def _stop_began(self, event: inputs.StopBegan, now: float) -> None:
-        if not self.over:
+        if not self._client.closed:
             self.shutdown.stop_began()
             self._carry(self._client, lambda: None, now)
             self.due = True
 
     def _stopped(self, event: inputs.Stopped, now: float) -> None:
-        if not self.over:
+        if not self._client.closed:
             self.shutdown.cut(STOPPING)
 
     def _killed(self, event: inputs.Killed, now: float) -> None:
-        self.session.counters["sessions_crowded"] += event.why is CROWDED and not self.over
+        self.session.counters["sessions_crowded"] += event.why is CROWDED and not self._client.closed
         if not self.shutdown.begun:
             self.end(event.why, now)
-        elif not self.over:
+        elif not self._client.closed:
             self.shutdown.cut(event.why)
 
     def end(self, why: Reason, now: float) -> None:
         """End the session in good order: see `Shutdown.end`."""
-        if self.over:
+        if self._client.closed:
             return
         self._carry(self._client, lambda: self.shutdown.end(why, now), now)
         self._hurry()
@@ -667,11 +669,11 @@ class ClientConnection:
         """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more
         anyway.
         """
-        if self._arriving(event.leg) is None:
+        if not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
     def _unblocked(self, event: inputs.Unblocked, now: float) -> None:
-        if self._arriving(event.leg) is None:
+        if not self._place(event.leg)[1]:
             self._carry(self._client, lambda: self.flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
@@ -681,29 +683,18 @@ class ClientConnection:
             turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)
             guard.answered()
 
-    def settle(self, *, passes: bool) -> None:
-        """Set the next `Wake`. With `passes`, ask that exactly the allowed chunks pass straight on."""
-        if self.due:
-            self.due = False
-            if not self.over:
-                self._outbox.insert(0, Wake(self.deadline))  # first: `Resume` may lead to a newer one
-        turns = self.turns
-        if turns.allowed or (passes and self._client.state is LegState.CONNECTED):
-            turns.let_pass(self.flow.passes() if passes and not self.shutdown.begun else [])
-
     # Brokers accept
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
         """A broker's first frame: it accepts the session, or another broker is asked, or the client gets the broker's
         ERROR.
         """
-        arriving = self._arriving(leg)
-        if arriving is not None:
-            arriving.next_answered(data, now)
-            self._left_at_once(now)
-            return
-        link = self._link(leg)
+        link, arrives = self._place(leg)
         if link is None:
+            return
+        if arrives:
+            link.next_answered(data, now)
+            self._left_at_once(now)
             return
         asked, answer = link.broker_at(leg), None
         try:
@@ -756,16 +747,25 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        more = not first or link.done or link.moving is not None  # than to carry what came meanwhile
-        if (not client.gone or link.done) and (more or leg.decoder.behind):
+        # Than to carry what came meanwhile.
+        more = (client.gone and not first) or connection.done or link.moving is not None or link.hasty
+        if (not client.gone or connection.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
+        elif not first and not client.gone:
+            try:
+                if self.turns.readable:
+                    self.session.kept.check()
+            except StompError as error:
+                failure = error
+            self._carried(client, flow.disconnect, failure, now)
         self._hurry()
         if client.state is LegState.CONNECTED and (more or self._buffer.unread):
             self._release(now)
-        if first and not client.gone:
-            self._buffer.paced(self.flow)
-        if self.shutdown.may_finish(now):
-            self._finish(now)
+        if first:
+            if not client.gone:
+                self._buffer.paced(self.flow)
+            if self.shutdown.may_finish(now):
+                self._finish(now)
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
@@ -878,10 +878,12 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse frames for which brokers close connections."""
-        for error in self.flow.take_refused():
-            self.shutdown.fail(self._client, error, now, rest=True)
-            self._hurry()
+        """Refuse frames for which brokers close connections; of several groups of an upstream the quorum decides."""
+        for link in self.flow.links:
+            if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
+                for error in link.resender.take_refused():
+                    self.shutdown.fail(self._client, error, now, rest=True)
+                    self._hurry()
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker."""
@@ -899,19 +901,14 @@ class ClientConnection:
 
     # Brokers come and go
 
-    def _link(self, leg: Leg) -> Link | None:
-        """Return the link of this leg, or None."""
+    def _place(self, leg: Leg) -> tuple[Link | None, bool]:
+        """Return the link of this leg (None: there is none), and whether the leg leads to the next broker of a move."""
         for link in self.flow.links:
             if link.state.leg is leg:
-                return link
-        return None
-
-    def _arriving(self, leg: Leg) -> Link | None:
-        """Return the link that moves to another broker on this leg, or None."""
-        for link in self.flow.links:
+                return link, False
             if link.following is not None and link.following.leg is leg:
-                return link
-        return None
+                return link, True
+        return None, False
 
     def _begin(self, links: list[Link], now: float) -> None:
         """Look for brokers for these."""
@@ -924,7 +921,7 @@ class ClientConnection:
         failure = None
         try:
             for link in links:
-                if link.ended:
+                if isinstance(link.state, Ended):
                     self.flow.given_up(link, now)
         except StompError as error:
             failure = error
@@ -976,7 +973,7 @@ class ClientConnection:
         self._sought([link], now, lost=True)
         if accepted is not None:
             self._accepted(link, accepted, now)
-        if not self.over:
+        if not self._client.closed:
             self._carried(self._client, before, None, now)
 
     def _stopped_short(self, link: Link, reason: str, now: float) -> None:
@@ -994,11 +991,10 @@ class ClientConnection:
     def _fell_silent(self, leg: Leg, now: float) -> None:
         """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
         self.session.counters["beats_missed"] += 1
-        arriving = self._arriving(leg)
-        if arriving is not None:
-            self._stopped_short(arriving, SILENT, now)
+        link, arrives = self._place(leg)
+        if link is not None and arrives:
+            self._stopped_short(link, SILENT, now)
             return
-        link = self._link(leg)
         if link is not None:
             link.fell_silent(now)
             self._broker_lost(link, SILENT, now)
@@ -1053,7 +1049,7 @@ class ClientConnection:
         self.end(Reason("a subscription is no longer allowed", error.detail, text, error.quoted), now)
 
     inputs: ClassVar[dict[type[Any], Callable[[Any, Any, float], None]]] = {
-        inputs.BrokerConnected: connected,
+        inputs.BrokerConnected: _connected,
         inputs.NotConnected: _not_connected,
         inputs.Lost: lost,
         inputs.HalfClosed: half_closed,

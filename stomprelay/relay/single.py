@@ -1,6 +1,6 @@
 """Frames between a client and its one present broker, in both directions, until one of them disconnects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -271,7 +271,7 @@ class Single:
             connection.sent_frames += count
             resender.flush(now)
             if resender.unconfirmed.given:
-                self._give_receipts(resender, now)
+                give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
 
@@ -426,11 +426,6 @@ class Single:
             if self.safe:
                 self.send_disconnect(now)
 
-    def take_refused(self) -> Sequence[StompError]:
-        """Return those of its resender."""
-        resender = self._resender
-        return resender.take_refused() if resender is not None and resender.refused_frames else ()
-
     def over(self, link: Link) -> bool:
         """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
         return self.erred or self.settled
@@ -442,7 +437,9 @@ class Single:
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
         doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)
-        self._give_receipts(self._resender, now)
+        unconfirmed = self._resender.unconfirmed
+        if unconfirmed.given:
+            give_receipts(unconfirmed.take_given(), self._client, self._outbox, now)
         for receipt in doubts:
             raise unknown_outcome(receipt)
 
@@ -473,8 +470,3 @@ class Single:
     def _receives(self) -> bool:
         """Whether the client waits for more than receipts."""
         return self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)
-
-    def _give_receipts(self, resender: Resender, now: float) -> None:
-        """Give the client the receipts of a broker that is gone."""
-        if resender.unconfirmed.given:
-            give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)

@@ -107,7 +107,7 @@ class Shutdown:
     def deadline(self) -> float:
         """When it must be looked at next, or at the client's beats, in seconds; infinity for never."""
         due, client = min(self.until, self.finish_at, self.expires), self._client
-        if client.gone or self._flow.disconnect is DisconnectState.CONFIRMED or not client.beating:
+        if client.gone or self._flow.disconnect is DisconnectState.CONFIRMED:
             return due
         return min(due, client.heartbeat.deadline)
 

@@ -1,6 +1,6 @@
 """Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final
@@ -311,11 +311,6 @@ class Fanout:
         finally:
             member.resender.flush(now)
         self._go_on(now)
-
-    def take_refused(self) -> Sequence[StompError]:
-        """Return errors of upstreams with one group; with several groups the quorum decides."""
-        alone = [member for target, member in self._places.values() if not target.fans]
-        return [error for member in alone for error in member.resender.take_refused()]
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker's ERROR was passed on, or the flow is `settled`."""

@@ -191,7 +191,11 @@ class Schedule:
         self._before, self.last = self.last, broker
         self._target = broker
         broker.health.coming += 1
-        return Attempt(broker, at + self._turn(broker, now) if self._late else at)
+        if self._late:  # at its turn, which `reconsider` does not change
+            if self._slot[0] is not broker or self._slot[1] < now:
+                self._slot = broker, broker.health.slot(self._rate, now)
+            at += self._slot[1] - now
+        return Attempt(broker, at)
 
     def stands(self, now: float) -> bool:
         """Whether the attempt of `next` is still worth it when its time has come. If not, call `next` again."""
@@ -277,12 +281,6 @@ class Schedule:
     def _open(self) -> list[Broker]:
         """Return the brokers that this pass may try and has not tried yet."""
         return [each for each in self._left if not each.health.paused]
-
-    def _turn(self, broker: Broker, now: float) -> float:
-        """Return the seconds until this session's turn, which `reconsider` does not change."""
-        if self._slot[0] is not broker or self._slot[1] < now:
-            self._slot = broker, broker.health.slot(self._rate, now)
-        return self._slot[1] - now
 
 
 AGAIN: Final = 30.0
@@ -674,17 +672,8 @@ class Link:
         self.state = Ended(reason, self.state.leg, unwelcome)
         self.until = inf
 
-    def _open(self, schedule: Schedule, broker: Broker | None, now: float) -> None:
-        """Open a connection to `broker`, or plan the next attempt where this one is not worth it any more."""
-        if self._rejected(schedule):
-            return
-        if broker is None or not schedule.stands(now):
-            self._next(schedule, now)
-        else:
-            self._ask(schedule, broker, now)
-
     def _ask(self, schedule: Schedule, broker: Broker, now: float) -> None:
-        handshake = self.state = self._handshake(broker)
+        handshake = self.state = self._handshake(broker, schedule.offer)
         handshake.ask(now)
         self.until = min(handshake.until, schedule.deadline)
 
@@ -697,12 +686,12 @@ class Link:
         self._give_up(suspicion.fault, unwelcome=True)
         return True
 
-    def _handshake(self, broker: Broker) -> Handshake:
+    def _handshake(self, broker: Broker, offer: Offer) -> Handshake:
         return Handshake(
             self._listener,
             self.upstream,
             broker,
-            self._search.offer,
+            offer,
             self.session,
             self._outbox,
             tracked=self.resender is not None,
@@ -744,8 +733,9 @@ class Link:
         self._resent = 0
         self.until = inf
         self.fresh = False
-        self._search.suspicion = None
-        self._search.found(now)
+        schedule = self._search
+        schedule.suspicion = None
+        schedule.found(now)
         if self.resender is None:
             self._schedule = None
         else:
@@ -826,8 +816,11 @@ class Link:
                 schedule = self._search
                 if not schedule.kept() and now >= schedule.deadline:
                     self._give_up(schedule.verdict(now))
-                else:
-                    self._open(schedule, target, now)
+                elif not self._rejected(schedule):
+                    if target is None or not schedule.stands(now):
+                        self._next(schedule, now)
+                    else:
+                        self._ask(schedule, target, now)
             case Connected() if self.moving is not None and self.up:
                 self._move_due(self.moving, now)
 
@@ -947,7 +940,7 @@ class Link:
             self.moving, self.stays, self._again = None, move.refusal, move.again
             return
         broker = move.left.pop(0)
-        self.following = self._handshake(broker)
+        self.following = self._handshake(broker, self._search.offer)
         self.following.until = broker.health.slot(self.upstream.reconnect_rate, now)
         if self.following.until <= now:
             self.following.ask(now)

@@ -320,7 +320,7 @@ class Broker:
 
     def count(self, more: BrokerTally) -> None:
         """Count this too."""
-        self.tally = self.tally.plus(more)
+        self.tally = BrokerTally._make(map(add, self.tally, more))
 
 
 class Shift(NamedTuple):

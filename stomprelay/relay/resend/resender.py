@@ -291,28 +291,22 @@ class Caution:
 @dataclass(slots=True, eq=False, repr=False)
 class Sender:
     """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
-    `compose` put frames in; `flush` writes them. `names_subscriptions`: the broker has to be told an id of each
-    subscription, also of those that the client gave none.
+    `compose` put frames in; `flush` writes them.
     """
 
     leg: Leg
-    _bridge: Bridge
+    bridge: Bridge
     session: Session
     offline: Offline
+    unconfirmed: Unconfirmed
     _outbox: Outbox
     confirm: bool
-    unconfirmed: Unconfirmed = field(init=False)
-    names_subscriptions: bool = False
     _owing: bool = True
     _joiner: Joiner = field(default_factory=Joiner)
     _plain: bytes | None = None
     _batch: list[Frame | Run] = field(default_factory=list)
     _sends: int = 0
     _last: tuple[Frame | Run, bytes | None, bytes] | None = None
-
-    def __post_init__(self) -> None:
-        self.unconfirmed = self.offline.unconfirmed
-        self.names_subscriptions = self._bridge.judges and self._bridge.target.named_subscriptions
 
     # Frames
 
@@ -321,7 +315,7 @@ class Sender:
         if frame.command is not SEND:
             self._send_other(frame)
             return
-        head = self._bridge.head(frame, self.session)
+        head = self.bridge.head(frame, self.session)
         memo = frame.memo
         if memo is None or memo is not self._plain:
             if _MARKED.search(frame.data, frame.head - 1, frame.body):
@@ -383,7 +377,7 @@ class Sender:
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
-        head = self._bridge.head(frame, session)
+        head = self.bridge.head(frame, session)
         extra = b""
         if head == b"":
             if receipt is not None:
@@ -426,11 +420,11 @@ class Sender:
         """Put in again a frame of an open transaction. Raises as `send` does."""
         for frame in self.offline.read(wire):
             extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
-            self._joiner.add(frame, self._bridge.head(frame, self.session), extra)
+            self._joiner.add(frame, self.bridge.head(frame, self.session), extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """Put in a frame of the relay's own."""
-        self._joiner.write(self._bridge.compose(command, headers, self.session))
+        self._joiner.write(self.bridge.compose(command, headers, self.session))
 
     # Writing
 
@@ -443,7 +437,7 @@ class Sender:
 
     def spelled(self, wire: bytes) -> bytes:
         """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
-        return b"".join([self._bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
+        return b"".join([self.bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
@@ -489,12 +483,6 @@ class Line:
     _leaving: deque[Subscription] = field(default_factory=deque)
     _subscriptions: deque[Subscription] = field(default_factory=deque)
     _inside: deque[tuple[Transaction, bytes]] = field(default_factory=deque)
-    _session: Session = field(init=False)
-    _unconfirmed: Unconfirmed = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._session = self._sender.session
-        self._unconfirmed = self._sender.unconfirmed
 
     @property
     def done(self) -> bool:
@@ -508,7 +496,7 @@ class Line:
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
         """Put all of it into the line, with or without the subscriptions."""
-        session, unconfirmed, caution = self._session, self._unconfirmed, self._caution
+        session, unconfirmed, caution = self._sender.session, self._sender.unconfirmed, self._caution
         if subscriptions:
             self._subscriptions.extend(session.subscriptions)
         for transaction in session.transactions.values():
@@ -522,10 +510,10 @@ class Line:
 
     def unsubscribe(self, *, subscribed: bool) -> None:
         """Put in (or begin) UNSUBSCRIBEs for all. `subscribed`: the broker was sent the subscriptions."""
-        sent = len(self._session.subscriptions) - len(self._subscriptions)
+        sent = len(self._sender.session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
         if subscribed:
-            self._leaving.extend(islice(self._session.subscriptions, sent))
+            self._leaving.extend(islice(self._sender.session.subscriptions, sent))
         self._leave()
 
     # How it goes out
@@ -542,15 +530,14 @@ class Line:
         count = self._leave() if self._leaving else 0
         if not self.hurries:
             return
-        sender, unconfirmed = self._sender, self._unconfirmed
+        sender, unconfirmed = self._sender, self._sender.unconfirmed
         while self._subscriptions and count < TURN:
             self._subscribe(self._subscriptions.popleft())
             count += 1
         # What is kept may hold a whole transaction, and another one of its name may be open.
-        kept = unconfirmed.aside is not None
-        if kept:
-            with self._session.without_transactions():
-                while unconfirmed.aside is not None and count < TURN:
+        if unconfirmed.aside:
+            with self._sender.session.without_transactions():
+                while unconfirmed.aside and count < TURN:
                     count += sender.repeat(unconfirmed.take_aside())
                 sender.close()
         while self._inside and count < TURN:
@@ -581,12 +568,13 @@ class Line:
         if self._subscriptions:
             return self._subscriptions[0]
         self._split()
-        return self._unconfirmed.aside or (self._inside[0] if self._inside else None)
+        parts = self._sender.unconfirmed.aside or self._inside
+        return parts[0] if parts else None
 
     def _split(self) -> None:
         """Where one receipt confirms several SENDs that come next, have each confirmed by one of its own."""
-        unconfirmed = self._unconfirmed
-        kept = unconfirmed.aside
+        unconfirmed = self._sender.unconfirmed
+        kept = unconfirmed.aside[0] if unconfirmed.aside else None
         if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
             return  # a transaction stays whole
         *others, last = self._sender.offline.read(kept.wire)
@@ -596,7 +584,7 @@ class Line:
 
     def _say(self, part: Part) -> bytes:
         """Put in the first part, which is this one. Returns the receipt that answers it."""
-        sender, unconfirmed = self._sender, self._unconfirmed
+        sender, unconfirmed = self._sender, self._sender.unconfirmed
         unconfirmed.take_latest()
         if isinstance(part, Subscription):
             self._subscriptions.popleft()
@@ -604,8 +592,8 @@ class Line:
         elif isinstance(part, Kept):
             unconfirmed.take_aside()
             first = next(self._sender.offline.read(part.wire))
-            if first.header(TRANSACTION, self._session.dialect) is not None:
-                with self._session.without_transactions():
+            if first.header(TRANSACTION, self._sender.session.dialect) is not None:
+                with self._sender.session.without_transactions():
                     sender.repeat(part)
             else:
                 sender.repeat(part)
@@ -617,7 +605,7 @@ class Line:
 
     def _check(self) -> bytes:
         """Ask the broker for a receipt that it gives when it has read all before, by an order without effect."""
-        receipt = self._unconfirmed.ask()
+        receipt = self._sender.unconfirmed.ask()
         headers = [(TRANSACTION, receipt)]
         self._sender.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)])
         self._sender.compose(ABORT, headers)
@@ -625,13 +613,13 @@ class Line:
 
     def _drop(self, part: Part) -> None:
         """Take the first part, which is this one, out of the line for good."""
-        dialect = self._session.dialect
+        dialect = self._sender.session.dialect
         if isinstance(part, Subscription):
             self._subscriptions.popleft()
             command, headers = SUBSCRIBE, part.headers
         else:
             if isinstance(part, Kept):
-                self._unconfirmed.take_aside()
+                self._sender.unconfirmed.take_aside()
                 wire = part.wire
             else:
                 transaction, wire = part
@@ -643,8 +631,8 @@ class Line:
         names = dict(reversed(headers))
         receipt = names.get(RECEIPT_HEADER)
         if receipt is not None:
-            self._unconfirmed.settle(receipt)
-        self._session.counters["poison_refused"] += 1
+            self._sender.unconfirmed.settle(receipt)
+        self._sender.session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
         self._refused.append(poison(command, name, receipt))
 
@@ -652,9 +640,9 @@ class Line:
         headers = [
             (name, value)
             for name, value in subscription.headers
-            if name != RECEIPT_HEADER or self._unconfirmed.owes(value)
+            if name != RECEIPT_HEADER or self._sender.unconfirmed.owes(value)
         ]
-        if self._sender.names_subscriptions and not subscription.named:
+        if self._sender.bridge.names_subscriptions and not subscription.named:
             headers.insert(0, (ID, subscription.id))
         self._sender.compose(SUBSCRIBE, headers)
 
@@ -662,7 +650,7 @@ class Line:
         """Unsubscribe as many as one turn has. Returns how many that are."""
         if not self._leaving:
             return 0
-        named, count = self._sender.names_subscriptions, 0
+        named, count = self._sender.bridge.names_subscriptions, 0
         while self._leaving and count < TURN:
             each = self._leaving.popleft()
             count += 1
@@ -739,7 +727,9 @@ class Resender:
         self.unconfirmed.cumulative = cumulative
         self.unconfirmed.commits_early = commits_early
         self.session.memo = None  # the new broker may need another head
-        self._sender = Sender(leg, bridge, self.session, self.offline, self._outbox, confirm=self.confirm)
+        self._sender = Sender(
+            leg, bridge, self.session, self.offline, self.unconfirmed, self._outbox, self.confirm
+        )
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
@@ -750,9 +740,10 @@ class Resender:
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
-        for receipt in unconfirmed.lost(self._asked_again(subscriptions=subscriptions)):
+        given, doubts = unconfirmed.lost(self._asked_again(subscriptions=subscriptions))
+        for receipt in given:
             session.received(receipt)
-        return unconfirmed.committing.take_doubts()
+        return doubts
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
         """Yield the receipts that the next broker is asked for with subscriptions and open transactions."""

@@ -43,8 +43,8 @@ class _Pending:
 @dataclass(slots=True, eq=False, repr=False)
 class Committing:
     """The transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
-    (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. Its length is
-    how much it keeps; `late` is for `take_late`.
+    (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. `late` is for
+    `take_late`.
     """
 
     late: list[bytes] = field(default_factory=list)
@@ -53,9 +53,6 @@ class Committing:
     _committed: dict[bytes, _Pending] = field(default_factory=dict)
     _held: dict[_Pending, None] = field(default_factory=dict)
     _parts: dict[bytes, _Pending] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self._open) + len(self._committed) + len(self._held) + len(self._parts)
 
     @property
     def safe(self) -> bool:
@@ -125,22 +122,17 @@ class Committing:
         late, self.late = self.late, []
         return late
 
-    def take_doubts(self) -> list[bytes | None]:
-        """Forget all, and return the receipts of unanswered COMMITs (or None), each with its SENDs' receipts."""
+    def lost(self) -> list[bytes | None]:
+        """The broker is lost: forget all. Returns what is in doubt now: of each unanswered COMMIT the receipts that the
+        client awaits for it and its SENDs, None for a COMMIT without a receipt of the client's.
+        """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
             doubts += [None] if pending.ours else []
             doubts += pending.client_receipts
-        self._committed.clear()
-        self._held.clear()
+        for each in (self._open, self._committed, self._held, self._parts):
+            each.clear()
         return doubts
-
-    def lost(self) -> list[bytes]:
-        """The broker is lost. Returns the receipts that the client awaits and that are now in doubt."""
-        self._open.clear()
-        self._parts.clear()
-        uncertain = (*self._committed.values(), *self._held)
-        return [receipt for pending in uncertain for receipt in pending.client_receipts]
 
     def _opened(self, name: bytes) -> _Pending:
         pending = self._open.get(name)
@@ -206,8 +198,8 @@ class Unconfirmed:
     is not read from until half of them are confirmed.
 
     `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
-    receipts for `take_given`. New things stand in rows, the first of which waits for the next receipt; a receipt out of
-    order takes the rows apart.
+    receipts for `take_given`. `aside`: what `take` returned and is still to be sent. New things stand in rows, the
+    first of which waits for the next receipt; a receipt out of order takes the rows apart.
     """
 
     name: InitVar[bytes]
@@ -227,7 +219,7 @@ class Unconfirmed:
     _rows: deque[_Row] = field(init=False)  # all of them behind what is in `_kept`
     _done: int = 0  # of the first row
     _waiting: int = 0  # in all rows
-    _aside: deque[Kept] = field(init=False)
+    aside: deque[Kept] = field(init=False)
     _latest: bytes | None = None
     _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
     _owed: dict[bytes, int] = field(default_factory=dict)
@@ -235,15 +227,17 @@ class Unconfirmed:
 
     def __post_init__(self, name: bytes) -> None:
         self._name = name + RECEIPTS
-        self._rows, self._aside = _NO_ROWS, _NONE_ASIDE
+        self._rows, self.aside = _NO_ROWS, _NONE_ASIDE
 
     def __len__(self) -> int:
-        return len(self._kept) + self._waiting + len(self._aside)
+        return len(self._kept) + self._waiting + len(self.aside)
 
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs, receipt ids included."""
-        things = len(self._kept) + self._waiting + len(self._aside) + len(self._owed) + len(self.committing)
+        things = len(self._kept) + self._waiting + len(self.aside) + len(self._owed)
+        of = self.committing
+        things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
         return self.size + self._owed_size + THING * things
 
     @property
@@ -254,7 +248,7 @@ class Unconfirmed:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach a broker is uncertain to have done so."""
-        return not self._kept and not self._rows and not self._aside and self.committing.safe
+        return not self._kept and not self._rows and not self.aside and self.committing.safe
 
     # What is sent
 
@@ -450,26 +444,29 @@ class Unconfirmed:
 
     # What a loss means
 
-    def lost(self, again: Iterable[bytes]) -> list[bytes]:
+    def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
         """The broker is lost. Returns the receipts that the relay gives in its place: all but those of kept frames and
-        `again`, because an UNSUBSCRIBE or ACK needs no other broker.
+        `again`, because an UNSUBSCRIBE or ACK needs no other broker; and what is in doubt, see `Committing.lost`.
         """
         self.unproved = 0
-        for kept in self._aside:
+        for kept in self.aside:
             self.size -= len(kept.wire)
             self.sends -= kept.sends
             self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
-        self._aside = _NONE_ASIDE
+        self.aside = _NONE_ASIDE
         if self._rows:
             self._unfold()
-        asked = Counter(again)
-        asked.update(kept.receipt for kept in self._kept.values())
-        asked.update(self.committing.lost())
-        given = list((Counter(self._owed) - asked).elements())
+        given: list[bytes] = []
+        doubts = self.committing.lost()
+        if self._owed:
+            asked = Counter(again)
+            asked.update(kept.receipt for kept in self._kept.values())
+            asked.update(each for each in doubts if each is not None)
+            given += (Counter(self._owed) - asked).elements()
         for receipt in given:
             self.settle(receipt)
             self.given.append(receipt)
-        return given
+        return given, doubts
 
     def take(self) -> list[Kept]:
         """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
@@ -484,28 +481,23 @@ class Unconfirmed:
     def write_off(self) -> None:
         """Forget all that is kept: no broker will be sent it."""
         self.take()
-        self._aside = _NONE_ASIDE
+        self.aside = _NONE_ASIDE
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
         """Keep what `take` returned until it is sent, a part at a time: see `aside`. It comes last, or `first`."""
-        if self._aside is _NONE_ASIDE and kept:
-            self._aside = deque(kept)
+        if self.aside is _NONE_ASIDE and kept:
+            self.aside = deque(kept)
         elif first:
-            self._aside.extendleft(reversed(kept))
+            self.aside.extendleft(reversed(kept))
         else:
-            self._aside.extend(kept)
+            self.aside.extend(kept)
         self.size += sum(len(each.wire) for each in kept)
         self.sends += sum(each.sends for each in kept)
 
-    @property
-    def aside(self) -> Kept | None:
-        """The first part that was set aside; None where there is none."""
-        return self._aside[0] if self._aside else None
-
     def take_aside(self) -> Kept:
         """Return the first part that was set aside. It is forgotten: keep it as it is sent."""
-        kept = self._aside.popleft()
+        kept = self.aside.popleft()
         self.size -= len(kept.wire)
         self.sends -= kept.sends
         return kept

@@ -142,7 +142,7 @@ class Scene:
             self.refuses()
         assert (failure.value.message, failure.value.detail) == (message, detail)
         assert isinstance(self.link.state, Ended)
-        assert self.search.deadline == inf
+        assert self.link.until == inf
 
 
 def started(over: Upstream | None = None, **settings: Any) -> Scene:

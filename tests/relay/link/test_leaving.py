@@ -66,7 +66,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     ]
     assert play.link.leaving
     assert not any([play.link.up, play.link.quiet, play.link.done])
-    assert play.link.until == play.search.deadline == 103.0
+    assert play.link.until == 103.0
     assert play.leg.state is LegState.LEAVING
     assert play.leg.heartbeat.sent_at == 101.0
     assert play.over.brokers[0].health.sessions == 1

@@ -72,7 +72,7 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
     play.seeks()
     leg = play.leg
     play.accepts()
-    assert play.link.until == play.search.deadline == 102.5
+    assert play.link.until == 102.5
     play.effects()
     with pytest.raises(StompError):
         play.wakes()
