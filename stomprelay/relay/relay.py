@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
-from stomprelay.relay.client.shutdown import Shutdown, Stage
+from stomprelay.relay.client.shutdown import Shutdown
 from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import (
@@ -49,6 +49,7 @@ from stomprelay.relay.effects import (
     stopped,
     unheard,
 )
+from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import (
     LOST,
@@ -66,6 +67,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, How, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
@@ -148,7 +150,7 @@ class Relay:
     @property
     def coupled(self) -> bool:
         """Whether no side is read faster than the other accepts; otherwise report `Blocked` and `Unblocked`."""
-        return self._connection is not None and self._connection.flow.coupled
+        return self._connection is not None and isinstance(self._connection.flow, Single)
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -669,12 +671,13 @@ class ClientConnection:
         """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more
         anyway.
         """
-        if not self._place(event.leg)[1]:
+        if isinstance(self.flow, Fanout) and not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
     def _unblocked(self, event: inputs.Unblocked, now: float) -> None:
-        if not self._place(event.leg)[1]:
-            self._carry(self._client, lambda: self.flow.unblocked(event.leg, now), now)
+        flow = self.flow
+        if isinstance(flow, Fanout) and not self._place(event.leg)[1]:
+            self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
         """The client may stay as long as its old token is good, and gets no receipt for the new one."""
@@ -802,7 +805,7 @@ class ClientConnection:
                 self.session.kept.check()
         except StompError as error:
             failure = error
-        opened = None if flow.coupled else flow.opened()
+        opened = flow.opened() if type(flow) is Fanout else None
         if opened:
             self._begin(opened, now)
         if not (opened and client.closed):
@@ -861,7 +864,7 @@ class ClientConnection:
             shutdown.fail(leg, failure, now)
         elif flow.erred and self._listener.upstream.close_on_error and not shutdown.ending:
             shutdown.end(ERRED, now)
-        elif shutdown.stage is Stage.STOPPING and shutdown.drained:
+        elif shutdown.stopping and shutdown.drained:
             shutdown.end(STOPPING, now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import ClassVar
 
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -38,7 +37,8 @@ _NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
 
 @dataclass(slots=True, eq=False, repr=False)
 class Single:
-    """A `Flow` with one link: one `Send` a chunk, made of slices.
+    """A `Flow` with one link: one `Send` a chunk, made of slices. The service reads from neither leg faster than the
+    other can be written to.
 
     `guard` judges the client's frames, `tracer` marks and `counter` counts them. `links` has its link, whose resender
     they go by where the session `survives` its broker. `erred`: the broker sent an ERROR.
@@ -65,9 +65,6 @@ class Single:
     survives: bool = field(init=False)
     _session: Session = field(init=False)
     _resender: Resender | None = field(init=False)
-
-    coupled: ClassVar = True
-    """The service reads from neither leg faster than the other can be written to."""
 
     def __post_init__(self) -> None:
         self.links = [self._link]
@@ -118,10 +115,6 @@ class Single:
         if self.disconnect is DisconnectState.SENT:
             return self.disconnect_receipt is None and self.safe
         return self.disconnect is DisconnectState.CONFIRMED
-
-    def opened(self) -> list[Link]:
-        """Return none: there is never a second link."""
-        return []
 
     def guarded(self, guard: Guard) -> None:
         """Have this guard judge the client's frames from now on. Call it also where the guard's rules have changed."""
@@ -459,12 +452,6 @@ class Single:
     def write_off(self, link: Link) -> int:
         """Return how many SENDs the link's brokers have not confirmed, and forget them."""
         return link.write_off()
-
-    def blocked(self, leg: Leg) -> None:
-        """Do nothing: the service reads from neither leg faster than the other can be written to."""
-
-    def unblocked(self, leg: Leg, now: float) -> None:
-        """Do nothing: the service reads from neither leg faster than the other can be written to."""
 
     @property
     def _receives(self) -> bool:

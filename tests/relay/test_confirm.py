@@ -57,7 +57,9 @@ def test_a_loss_in_the_middle_of_a_chunk(
         play.client_says(sends(1, 2, 3, 4, 5))
         play.broker_reads()
         play.broker_says(ours(*received))
-        assert link(play).uncertain == len(left)
+        resender = link(play).resender
+        assert resender is not None
+        assert resender.unconfirmed.sends == len(left)
         play.broker_goes()
         found(play, product=product)
         play.client_says(sends(6, 7))

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from math import inf
 from typing import Final
 
@@ -40,51 +39,25 @@ def _because(error: StompError, end: End) -> Reason:
     return Reason(error.message, error.detail, text, error.quoted, error.receipt, end)
 
 
-class Stage(Enum):
-    """How far the end of a session has come."""
-
-    OPEN = "open"
-    """Its end has not begun, or the client itself sent DISCONNECT (`Flow.disconnect`)."""
-    STOPPING = "stopping"
-    """The relay stops. The client is not read from, and the session ends when all its SENDs are confirmed."""
-    ANSWERING = "answering"
-    """The client half-closed its connection. Brokers were sent DISCONNECT in its name, and it gets their answers."""
-    DELIVERING = "delivering"
-    """The client is gone. Brokers still get what it sent."""
-    ENDING = "ending"
-    """The relay ends the session. The client is not read from, and gets no MESSAGE. Brokers get what it sent, and
-    DISCONNECT; it gets their RECEIPTs, then the ERROR.
-    """
-    OVER = "over"
-    """All legs are closed, and the end is noted."""
-
-
-_NEXT: Final = {
-    Stage.OPEN: {Stage.STOPPING, Stage.ANSWERING, Stage.DELIVERING, Stage.ENDING, Stage.OVER},
-    Stage.STOPPING: {Stage.ANSWERING, Stage.DELIVERING, Stage.ENDING, Stage.OVER},
-    Stage.ANSWERING: {Stage.DELIVERING, Stage.ENDING, Stage.OVER},
-    Stage.DELIVERING: {Stage.ENDING, Stage.OVER},
-    Stage.ENDING: {Stage.OVER},
-    Stage.OVER: set[Stage](),
-}
-"""The stages that may follow each stage. An input that leads to any other one changes nothing."""
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Shutdown:
-    """The end of a session, as a `stage` of it. What leads from one to the next:
+    """The end of a session. A session that is
 
-    STOPPING    the relay begins to stop (`stop_began`)
-    ANSWERING   the time of a client that half-closed its connection has come (`half_closed`, `finish`)
-    DELIVERING  the client's connection ended (`vanished`), and brokers have not confirmed all that it sent
-    ENDING      the relay gives a reason (`end`), an ERROR (`fail`), or both at once (`cut`); or it was drained
-    OVER        everything is delivered (`conclude`), the time is over (`overdue`), the broker closed (`ended_with`) or
-                refused the client (`refuse`), or nothing was to be delivered (`close`)
+    stopping    because the relay stops (`stop_began`): the client is not read from; when all its SENDs are confirmed
+                the session is ending
+    answering   after its client half-closed the connection (`half_closed`, `finish`): brokers were sent DISCONNECT in
+                the client's name, and it gets their answers
+    delivering  after its client's connection ended (`vanished`): brokers still get what the client sent
+    ending      for a reason of the relay (`end`), with an ERROR (`fail`), or both at once (`cut`): the client is not
+                read from and gets no MESSAGE; brokers get what it sent, and DISCONNECT; it gets their RECEIPTs, then
+                the ERROR
+    over        when everything is delivered (`conclude`), the time is over (`overdue`), the broker closed
+                (`ended_with`) or refused the client (`refuse`), or nothing was to be delivered (`close`)
 
-    From the first of DELIVERING and ENDING on, everything has one `disconnect_timeout`.
+    While it is delivering or ending, everything has one `disconnect_timeout`.
 
     `lost`: SENDs that may be lost. `until`: when the present step must be done; then call `unanswered` and `overdue`.
-    `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: the reason of ENDING.
+    `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: why the relay ends the session.
     """
 
     _client: Leg
@@ -93,12 +66,13 @@ class Shutdown:
     _flow: Flow
     _buffer: InputBuffer
     _outbox: Outbox
-    stage: Stage = Stage.OPEN
+    stopping: bool = False
     ending: Reason | None = None
     lost: int = 0
     until: float = inf
     finish_at: float = inf
     expires: float = inf
+    _answering: bool = False
     _finish_by: float = inf
     _last: float = inf
     _tried: int = 0
@@ -114,12 +88,8 @@ class Shutdown:
     @property
     def begun(self) -> bool:
         """Whether the session's end has begun in any way."""
-        return self.stage is not Stage.OPEN or self.until < inf
-
-    def _enter(self, stage: Stage) -> None:
-        """Go on to this stage, where it may follow the present one."""
-        if stage in _NEXT[self.stage]:
-            self.stage = stage
+        asked = self.stopping or self._answering or self.until < inf
+        return asked or self._limited or self._client.closed
 
     @property
     def _tries(self) -> int:
@@ -138,7 +108,7 @@ class Shutdown:
         the session.
         """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
-        if confirmed and self.stage in (Stage.ENDING, Stage.ANSWERING):
+        if confirmed and (self.ending or self._answering) and not self._client.closed:
             self.conclude()
             return
         self._client.heartbeat.reading = False  # it has sent all that it will send
@@ -229,7 +199,7 @@ class Shutdown:
         over. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
-            self._enter(Stage.ANSWERING)
+            self._answering = self.ending is None
             self._flow.finish(now)
         elif now >= self._finish_by:
             self.vanished(CLOSED, now)
@@ -242,9 +212,9 @@ class Shutdown:
         if self.ending:
             client.gone = True
             return
-        leaving = flow.disconnect is not DisconnectState.NONE and self.stage is not Stage.ANSWERING
+        leaving = flow.disconnect is not DisconnectState.NONE and not self._answering
+        self._answering = False
         self.finish_at = self._finish_by = inf
-        self._enter(Stage.DELIVERING)
         if not leaving:
             self._session.counters["clients_vanished"] += 1
         early = client.state is LegState.CONNECTING and client.decoder.buffered
@@ -317,7 +287,6 @@ class Shutdown:
             return
         if not self.ending:
             self.ending = why
-            self._enter(Stage.ENDING)
             client.heartbeat.reading = False
             if not client.gone:
                 self._limit(now)
@@ -353,7 +322,7 @@ class Shutdown:
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
-        self._enter(Stage.STOPPING)
+        self.stopping = True
         self._buffer.stop()
         for link in flow.links:
             link.stay()
@@ -364,7 +333,7 @@ class Shutdown:
     @property
     def drained(self) -> bool:
         """Whether the relay stops and all SENDs are confirmed, as far as receipts were asked for: then call `end`."""
-        if self.stage is not Stage.STOPPING or self._flow.disconnect is not DisconnectState.NONE:
+        if not self.stopping or self._limited or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
         return finished or self._client.state is LegState.CONNECTING
@@ -381,7 +350,6 @@ class Shutdown:
         self.lose(flow.links)
         if self.ending is None:
             self.ending = why._replace(receipt=flow.disconnect_receipt)
-            self._enter(Stage.ENDING)
             self._outbox.put(replace(self._noted(why), quiet=True))
         self.conclude()
 
@@ -455,7 +423,6 @@ class Shutdown:
             error = broker_lost(upstream, flow.disconnect_receipt)
             self._outbox.put(failed(self._client.side.value, error, detail=True))
             self.ending = _because(error, End.BROKER)
-            self._enter(Stage.ENDING)
         self.conclude()
 
     def _unsent(self) -> int:
@@ -489,14 +456,13 @@ class Shutdown:
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
-            if self.stage is Stage.ANSWERING and note.facts.get("end") == End.CLIENT.value:
+            if self._answering and not self.ending and note.facts.get("end") == End.CLIENT.value:
                 self._session.counters["clients_vanished"] += 1
                 note = vanished("client left, and has its answers")
             if self.lost:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(LegState.CLOSED)
             self._outbox.put(note, Close(self._client, how))
-        self._enter(Stage.OVER)
         for link in self._flow.links:
             if type(link.state) is Connected:
                 leg = link.state.leg

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import ClassVar, Final
+from typing import Final
 
 from stomprelay.relay.bridge import Bridge, Tracer
 from stomprelay.relay.counting import DestinationCounter
@@ -39,13 +39,11 @@ _SHOWN: Final = 200
 @dataclass(slots=True, eq=False, repr=False)
 class Fanout:
     """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts them.
+    What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
     the last frame that the client was sent was an ERROR.
     """
-
-    coupled: ClassVar = False
-    """What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`."""
 
     _client: Leg
     listener: InitVar[Listener]
@@ -137,7 +135,8 @@ class Fanout:
 
     def opened(self) -> list[Link]:
         """Return the links of upstreams that are needed for the first time, and links whose broker was just left."""
-        return self._router.take_opened()
+        opened, self._router.opened = self._router.opened, []
+        return opened
 
     # What comes
 

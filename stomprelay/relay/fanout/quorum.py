@@ -285,4 +285,4 @@ class Quorum:
             self.lost(target, member, now)
         finally:
             link.hang_up(How.ABORT)
-            self._router.reopen(link)
+            self._router.opened.append(link)

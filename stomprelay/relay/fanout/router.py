@@ -348,7 +348,8 @@ class Target:
 @dataclass(slots=True, eq=False, repr=False)
 class Router:
     """The targets of a session: `main` of the listener's own upstream, and others by route. `links` makes the links of
-    an upstream. `places` has the target and the member of each link.
+    an upstream. `places` has the target and the member of each link. `opened`: links that are new, or whose broker was
+    left, and that have to seek one.
     """
 
     _listener: Listener
@@ -358,7 +359,7 @@ class Router:
     places: dict[Link, tuple[Target, Member]] = field(default_factory=dict)
     main: Target = field(init=False)
     _known: dict[bytes, Target] = field(default_factory=dict)
-    _opened: list[Link] = field(default_factory=list)
+    opened: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.main = self._open(self._listener.upstream)
@@ -384,15 +385,6 @@ class Router:
         """Return the member that a link is of."""
         return self.places[link][1]
 
-    def reopen(self, link: Link) -> None:
-        """The broker of this link was left: the link has to find another."""
-        self._opened.append(link)
-
-    def take_opened(self) -> list[Link]:
-        """Return the links that have to seek brokers, since the last call."""
-        opened, self._opened = self._opened, []
-        return opened
-
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
             if target.upstream is upstream:
@@ -401,5 +393,5 @@ class Router:
         target = Target(upstream, links, self._outbox)
         self.targets.append(target)
         self.places.update((member.link, (target, member)) for member in target.members)
-        self._opened += links
+        self.opened += links
         return target

@@ -298,21 +298,17 @@ class Accepted(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Handshake:
-    """A session asks one broker for CONNECTED. `tracked`: the session keeps account of its deliveries whatever the
-    versions.
+    """A session asks one broker for CONNECTED.
 
     Call `ask`, `connect` when the connection is there, then `read` with what the broker sends. `until`: when CONNECTED
     must be there; before `ask`, when to call it. `told`: CONNECT was sent. `sight`: how the broker was when it was
     asked. `accepted`: its answer.
     """
 
-    _listener: Listener
-    _upstream: Upstream
+    _link: "Link"
     broker: Broker
     _offer: Offer
-    _session: Session
     _outbox: Outbox
-    tracked: bool = False
     leg: Leg = field(init=False)
     until: float = inf
     told: bool = False
@@ -323,19 +319,20 @@ class Handshake:
     _retried: bool = False
 
     def __post_init__(self) -> None:
-        self._asked = self._tried = asked(self._upstream, self.broker, self._session.dialect)
-        self.leg = Leg(Side.UPSTREAM, self._upstream.limits)
+        link = self._link
+        self._asked = self._tried = asked(link.upstream, self.broker, link.session.dialect)
+        self.leg = Leg(Side.UPSTREAM, link.upstream.limits)
 
     def ask(self, now: float) -> None:
         """Ask for the broker's connection."""
-        self.until = now + self._upstream.connect_timeout
+        self.until = now + self._link.upstream.connect_timeout
         self.told = False
         self.sight = self.broker.health.sight()
         self._outbox.put(Open(self.leg, self.broker))
 
     def connect(self, address: str | None, now: float) -> None:
         """Send CONNECT; `address` is the client's, None where that is unknown."""
-        upstream = self._upstream
+        upstream = self._link.upstream
         self.told = True
         frame = self._offer.connect(
             self._asked,
@@ -359,18 +356,18 @@ class Handshake:
         return None
 
     def _accept(self, frame: Frame, now: float) -> Accepted:
-        upstream = self._upstream
+        upstream = self._link.upstream
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord, self._offer)
         if self._retried:
             self.broker.versions = self._asked
-        dialect = self._session.dialect
+        dialect = self._link.session.dialect
         bridges = bridges_between(
             dialect.version,
             accord.dialect.version,
             product.name,
-            self._listener.loss,
-            tracked=self.tracked,
+            self._link.listener.loss,
+            tracked=self._link.resender is not None,
             parting=product.parts_silently and self.broker.path is not None,
         )
         self.leg.enter(LegState.CONNECTED, bridges.broker)
@@ -389,7 +386,7 @@ class Handshake:
         with these on a new one, and return True. The broker is known to have them once CONNECTED names one: ActiveMQ
         does not escape an ERROR, so its `version` may be the client's text.
         """
-        upstream = self._upstream
+        upstream = self._link.upstream
         spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)
         # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
         if not spoken or spoken & self._tried or upstream.versions is not None:
@@ -501,7 +498,7 @@ class Link:
     that it was to leave.
     """
 
-    _listener: Listener
+    listener: Listener
     upstream: Upstream
     group: Group
     offer: InitVar[Offer]
@@ -529,7 +526,7 @@ class Link:
             self.resender = Resender(
                 self.session,
                 self._outbox,
-                self._listener.limits,
+                self.listener.limits,
                 most=upstream.resend_buffer,
                 confirm=upstream.confirm,
             )
@@ -613,21 +610,17 @@ class Link:
         return self.up and self.resender is not None and self.resender.quiet
 
     @property
-    def uncertain(self) -> int:
-        """How many SENDs may be lost if the session ended now."""
-        resender = self.resender
-        kept = len(self.session.receipts) if resender is None else resender.unconfirmed.sends
-        return kept + self.unproved
-
-    @property
     def unproved(self) -> int:
         """How many SENDs may be lost if the broker were lost now, whatever the next one confirms."""
         return self.session.unproved if self.resender is None else self.resender.unconfirmed.unproved
 
     def write_off(self) -> int:
         """Return how many SENDs may be lost, for the session ends now, and forget them."""
-        lost = self.uncertain
-        if self.resender is not None:
+        lost = self.unproved
+        if self.resender is None:
+            lost += len(self.session.receipts)
+        else:
+            lost += self.resender.unconfirmed.sends
             self.resender.unconfirmed.write_off()
         self.session.forget_receipts()
         self.session.unproved = 0
@@ -673,7 +666,7 @@ class Link:
         self.until = inf
 
     def _ask(self, schedule: Schedule, broker: Broker, now: float) -> None:
-        handshake = self.state = self._handshake(broker, schedule.offer)
+        handshake = self.state = Handshake(self, broker, schedule.offer, self._outbox)
         handshake.ask(now)
         self.until = min(handshake.until, schedule.deadline)
 
@@ -685,17 +678,6 @@ class Link:
         self.session.counters["connects_rejected"] += 1
         self._give_up(suspicion.fault, unwelcome=True)
         return True
-
-    def _handshake(self, broker: Broker, offer: Offer) -> Handshake:
-        return Handshake(
-            self._listener,
-            self.upstream,
-            broker,
-            offer,
-            self.session,
-            self._outbox,
-            tracked=self.resender is not None,
-        )
 
     def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
         """The connection that was asked for is there, for a client at this IP address."""
@@ -940,7 +922,7 @@ class Link:
             self.moving, self.stays, self._again = None, move.refusal, move.again
             return
         broker = move.left.pop(0)
-        self.following = self._handshake(broker, self._search.offer)
+        self.following = Handshake(self, broker, self._search.offer, self._outbox)
         self.following.until = broker.health.slot(self.upstream.reconnect_rate, now)
         if self.following.until <= now:
             self.following.ask(now)
