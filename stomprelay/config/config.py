@@ -26,7 +26,7 @@ from stomprelay.config.uri import locate
 from stomprelay.config.values import LEVELS, choice, shown, text
 from stomprelay.config.values import workers as read_workers
 from stomprelay.journal.settings import BodyRule, JournalSettings
-from stomprelay.relay.model.listener import Listener, ServerTLS
+from stomprelay.relay.model.listener import Listener, Route, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
@@ -101,9 +101,15 @@ class Config:
     @cached_property
     def upstreams(self) -> tuple[Upstream, ...]:
         """Return the upstreams of the listeners and of their routes, each once."""
-        return tuple(
-            {id(each): each for listener in self.listeners for each in listener.upstreams()}.values()
-        )
+        ways: list[Listener | Route] = []
+        for each in self.listeners:
+            ways += (each, *each.routes)
+        return tuple({id(each.upstream): each.upstream for each in ways}.values())
+
+    @property
+    def watched(self) -> bool:
+        """Whether figures may be asked for: there is `admin` or `metrics`."""
+        return self.admin is not None or self.metrics is not None
 
 
 NOTHING: Final = Config(())

@@ -18,6 +18,10 @@ PARTS: Final = (
     'another: say policy = "together", or connected = true where the brokers pass messages on to each other'
 )
 
+_MOVING: Final = {
+    key: str(each.field or key) for key, each in SETTINGS["upstream.NAME"].items() if each.moving
+}
+"""Keys that are only for sessions that survive their broker, and their fields."""
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
@@ -88,16 +92,12 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
 
 def _idle(upstream: Upstream) -> Iterable[str]:
     """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
-    if upstream.movable:
-        return ()
-    rows = SETTINGS["upstream.NAME"].items()
-    fields = {key: str(each.field or key) for key, each in rows if each.moving}
-    return [key for key, each in fields.items() if getattr(upstream, each) != getattr(Upstream, each)]
+    found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]
+    return () if not found or upstream.movable else found
 
 
 def _unread_header(upstream: Upstream) -> bool:
-    embedded = any(broker.endpoint == address.MEMORY for broker in upstream.brokers)
-    return upstream.proxy_protocol and embedded
+    return upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers)
 
 
 def _needs_a_list(upstream: Upstream) -> str:

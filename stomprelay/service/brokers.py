@@ -4,7 +4,7 @@ service and back; brokers in trouble; and what is checked once a second.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from itertools import islice
 from math import ceil, floor, inf
@@ -22,7 +22,6 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.counters import LAG
 from stomprelay.relay.model.group import Broker, Group, spread
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.protocol import Driver, LegProtocol
@@ -59,21 +58,20 @@ class ConfiguredBroker(NamedTuple):
 
 
 class Brokers:
-    """Every broker of the listeners' upstreams, in the configuration's order. One address may be here several times."""
+    """Every broker of the upstreams in use, in the configuration's order. One address may be here several times."""
 
-    def __init__(self, listeners: Iterable[Listener]) -> None:
-        self.change(listeners)
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+        self.change(upstreams)
 
-    def change(self, listeners: Iterable[Listener]) -> None:
-        """Use the brokers of these listeners. The caller tells all that keep something for each broker."""
-        upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
-        self.upstreams = tuple(upstreams.values())
-        self.configured = tuple(
+    def change(self, upstreams: Sequence[Upstream]) -> None:
+        """Use the brokers of these upstreams. The caller tells all that keep something for each broker."""
+        self.upstreams = upstreams
+        self.configured = [
             ConfiguredBroker(upstream, group, broker)
-            for upstream in self.upstreams
+            for upstream in upstreams
             for group in upstream.groups
             for broker in group.brokers
-        )
+        ]
 
     def __iter__(self) -> Iterator[ConfiguredBroker]:
         return iter(self.configured)
@@ -618,7 +616,7 @@ class PeriodicChecks(Service):
         self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
         self._down: set[Broker] = set()
-        self._balanced: list[tuple[Upstream, list[Group], Allowance]] = []
+        self._balanced: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
         loop = self._loop = LoopingCall(self.run)
@@ -631,13 +629,9 @@ class PeriodicChecks(Service):
         now = self._runtime.seconds()
         self._watches = [
             (upstream.name, Watch(upstream, group, broker, now, random.random))
-            for upstream, group, broker in self._brokers
+            for upstream, group, broker in self._brokers.configured
         ]
-        self._balanced = [
-            (upstream, groups, Allowance(upstream.rebalance_rate))
-            for upstream in self._brokers.upstreams
-            if (groups := [each for each in upstream.groups if any(map(each.wants, each.brokers))])
-        ]
+        self._balanced = [(each, Allowance(each.rebalance_rate)) for each in self._brokers.upstreams]
         if self.running:
             self._begin()
 
@@ -647,8 +641,9 @@ class PeriodicChecks(Service):
         self._begin()
 
     def _begin(self) -> None:
-        wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
-        if wanted and not self._loop.running:
+        if self._loop.running:
+            return
+        if self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams):
             self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
@@ -712,8 +707,8 @@ class PeriodicChecks(Service):
 
     def _balance(self, now: float) -> None:
         self._asked = [each for each in self._asked if each.pending]
-        for upstream, groups, allowance in self._balanced:
-            for group in groups:
+        for upstream, allowance in self._balanced:
+            for group in upstream.groups:
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)
