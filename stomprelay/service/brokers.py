@@ -97,8 +97,7 @@ class Pauses:
         """
         brokers = tuple(brokers)
         for each in brokers:
-            if not each.broker.health.paused:
-                each.broker.health.paused = True
+            if each.broker.health.pause():
                 _log.info(
                     "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
                     upstream=each.upstream.name,
@@ -126,7 +125,7 @@ class Pauses:
         """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
         seconds = {each.broker: each.upstream.drain_timeout for each in left}
         for broker in seconds:
-            broker.health.paused = True
+            broker.health.pause()
         self._leave(seconds, anew=False)
         self._wake()
 
@@ -134,8 +133,7 @@ class Pauses:
         """Take these brokers into service again. Sessions that wait for one try at once."""
         resumed = False
         for each in brokers:
-            if each.broker.health.paused:
-                each.broker.health.paused = False
+            if each.broker.health.resume():
                 resumed = True
                 _log.info(
                     "upstream {upstream}: broker {broker} is resumed",
@@ -226,6 +224,15 @@ class _Trouble:
         self.failed += not lost
         self.reason = reason
 
+    def survived(self, *, elsewhere: bool) -> None:
+        """Count a session that lost the broker and continued: at another one, or at this one when it was back."""
+        self.elsewhere += elsewhere
+        self.waited += not elsewhere
+
+    def heard(self, now: float) -> None:
+        """Note that the broker has answered now: its trouble ends `EVERY` seconds later."""
+        self.answered = now
+
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return the next line of the log ("" for none), and whether the trouble is over."""
         down = any(broker.health.up is False for broker in brokers)
@@ -266,7 +273,6 @@ class Outages(Timed):
     def __init__(
         self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
     ) -> None:
-        super().__init__()
         self._clock = clock
         self._last: deque[Outage] = deque(maxlen=LAST)
         self._timers = timers
@@ -331,11 +337,10 @@ class Outages(Timed):
             return
         before = self._troubles.get((place[0], lost))
         if before is not None:
-            before.waited += place[1] == lost
-            before.elsewhere += place[1] != lost
+            before.survived(elsewhere=place[1] != lost)
         here = self._troubles.get(place)
         if here is not None:
-            here.answered = self._seconds()
+            here.heard(self._seconds())
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""

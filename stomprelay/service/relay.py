@@ -454,11 +454,9 @@ class RelayService(MultiService):
         """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their
         connections. SIGTERM and SIGINT shorten that.
         """
-        sessions = self.state.sessions
-        sessions.stopping = True
+        linger = self.state.sessions.stop_accepting()
         if self.state.reloads is not None:
-            self.state.reloads.refused = True
-        linger = max((each.listener.linger for each in sessions.counted), default=0.0)
+            self.state.reloads.refuse()
         self._notify.stopping(self.config.stop_timeout + linger + MARGIN)
         return Deferred.fromCoroutine(self._stop(linger))
 

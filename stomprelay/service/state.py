@@ -173,10 +173,17 @@ class Sessions:
             self.draining = draining
             _log.info("draining: new clients are refused" if draining else "clients are let in again")
 
+    def stop_accepting(self) -> float:
+        """Accept no session from now on, and return the longest linger of all listeners that have sessions, or could
+        have some.
+        """
+        self.stopping = True
+        return max((each.listener.linger for each in self.counted), default=0.0)
+
     async def end(self, within: float, runtime: Runtime) -> None:
         """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
-        them after so many seconds, or at `hurry`. What may be lost is logged. Set `stopping` before. Their connections
-        may take longer to close.
+        them after so many seconds, or at `hurry`. What may be lost is logged. Call `stop_accepting` before. Their
+        connections may take longer to close.
         """
         begun = runtime.seconds()
         if within:

@@ -220,7 +220,6 @@ class ReadingStop(Timed):
         record: Record,
         ended: Callable[[], None],
     ) -> None:
-        super().__init__()
         self._timers = timers
         self._seconds = seconds
         self._side = side

@@ -33,22 +33,19 @@ _log: Final = logger()
 
 
 class Timed:
-    """An object with one timer of `Timers`. `due` is when `woke` is to be called, `armed` (the end of a tick) when
-    `due` will be looked at: in seconds, infinity is never.
-    """
+    """An object with one timer of `Timers`."""
 
-    __slots__ = ("armed", "due")
-
-    def __init__(self) -> None:
-        self.due = self.armed = inf
+    __slots__ = ()
 
     def woke(self, now: float) -> None:
-        """The timer calls this once, at or after `due`. For another call, set the timer again."""
+        """The timer calls this once, at or after the time that was set. For another call, set the timer again."""
         raise NotImplementedError
 
 
 class Timers:
-    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back."""
+    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back. For each object
+    `_due` has when `woke` is to be called, and `_armed` the end of the tick at which that time will be looked at.
+    """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self._reactor = reactor
@@ -56,9 +53,10 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick, with that tick. Those whose `armed` is another by now are skipped."""
+        """By tick, with that tick. Those that are armed for another tick by now are skipped."""
         self._places = 0
-        self._armed = 0
+        self._due: dict[Timed, float] = {}
+        self._armed: dict[Timed, float] = {}
         self._next = inf
         self._call: IDelayedCall | None = None
 
@@ -68,34 +66,37 @@ class Timers:
 
     def set(self, timed: Timed, at: float) -> None:
         """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
-        timed.due = at
-        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
-            return
-        if timed.armed == inf:
-            self._armed += 1
-        elif self._places > 4 * self._armed + 64:
-            self._tidy()
+        armed = self._armed.get(timed)
+        if armed is None:
+            if at == inf:
+                return
+            tick = ceil(at * TICKS) / TICKS
+        else:
+            self._due[timed] = at
+            if at >= armed or (tick := ceil(at * TICKS) / TICKS) >= armed:
+                return
+            if self._places > 4 * len(self._armed) + 64:
+                self._tidy()
+        self._due[timed] = at
         self._places += 1
         found = self._waiting.get(tick)
         if found is None:
             found = self._waiting[tick] = tick, []
             heappush(self._ticks, tick)
-        timed.armed = found[0]
+        self._armed[timed] = found[0]
         found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
 
     def forget(self, timed: Timed) -> None:
         """Stop the object's timer. With the last one no delayed call is left."""
-        timed.due = inf
-        if timed.armed == inf:
+        self._due.pop(timed, None)
+        if self._armed.pop(timed, None) is None:
             return
-        timed.armed = inf
-        self._armed -= 1
         if not self._armed:
             self._clear()
             self._schedule(inf)
-        elif self._places > 4 * self._armed + 64:
+        elif self._places > 4 * len(self._armed) + 64:
             self._tidy()
 
     def _clear(self) -> None:
@@ -106,7 +107,7 @@ class Timers:
     def _tidy(self) -> None:
         """Remove times that were replaced or stopped. Call it where they are too many."""
         for tick, waiting in list(self._waiting.values()):
-            waiting[:] = [timed for timed in waiting if timed.armed == tick]
+            waiting[:] = [timed for timed in waiting if self._armed.get(timed) == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
@@ -130,16 +131,14 @@ class Timers:
             tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
             for timed in waiting:
-                if timed.armed == tick:
-                    timed.armed = inf
-                    self._armed -= 1
+                if self._armed.get(timed) == tick:
+                    del self._armed[timed]
                     fired.append(timed)
         for timed in fired:
-            at = timed.due
+            at = self._due.pop(timed, inf)
             if at > now:
                 self.set(timed, at)
                 continue
-            timed.due = inf
             try:
                 timed.woke(now)
             except Exception:
@@ -194,7 +193,6 @@ class _Kind(Timed):
     __slots__ = ("_name", "_timers", "_until", "_written", "left_out")
 
     def __init__(self, name: str, timers: Timers) -> None:
-        super().__init__()
         self.left_out = 0
         self._written = 0
         self._until = 0.0
@@ -410,6 +408,15 @@ class Runtime:
         self.protocols: dict[Leg, Any] = {}
         self.departures = Departures(reactor)
         self.memory = SessionMemory(reactor, seconds) if memory is None else memory
+
+    def socket_opened(self, closing: bool) -> None:
+        """Count a connection that was established, closed before or not."""
+        self.sockets += 1
+        self.closing += closing
+
+    def socket_closing(self) -> None:
+        """Count an open connection that was closed and waits for its peer."""
+        self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
         """Count a connection that ended, closed before or not. With the last one `idle` fires."""

@@ -189,13 +189,13 @@ class Crew:
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
         for each in found:
-            each.broker.health.paused = True
+            each.broker.health.pause()
         return self._tell(*(("pause", uri, within) for uri in _uris(found)))
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
         """Make all workers take these brokers into service again."""
         for each in found:
-            each.broker.health.paused = False
+            each.broker.health.resume()
         return self._tell(*(("resume", uri) for uri in _uris(found)))
 
     def _tell(self, *orders: tuple[Any, ...]) -> Deferred[None]:

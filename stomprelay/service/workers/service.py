@@ -146,8 +146,8 @@ class WorkersService(MultiService):
         # Before any of them ends a session, whose client comes again at once: best to who has taken over.
         if self._loads is not None:
             self._loads.close()
-        self._own.sessions.stopping = True
-        self._reloads.refused = True
+        self._own.sessions.stop_accepting()
+        self._reloads.refuse()
         self._notify.stopping(self._longest + GRACE)
         return Deferred.fromCoroutine(self._stop())
 
