@@ -37,10 +37,8 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     except ValueError as error:
         raise ValueError(f"upstream.{upstream.name}.policy: {error}") from None
     there = replace(upstream, groups=groups, quorum=place.quorum, fan_out_queues=place.fan_out_queues)
-    for key in _idle(there):
-        raise ValueError(f"upstream.{upstream.name}.{key}: {_needs_a_list(there)}")
-    if _unread_header(there):
-        raise ValueError(f"upstream.{upstream.name}.proxy_protocol: {_EMBEDDED}")
+    for key, reason in _unfit(there):
+        raise ValueError(f"upstream.{upstream.name}.{key}: {reason}")
     return there
 
 
@@ -83,25 +81,25 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
         )
     if checks.destination is not None and not checks.probe:
         raise health.error("destination", "needs probe: how often a message is sent there")
-    for key in _idle(upstream):
-        raise table.error(key, _needs_a_list(upstream))
-    if _unread_header(upstream):
-        raise table.error("proxy_protocol", _EMBEDDED)
+    for key, reason in _unfit(upstream):
+        raise table.error(key, reason)
     return replace(upstream, tls=_tls(table, upstream.brokers)) if "tls" in table else upstream
 
 
-def _idle(upstream: Upstream) -> Iterable[str]:
-    """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
+def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
+    """Return the keys that are set but have no effect, or do not fit the brokers, each with the reason. A session of a
+    plain address ends with its broker.
+    """
     found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]
-    return () if not found or upstream.movable else found
-
-
-def _unread_header(upstream: Upstream) -> bool:
-    return upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers)
-
-
-def _needs_a_list(upstream: Upstream) -> str:
-    return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
+    if found and upstream.movable:
+        found.clear()
+    reason = (
+        f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"' if found else ""
+    )
+    unfit = [(key, reason) for key in found]
+    if upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers):
+        unfit.append(("proxy_protocol", _EMBEDDED))
+    return unfit
 
 
 def _credentials(table: ConfigTable) -> Credentials | None:

@@ -347,26 +347,22 @@ class RelayService(MultiService):
                 self._checks.change(watched=config.watched)
             if moved:
                 self.state.pauses.remove(found.left)
-            self._use(config, anew=moved or bool(ports))
+            self.config = config
+            if config.log_level != before.log_level:
+                set_level(config.log_level)
+            if config.memory != before.memory:
+                self._runtime.memory.allow(memory_limit(config.memory))
+            if config.journal != before.journal:
+                if self.state.journal is not None:
+                    self.state.journal.change(config.journal)
+                self.state.tails.change(config.journal)
+            if moved or ports:
+                self._look_at(config)
+            self._warn()
             if again or self._reads_files:
                 self._certificates.watch(self._connections())
 
         return Prepared(found, ports, use)
-
-    def _use(self, config: Config, *, anew: bool) -> None:
-        """Use all of another configuration that is about no session; `anew`: endpoints or brokers are others."""
-        before, self.config = self.config, config
-        if config.log_level != before.log_level:
-            set_level(config.log_level)
-        if config.memory != before.memory:
-            self._runtime.memory.allow(memory_limit(config.memory))
-        if config.journal != before.journal:
-            if self.state.journal is not None:
-                self.state.journal.change(config.journal)
-            self.state.tails.change(config.journal)
-        if anew:
-            self._look_at(config)
-        self._warn()
 
     def _look_at(self, config: Config) -> None:
         """Log remarks about a configuration, and find out whether a reload has to read other files."""
