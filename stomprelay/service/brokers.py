@@ -289,26 +289,20 @@ class Outages(Timed):
         for place in [each for each in self._troubles if each not in self._brokers]:
             self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
-    def noted(self, note: Note) -> None:
-        """Count a note of a session or of a probe about a broker."""
+    def noted(self, note: Note, probed: bool = False) -> None:
+        """Count a note about a broker: of a session, or of a probe, which loses no session if it fails."""
         facts = note.facts
         if "broker" not in facts:
             return
         place = str(facts.get("upstream")), str(facts["broker"])
         if place not in self._brokers:
             return
+        failed = note.event is Event.LOST or (note.event is Event.REFUSED and not probed)
         if note.event in (Event.CONNECTED, Event.RECOVERED):
             self._found(place, str(facts.get("lost", "")))
-        elif note.detail and note.event in (Event.LOST, Event.REFUSED):
-            self._trouble(place).hurt(str(facts.get("reason", "")), lost=note.event is Event.LOST)
-
-    def probed(self, note: Note) -> None:
-        """Record the result of a probe. A failed probe loses no session."""
-        place = str(note.facts.get("upstream")), str(note.facts.get("broker"))
-        if place in self._brokers and note.event is Event.LOST:
-            self._trouble(place).hurt(str(note.facts.get("reason", "")), lost=False)
-        elif note.event is Event.CONNECTED:
-            self._found(place, "")
+        elif failed and (probed or note.detail):
+            lost = note.event is Event.LOST and not probed
+            self._trouble(place).hurt(str(facts.get("reason", "")), lost=lost)
 
     def _trouble(self, place: Place) -> _Trouble:
         if not self._troubles:
@@ -465,7 +459,7 @@ class ProbeDriver(Driver):
         self._on_end(self)
 
     def _note(self, effect: Note) -> None:
-        self.runtime.probed(effect)
+        self.runtime.noted(effect, True)
         if effect.event is not Event.REFUSED:
             effect = replace(effect, detail=True)  # the log has it of all sessions together
         kind = f"upstream {self._upstream}: a probe"

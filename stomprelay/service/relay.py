@@ -189,7 +189,7 @@ class RelayService(MultiService):
             outages.time,
             reloads,
         )
-        runtime.observe(outages.noted, outages.probed)
+        runtime.observe(outages.noted)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         configured = [(each.upstream, each.broker) for each in brokers]
         self.embedded: BrokerService | None = None

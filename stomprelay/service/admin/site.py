@@ -208,10 +208,7 @@ class _Orders:
         *,
         timed: bool,
     ) -> Answer:
-        try:
-            broker, within = _request(body, timed=timed)
-        except BadRequest as error:
-            return refusal(400, str(error))
+        broker, within = _request(body, timed=timed)
         found = self._relay.brokers.find(broker)
         if not found:
             return refusal(404, f"there is no broker {json.dumps(broker)}")
@@ -250,10 +247,7 @@ def _plain(do: Callable[[], Answer]) -> Action:
 
 
 def _sessions(relay: _Shown, asked: Asked) -> Answer:
-    try:
-        query = SessionQuery.read(asked.arguments)
-    except BadRequest as error:
-        return refusal(400, str(error))
+    query = SessionQuery.read(asked.arguments)
     return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
 

@@ -379,16 +379,12 @@ GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
-def _unheard(note: Note) -> None:
-    pass
-
-
 class Runtime:
     """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
     leave, the memory that is kept, and the protocols by leg.
 
     `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` those of them that were
-    closed and wait for their peer. `noted` gets what sessions note, `probed` what probes note; see `observe`.
+    closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
     """
 
     def __init__(
@@ -403,8 +399,7 @@ class Runtime:
         self.turns = TurnQueue(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
         self.tallies = Tallies()
-        self.noted: Callable[[Note], None] = _unheard
-        self.probed: Callable[[Note], None] = _unheard
+        self.noted: Callable[[Note, bool], None] = lambda note, probed: None
         self.protocols: dict[Leg, Any] = {}
         self.departures = Departures(reactor)
         self.memory = SessionMemory(reactor, seconds) if memory is None else memory
@@ -444,7 +439,6 @@ class Runtime:
             return False
         return True
 
-    def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
-        """From now on call these with the notes of sessions, and of probes."""
+    def observe(self, noted: Callable[[Note, bool], None]) -> None:
+        """From now on call this with each note of a session or a probe, and with whether it is of a probe."""
         self.noted = noted
-        self.probed = probed
