@@ -120,8 +120,10 @@ class Change:
 def change(source: str, running: Config, wanted: Config) -> Change:
     """Return the change from the running configuration to another one, from `source`. Raises `ConfigError`."""
     changed, restart = _differences(running, wanted)
-    journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
-    config = replace(wanted, journal=journal, **_values(running, _FIXED))
+    config = wanted
+    if restart:
+        journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
+        config = replace(wanted, journal=journal, **_values(running, _FIXED))
     if config.workers > 1:
         sharable(source, config)
     before = {each.name: each for each in running.upstreams}
@@ -249,9 +251,9 @@ def _shown_routes(listener: Listener) -> list[tuple[object, ...]]:
 
 def _upstream(before: Upstream, after: Upstream) -> list[str]:
     found = _plain(before, after, FIELD_KEYS["upstream.NAME"], skipped={"groups", "policy"})
-    logins = {None if each.credentials is None else each.credentials.login for each in (before, after)}
-    if "login" in found and len(logins) == 1:
-        found[found.index("login")] = "passcode"
+    if "login" in found:
+        logins = {None if each.credentials is None else each.credentials.login for each in (before, after)}
+        found[found.index("login")] = "passcode" if len(logins) == 1 else "login"
     if before.groups is after.groups:
         return found
     there, here = (list(dict.fromkeys(map(str, each.brokers))) for each in (before, after))

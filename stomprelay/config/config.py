@@ -26,7 +26,7 @@ from stomprelay.config.uri import locate
 from stomprelay.config.values import LEVELS, choice, shown, text
 from stomprelay.config.values import workers as read_workers
 from stomprelay.journal.settings import BodyRule, JournalSettings
-from stomprelay.relay.model.listener import Listener, ServerTLS
+from stomprelay.relay.model.listener import Listener, Route, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
@@ -101,9 +101,15 @@ class Config:
     @cached_property
     def upstreams(self) -> tuple[Upstream, ...]:
         """Return the upstreams of the listeners and of their routes, each once."""
-        return tuple(
-            {id(each): each for listener in self.listeners for each in listener.upstreams()}.values()
-        )
+        ways: list[Listener | Route] = []
+        for each in self.listeners:
+            ways += (each, *each.routes)
+        return tuple({id(each.upstream): each.upstream for each in ways}.values())
+
+    @property
+    def watched(self) -> bool:
+        """Whether figures may be asked for: there is `admin` or `metrics`."""
+        return self.admin is not None or self.metrics is not None
 
 
 NOTHING: Final = Config(())
@@ -299,7 +305,14 @@ def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
     _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
     journal = read_journal(table.table("journal")) if "journal" in table else JournalSettings()
     limits = table.read_inner("limits", SETTINGS["limits"])
-    _check_memory(table.source, limits.get("memory"), listeners)
+    if "memory" in limits:
+        # A frame of a client must fit while the memory for all clients is short.
+        memory, body = limits["memory"], max(each.limits.body for each in listeners)
+        if memory < BODIES * body:
+            raise ConfigError(
+                f"{table.source}: limits.memory: must be at least {BODIES * body}, not {memory}: "
+                f"a body may have {body} bytes"
+            )
     return Config(
         listeners,
         auths=auths,
@@ -402,17 +415,6 @@ def read_journal(table: ConfigTable) -> JournalSettings:
     """Return the journal's settings in a table. Raises `ConfigError`."""
     rules = [BodyRule(**each.read(SETTINGS["journal.capture[N]"])) for each in table.array("capture")]
     return JournalSettings(**table.read(SETTINGS["journal"]), rules=tuple(rules))
-
-
-def _check_memory(source: str, memory: int | None, listeners: Iterable[Listener]) -> None:
-    """Raise `ConfigError` if a frame of a client would not fit while the memory for all clients is short."""
-    if memory is None:
-        return
-    body = max(each.limits.body for each in listeners)
-    if memory < BODIES * body:
-        raise ConfigError(
-            f"{source}: limits.memory: must be at least {BODIES * body}, not {memory}: a body may have {body} bytes"
-        )
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:

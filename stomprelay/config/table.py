@@ -226,12 +226,14 @@ class ConfigTable:
         if key not in self.values:
             return []
         parent = self.table(key)
-        for name in parent.values:
+        found = []
+        for name, values in parent.values.items():
             if not _NAME.fullmatch(name):
                 raise parent.error(name, "a name is made of letters, digits, dots, dashes and underscores")
-            if not isinstance(parent.values[name], dict):
+            if not isinstance(values, dict):
                 raise parent.error(name, f"must be a table, as in [{key}.main]")
-        return [parent.table(name) for name in parent.values]
+            found.append(ConfigTable(self.source, self.folder, values, (*self._path, key, name)))
+        return found
 
     def array(self, key: str) -> list["ConfigTable"]:
         """Return the tables of an array of tables, in the file's order."""

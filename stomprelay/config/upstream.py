@@ -18,6 +18,10 @@ PARTS: Final = (
     'another: say policy = "together", or connected = true where the brokers pass messages on to each other'
 )
 
+_MOVING: Final = {
+    key: str(each.field or key) for key, each in SETTINGS["upstream.NAME"].items() if each.moving
+}
+"""Keys that are only for sessions that survive their broker, and their fields."""
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
@@ -33,10 +37,8 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
     except ValueError as error:
         raise ValueError(f"upstream.{upstream.name}.policy: {error}") from None
     there = replace(upstream, groups=groups, quorum=place.quorum, fan_out_queues=place.fan_out_queues)
-    for key in _idle(there):
-        raise ValueError(f"upstream.{upstream.name}.{key}: {_needs_a_list(there)}")
-    if _unread_header(there):
-        raise ValueError(f"upstream.{upstream.name}.proxy_protocol: {_EMBEDDED}")
+    for key, reason in _unfit(there):
+        raise ValueError(f"upstream.{upstream.name}.{key}: {reason}")
     return there
 
 
@@ -79,29 +81,25 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
         )
     if checks.destination is not None and not checks.probe:
         raise health.error("destination", "needs probe: how often a message is sent there")
-    for key in _idle(upstream):
-        raise table.error(key, _needs_a_list(upstream))
-    if _unread_header(upstream):
-        raise table.error("proxy_protocol", _EMBEDDED)
+    for key, reason in _unfit(upstream):
+        raise table.error(key, reason)
     return replace(upstream, tls=_tls(table, upstream.brokers)) if "tls" in table else upstream
 
 
-def _idle(upstream: Upstream) -> Iterable[str]:
-    """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
-    if upstream.movable:
-        return ()
-    rows = SETTINGS["upstream.NAME"].items()
-    fields = {key: str(each.field or key) for key, each in rows if each.moving}
-    return [key for key, each in fields.items() if getattr(upstream, each) != getattr(Upstream, each)]
-
-
-def _unread_header(upstream: Upstream) -> bool:
-    embedded = any(broker.endpoint == address.MEMORY for broker in upstream.brokers)
-    return upstream.proxy_protocol and embedded
-
-
-def _needs_a_list(upstream: Upstream) -> str:
-    return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
+def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
+    """Return the keys that are set but have no effect, or do not fit the brokers, each with the reason. A session of a
+    plain address ends with its broker.
+    """
+    found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]
+    if found and upstream.movable:
+        found.clear()
+    reason = (
+        f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"' if found else ""
+    )
+    unfit = [(key, reason) for key in found]
+    if upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers):
+        unfit.append(("proxy_protocol", _EMBEDDED))
+    return unfit
 
 
 def _credentials(table: ConfigTable) -> Credentials | None:

@@ -80,8 +80,12 @@ def _number(value: object) -> float | None:
     return float(value) if abs(value) < _ENDLESS else None
 
 
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _reader(
-    parse: Callable[[object], T | None], fits: Callable[[T], bool], expected: str, convert: Callable[[T], V]
+    parse: Callable[[object], T | None], fits: Callable[[T], object], expected: str, convert: Callable[[T], V]
 ) -> Reader[V]:
     def read(value: object) -> V:
         parsed = parse(value)
@@ -172,11 +176,9 @@ def _connectable(value: bytes) -> bytes:
     return value
 
 
-def connect_value(value: object) -> bytes:
-    """Return the value of a CONNECT header, as bytes."""
-    if not isinstance(value, str) or not value:
-        raise _unfit("a string that is not empty", value)
-    return _connectable(value.encode())
+connect_value: Final = _reader(
+    _string, bool, "a string that is not empty", lambda value: _connectable(value.encode())
+)
 
 
 def header_name(value: object) -> bytes:
@@ -311,11 +313,7 @@ def socket_path(value: object) -> str:
     return path
 
 
-def web_path(value: object) -> str:
-    """Return the path of a WebSocket's URL."""
-    if not isinstance(value, str) or not _PATH.fullmatch(value):
-        raise ValueError(f"must be a path as in a URL, such as /ws, not {shown(value)}")
-    return value
+web_path: Final = _reader(_string, _PATH.fullmatch, "a path as in a URL, such as /ws", str)
 
 
 def origins(value: object) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ service and back; brokers in trouble; and what is checked once a second.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from itertools import islice
 from math import ceil, floor, inf
@@ -22,7 +22,6 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.counters import LAG
 from stomprelay.relay.model.group import Broker, Group, spread
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.protocol import Driver, LegProtocol
@@ -59,21 +58,20 @@ class ConfiguredBroker(NamedTuple):
 
 
 class Brokers:
-    """Every broker of the listeners' upstreams, in the configuration's order. One address may be here several times."""
+    """Every broker of the upstreams in use, in the configuration's order. One address may be here several times."""
 
-    def __init__(self, listeners: Iterable[Listener]) -> None:
-        self.change(listeners)
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+        self.change(upstreams)
 
-    def change(self, listeners: Iterable[Listener]) -> None:
-        """Use the brokers of these listeners. The caller tells all that keep something for each broker."""
-        upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
-        self.upstreams = tuple(upstreams.values())
-        self.configured = tuple(
+    def change(self, upstreams: Sequence[Upstream]) -> None:
+        """Use the brokers of these upstreams. The caller tells all that keep something for each broker."""
+        self.upstreams = upstreams
+        self.configured = [
             ConfiguredBroker(upstream, group, broker)
-            for upstream in self.upstreams
+            for upstream in upstreams
             for group in upstream.groups
             for broker in group.brokers
-        )
+        ]
 
     def __iter__(self) -> Iterator[ConfiguredBroker]:
         return iter(self.configured)
@@ -99,8 +97,7 @@ class Pauses:
         """
         brokers = tuple(brokers)
         for each in brokers:
-            if not each.broker.health.paused:
-                each.broker.health.paused = True
+            if each.broker.health.pause():
                 _log.info(
                     "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
                     upstream=each.upstream.name,
@@ -128,7 +125,7 @@ class Pauses:
         """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
         seconds = {each.broker: each.upstream.drain_timeout for each in left}
         for broker in seconds:
-            broker.health.paused = True
+            broker.health.pause()
         self._leave(seconds, anew=False)
         self._wake()
 
@@ -136,8 +133,7 @@ class Pauses:
         """Take these brokers into service again. Sessions that wait for one try at once."""
         resumed = False
         for each in brokers:
-            if each.broker.health.paused:
-                each.broker.health.paused = False
+            if each.broker.health.resume():
                 resumed = True
                 _log.info(
                     "upstream {upstream}: broker {broker} is resumed",
@@ -228,6 +224,15 @@ class _Trouble:
         self.failed += not lost
         self.reason = reason
 
+    def survived(self, *, elsewhere: bool) -> None:
+        """Count a session that lost the broker and continued: at another one, or at this one when it was back."""
+        self.elsewhere += elsewhere
+        self.waited += not elsewhere
+
+    def heard(self, now: float) -> None:
+        """Note that the broker has answered now: its trouble ends `EVERY` seconds later."""
+        self.answered = now
+
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return the next line of the log ("" for none), and whether the trouble is over."""
         down = any(broker.health.up is False for broker in brokers)
@@ -268,7 +273,6 @@ class Outages(Timed):
     def __init__(
         self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
     ) -> None:
-        super().__init__()
         self._clock = clock
         self._last: deque[Outage] = deque(maxlen=LAST)
         self._timers = timers
@@ -285,26 +289,20 @@ class Outages(Timed):
         for place in [each for each in self._troubles if each not in self._brokers]:
             self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
-    def noted(self, note: Note) -> None:
-        """Count a note of a session or of a probe about a broker."""
+    def noted(self, note: Note, probed: bool = False) -> None:
+        """Count a note about a broker: of a session, or of a probe, which loses no session if it fails."""
         facts = note.facts
         if "broker" not in facts:
             return
         place = str(facts.get("upstream")), str(facts["broker"])
         if place not in self._brokers:
             return
+        failed = note.event is Event.LOST or (note.event is Event.REFUSED and not probed)
         if note.event in (Event.CONNECTED, Event.RECOVERED):
             self._found(place, str(facts.get("lost", "")))
-        elif note.detail and note.event in (Event.LOST, Event.REFUSED):
-            self._trouble(place).hurt(str(facts.get("reason", "")), lost=note.event is Event.LOST)
-
-    def probed(self, note: Note) -> None:
-        """Record the result of a probe. A failed probe loses no session."""
-        place = str(note.facts.get("upstream")), str(note.facts.get("broker"))
-        if place in self._brokers and note.event is Event.LOST:
-            self._trouble(place).hurt(str(note.facts.get("reason", "")), lost=False)
-        elif note.event is Event.CONNECTED:
-            self._found(place, "")
+        elif failed and (probed or note.detail):
+            lost = note.event is Event.LOST and not probed
+            self._trouble(place).hurt(str(facts.get("reason", "")), lost=lost)
 
     def _trouble(self, place: Place) -> _Trouble:
         if not self._troubles:
@@ -333,11 +331,10 @@ class Outages(Timed):
             return
         before = self._troubles.get((place[0], lost))
         if before is not None:
-            before.waited += place[1] == lost
-            before.elsewhere += place[1] != lost
+            before.survived(elsewhere=place[1] != lost)
         here = self._troubles.get(place)
         if here is not None:
-            here.answered = self._seconds()
+            here.heard(self._seconds())
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""
@@ -462,7 +459,7 @@ class ProbeDriver(Driver):
         self._on_end(self)
 
     def _note(self, effect: Note) -> None:
-        self.runtime.probed(effect)
+        self.runtime.noted(effect, True)
         if effect.event is not Event.REFUSED:
             effect = replace(effect, detail=True)  # the log has it of all sessions together
         kind = f"upstream {self._upstream}: a probe"
@@ -618,7 +615,7 @@ class PeriodicChecks(Service):
         self._watches: list[tuple[str, Watch]] = []
         self._probes: set[ProbeDriver] = set()
         self._down: set[Broker] = set()
-        self._balanced: list[tuple[Upstream, list[Group], Allowance]] = []
+        self._balanced: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
         self._due = 0.0
         loop = self._loop = LoopingCall(self.run)
@@ -631,13 +628,9 @@ class PeriodicChecks(Service):
         now = self._runtime.seconds()
         self._watches = [
             (upstream.name, Watch(upstream, group, broker, now, random.random))
-            for upstream, group, broker in self._brokers
+            for upstream, group, broker in self._brokers.configured
         ]
-        self._balanced = [
-            (upstream, groups, Allowance(upstream.rebalance_rate))
-            for upstream in self._brokers.upstreams
-            if (groups := [each for each in upstream.groups if any(map(each.wants, each.brokers))])
-        ]
+        self._balanced = [(each, Allowance(each.rebalance_rate)) for each in self._brokers.upstreams]
         if self.running:
             self._begin()
 
@@ -647,8 +640,9 @@ class PeriodicChecks(Service):
         self._begin()
 
     def _begin(self) -> None:
-        wanted = self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams)
-        if wanted and not self._loop.running:
+        if self._loop.running:
+            return
+        if self._watched or any(each.movable or each.checks.probe for each in self._brokers.upstreams):
             self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
@@ -712,8 +706,8 @@ class PeriodicChecks(Service):
 
     def _balance(self, now: float) -> None:
         self._asked = [each for each in self._asked if each.pending]
-        for upstream, groups, allowance in self._balanced:
-            for group in groups:
+        for upstream, allowance in self._balanced:
+            for group in upstream.groups:
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import (
     IPushProducer,
     IStreamClientEndpoint,
 )
-from twisted.python.failure import Failure
+from twisted.internet.task import deferLater
 from zope.interface import implementer
 
 from stomprelay.broker.broker import EmbeddedBroker
@@ -162,33 +162,22 @@ class MemoryEndpoint:
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
         """Return a Deferred that fires with the client's protocol; it fails where there are no sockets left."""
-        call = self._reactor.callLater(0, lambda: self._join(factory, connected))
-        connected: Deferred[IProtocol] = Deferred(lambda _: call.cancel())
-        return connected
+        return deferLater(self._reactor, 0, self._join, factory)
 
-    def _join(self, factory: IProtocolFactory, connected: Deferred[IProtocol]) -> None:
+    def _join(self, factory: IProtocolFactory) -> IProtocol:
         built: list[Any] = []
 
         def build(address: Any) -> Any:
             built.append(factory.buildProtocol(address))
             return built[0]
 
+        ends = socket.socketpair()
         try:
-            join(self._reactor, self._factory, NamedFactory("memory", build))
-        except Exception:
-            connected.errback(Failure())
-        else:
-            connected.callback(built[0])
-
-
-def join(reactor: Any, *factories: IProtocolFactory) -> None:
-    """Give each of two factories one end of a pair of sockets. Raises `OSError` when there are no sockets left."""
-    ends = socket.socketpair()
-    try:
-        for end, factory in zip(ends, factories, strict=True):
-            end.setblocking(False)
-            # The reactor takes a duplicate.
-            reactor.adoptStreamConnection(end.fileno(), socket.AF_UNIX, factory)
-    finally:
-        for end in ends:
-            end.close()
+            for end, each in zip(ends, (self._factory, NamedFactory("memory", build)), strict=True):
+                end.setblocking(False)
+                # The reactor takes a duplicate.
+                self._reactor.adoptStreamConnection(end.fileno(), socket.AF_UNIX, each)
+        finally:
+            for end in ends:
+                end.close()
+        return built[0]  # type: ignore[no-any-return]

@@ -251,6 +251,61 @@ class Handover(MultiService):
         if self._offer is not None:
             self._offer.stop()
 
+    def take_over(self) -> "TakenOver | None":
+        """Have the relay listen on the sockets of the one that runs. Return the service to start when the relay is
+        ready; None if none runs. Raises `BadEndpoint` if the other relay hands nothing over.
+        """
+
+        def refused(reason: str) -> BadEndpoint:
+            return BadEndpoint(f"handover: {self._path}: the relay that runs does not hand over: {reason}")
+
+        own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        own.settimeout(ANSWER)
+        passage = Passage(own)
+        try:
+            own.connect(self._path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            passage.close()
+            _log.info("handover: nobody is at {path}: this relay opens its sockets itself", path=self._path)
+            return None
+        except OSError as error:
+            passage.close()
+            raise BadEndpoint(f"handover: {self._path}: {error.strerror or error}") from None
+        try:
+            # Root may have what anybody hands over, such as a relay that has left root's privileges.
+            if (user := stranger(own)) is not None and os.geteuid():
+                raise refused(f"it is of user {user}")
+            passage.put({"do": "take"})
+            with suppress(BrokenPipeError):  # it has said why before
+                passage.flush()
+            while not (found := passage.receive()):
+                pass
+            passed = found[0]
+            if "refused" in passed.said:
+                raise refused(str(passed.said["refused"]))
+            kept = _adopt(passed, listening(self._relay))
+        except (BrokenMessage, OSError) as error:
+            passage.close()
+            raise refused("no answer" if isinstance(error, TimeoutError) else str(error)) from None
+        except EOFError:
+            passage.close()
+            raise refused("it is gone") from None
+        except BadEndpoint:
+            passage.close()
+            raise
+        _log.info(
+            "handover: {kept} of the {count} sockets of the relay that runs are taken",
+            kept=len(kept),
+            count=len(passed.sockets),
+        )
+        self.busy = "it takes over itself"
+        return TakenOver(passage, kept, self, self._reactor)
+
+    def took_over(self, how: str, count: int) -> None:
+        """Log that the earlier relay has left or is gone, and hand over to others from now on."""
+        self.busy = ""
+        _log.info("handover: {how}; {count} sockets are ours", how=how, count=count)
+
 
 class TakenOver(Service):
     """What a relay got from the earlier one: the `passage` to it, and services by the keys of their sockets. When this
@@ -303,59 +358,7 @@ class TakenOver(Service):
             self._late.cancel()
         for each in self._kept.values():
             each.keep()
-        self._handover.busy = ""
-        _log.info("handover: {how}; {count} sockets are ours", how=how, count=len(self._kept))
-
-
-def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> TakenOver | None:
-    """Have a relay listen on the sockets of the one that runs. Return the service to start when it is ready; None if
-    none runs. Raises `BadEndpoint` if it hands nothing over.
-    """
-
-    def refused(reason: str) -> BadEndpoint:
-        return BadEndpoint(f"handover: {path}: the relay that runs does not hand over: {reason}")
-
-    own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    own.settimeout(ANSWER)
-    passage = Passage(own)
-    try:
-        own.connect(path)
-    except (FileNotFoundError, ConnectionRefusedError):
-        passage.close()
-        _log.info("handover: nobody is at {path}: this relay opens its sockets itself", path=path)
-        return None
-    except OSError as error:
-        passage.close()
-        raise BadEndpoint(f"handover: {path}: {error.strerror or error}") from None
-    try:
-        # Root may have what anybody hands over, such as a relay that has left root's privileges.
-        if (user := stranger(own)) is not None and os.geteuid():
-            raise refused(f"it is of user {user}")
-        passage.put({"do": "take"})
-        with suppress(BrokenPipeError):  # it has said why before
-            passage.flush()
-        while not (found := passage.receive()):
-            pass
-        passed = found[0]
-        if "refused" in passed.said:
-            raise refused(str(passed.said["refused"]))
-        kept = _adopt(passed, listening(relay))
-    except (BrokenMessage, OSError) as error:
-        passage.close()
-        raise refused("no answer" if isinstance(error, TimeoutError) else str(error)) from None
-    except EOFError:
-        passage.close()
-        raise refused("it is gone") from None
-    except BadEndpoint:
-        passage.close()
-        raise
-    _log.info(
-        "handover: {kept} of the {count} sockets of the relay that runs are taken",
-        kept=len(kept),
-        count=len(passed.sockets),
-    )
-    handover.busy = "it takes over itself"
-    return TakenOver(passage, kept, handover, reactor)
+        self._handover.took_over(how, len(self._kept))
 
 
 def _adopt(passed: PassedMessage, services: Iterable[ListeningService]) -> dict[str, ListeningService]:

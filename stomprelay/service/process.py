@@ -119,7 +119,7 @@ class Reloaded(NamedTuple):
 class Reloads(Service):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
     gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
-    nothing can. `notice` gets True before and False after. `refused`: the relay stops and reloads nothing any more.
+    nothing can. `notice` gets True before and False after.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Reloads(Service):
         self._use = use
         self._notice = notice
         self._lock = DeferredLock()
-        self.refused = False
+        self._refused = False
         self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
 
     def startService(self) -> None:
@@ -144,8 +144,12 @@ class Reloads(Service):
     def stopService(self) -> None:
         """Heed SIGHUP no more."""
         super().stopService()
-        self.refused = True
+        self.refuse()
         self._signals.stopService()
+
+    def refuse(self) -> None:
+        """Reload nothing from now on: the relay stops."""
+        self._refused = True
 
     def _at_signal(self) -> None:
         _ = self.reload().addErrback(lambda failure: failure.trap(NotReloaded))
@@ -170,7 +174,7 @@ class Reloads(Service):
         return found
 
     async def _read(self) -> Reloaded:
-        if self.refused:
+        if self._refused:
             raise NotReloaded("the relay stops")
         self._notice(True)
         try:

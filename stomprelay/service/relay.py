@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from twisted.application.service import MultiService
@@ -54,7 +55,7 @@ from stomprelay.service.process import (
     return_freed_memory,
     unused,
 )
-from stomprelay.service.state import RelayState, Sessions
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
 
 _log: Final = logger()
@@ -99,10 +100,6 @@ class Prepared(NamedTuple):
         return DeferredList(closed).addCallback(lambda _: found)
 
 
-def _watched(config: Config) -> bool:
-    return config.admin is not None or config.metrics is not None
-
-
 def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield warnings, with their facts, about a readable admin token, and about groups that split sessions."""
     place, token = config.admin, config.admin_token
@@ -114,39 +111,23 @@ def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
             yield "upstream {upstream}: {text}", {"upstream": upstream.name, "text": text}
 
 
-def _doors(config: Config) -> list[tuple[object, ...]]:
-    """Return the settings of listeners that decide how their endpoints listen."""
-    return [(each.name, each.endpoint, each.tls, each.web is None) for each in config.listeners]
-
-
-def _admin_doors(config: Config) -> tuple[object, ...]:
-    """Return the settings that decide how admin and metrics listen and what they show."""
-    admin = (config.admin, config.admin_token, config.admin_tls, config.admin_console)
-    return (*admin, config.admin_hosts, config.metrics)
-
-
-def _ways(config: Config) -> list[tuple[object, ...]]:
-    """Return the settings of upstreams that decide how brokers are connected to."""
-    return [
-        (each.name, each.groups, each.tls, each.proxy_protocol, each.versions) for each in config.upstreams
-    ]
-
-
+_DOOR: Final = attrgetter("name", "endpoint", "tls", "web")
+"""The settings of a listener that decide how its endpoint listens."""
+_ADMIN: Final = attrgetter("admin", "admin_token", "admin_tls", "admin_console", "admin_hosts", "metrics")
+"""The settings that decide how admin and metrics listen and what they show."""
+_WAY: Final = attrgetter("name", "groups", "tls", "proxy_protocol", "versions", "connected")
+"""The settings of an upstream that decide how its brokers are connected to, and what is warned of."""
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 """How endpoints begin for which no file is read."""
 
 
 def _reads_files(config: Config) -> bool:
     """Return whether other files decide how a connection is made, so that a reload has to read these files."""
-    brokers = [broker for upstream in config.upstreams for broker in upstream.brokers]
-    places = [each.endpoint for each in config.listeners] + [each.endpoint for each in brokers]
-    places += [each for each in (config.admin, config.metrics) if each is not None]
-    tls = [config.admin_tls, *[each.tls for each in config.listeners]]
-    return (
-        any(each is not None for each in tls)
-        or any(each.tls for each in brokers)
-        or not all(each.startswith(_PLAIN) for each in places)
-    )
+    ends: list[Listener | Broker] = [*config.listeners]
+    ends += [broker for upstream in config.upstreams for broker in upstream.brokers]
+    places = [*filter(None, (config.admin, config.metrics)), *[each.endpoint for each in ends]]
+    secured = config.admin_tls is not None or any(each.tls for each in ends)
+    return secured or not all(each.startswith(_PLAIN) for each in places)
 
 
 class RelayService(MultiService):
@@ -180,7 +161,7 @@ class RelayService(MultiService):
             reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
-        brokers = Brokers(config.listeners)
+        brokers = Brokers(config.upstreams)
         sessions = (
             Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
         )
@@ -208,7 +189,7 @@ class RelayService(MultiService):
             outages.time,
             reloads,
         )
-        runtime.observe(outages.noted, outages.probed)
+        runtime.observe(outages.noted)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         configured = [(each.upstream, each.broker) for each in brokers]
         self.embedded: BrokerService | None = None
@@ -228,10 +209,10 @@ class RelayService(MultiService):
         )
         self._listening = Ports([*map(self._listener, config.listeners)])
         self._listening.setServiceParent(self)
-        if _watched(config):
+        if config.watched:
             runtime.tallies.count_destinations()
         self._checks = PeriodicChecks(
-            runtime, brokers, sessions, self._endpoints, journal, watched=_watched(config)
+            runtime, brokers, sessions, self._endpoints, journal, watched=config.watched
         )
         self._checks.setServiceParent(self)
         self.admin = Ports(self._admin_services(config))
@@ -293,7 +274,7 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
 
     def _admin_services(self, config: Config) -> list[ListeningService]:
-        if not _watched(config) or self._inherited is not None:
+        if not config.watched or self._inherited is not None:
             return []
         # A web server is not loaded where none is wanted.
         from stomprelay.service.admin.site import admin_services
@@ -330,16 +311,18 @@ class RelayService(MultiService):
         config = found.config
         before = self.config
         again = self._reads_files or self._inherited is not None
+        led = again or config.listeners is not before.listeners
         ports = []
-        if again or _doors(config) != _doors(before):
+        if again or (led and [*map(_DOOR, config.listeners)] != [*map(_DOOR, before.listeners)]):
             self._listening.prepare([*map(self._listener, config.listeners)])
             ports.append(self._listening)
-        if again or _admin_doors(config) != _admin_doors(before):
+        asked = again or _ADMIN(config) != _ADMIN(before)
+        if asked:
             self.admin.prepare(self._admin_services(config))
             ports.append(self.admin)
-        led = again or config.listeners is not before.listeners
         differ = led and config.upstreams != before.upstreams
-        moved = again or bool(found.continued) or (differ and _ways(config) != _ways(before))
+        ways = differ and [*map(_WAY, config.upstreams)] != [*map(_WAY, before.upstreams)]
+        moved = again or bool(found.continued) or ways
         embedded, endpoints = self.embedded, self._endpoints
         if moved:
             brokers = found.brokers
@@ -353,38 +336,33 @@ class RelayService(MultiService):
             if moved:
                 self._change_brokers(found, endpoints)
             elif differ:
-                self.state.brokers.change(config.listeners)
-            if led:
-                self.state.sessions.change(config.listeners)
-                self._rule_sessions()
+                self.state.brokers.change(config.upstreams)
+            if led and (ruled := self.state.sessions.change(config.listeners)):
+                self._rule_sessions(ruled)
             if config.auths != before.auths:
                 self._identification.change(config.auths)
-            if _watched(config):
+            if asked and config.watched:
                 self._runtime.tallies.count_destinations()
-            if moved or differ or _watched(config) != _watched(before):
-                self._checks.change(watched=_watched(config))
+            if moved or differ or (asked and config.watched != before.watched):
+                self._checks.change(watched=config.watched)
             if moved:
                 self.state.pauses.remove(found.left)
-            self._use(config, anew=moved or differ or bool(ports))
+            self.config = config
+            if config.log_level != before.log_level:
+                set_level(config.log_level)
+            if config.memory != before.memory:
+                self._runtime.memory.allow(memory_limit(config.memory))
+            if config.journal != before.journal:
+                if self.state.journal is not None:
+                    self.state.journal.change(config.journal)
+                self.state.tails.change(config.journal)
+            if moved or ports:
+                self._look_at(config)
+            self._warn()
             if again or self._reads_files:
                 self._certificates.watch(self._connections())
 
         return Prepared(found, ports, use)
-
-    def _use(self, config: Config, *, anew: bool) -> None:
-        """Use all of another configuration that is about no session; `anew`: endpoints or upstreams are others."""
-        before, self.config = self.config, config
-        if config.log_level != before.log_level:
-            set_level(config.log_level)
-        if config.memory != before.memory:
-            self._runtime.memory.allow(memory_limit(config.memory))
-        if config.journal != before.journal:
-            if self.state.journal is not None:
-                self.state.journal.change(config.journal)
-            self.state.tails.change(config.journal)
-        if anew:
-            self._look_at(config)
-        self._warn()
 
     def _look_at(self, config: Config) -> None:
         """Log remarks about a configuration, and find out whether a reload has to read other files."""
@@ -408,13 +386,13 @@ class RelayService(MultiService):
         for gone in [each for each in self._endpoints if each not in used]:
             del self._endpoints[gone], self._upstreams[gone]
         self._endpoints.update(endpoints)
-        self.state.brokers.change(found.config.listeners)
+        self.state.brokers.change(found.config.upstreams)
         self._upstreams.update((each.broker, each.upstream.name) for each in self.state.brokers)
         self.state.outages.change(self.state.brokers)
 
-    def _rule_sessions(self) -> None:
-        """Have the sessions that run judged by the rules that their listeners have now, `RULING` at a time."""
-        waiting = [(session, each) for each in self.state.sessions.listeners.values() for session in each]
+    def _rule_sessions(self, ruled: Iterable[ListenerSessions]) -> None:
+        """Have the sessions of these listeners judged by the present rules, `RULING` seconds at a time."""
+        waiting = [(session, each) for each in ruled for session in each]
         seconds = self._runtime.seconds
 
         def some() -> None:
@@ -472,11 +450,9 @@ class RelayService(MultiService):
         """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their
         connections. SIGTERM and SIGINT shorten that.
         """
-        sessions = self.state.sessions
-        sessions.stopping = True
+        linger = self.state.sessions.stop_accepting()
         if self.state.reloads is not None:
-            self.state.reloads.refused = True
-        linger = max((each.listener.linger for each in sessions.counted), default=0.0)
+            self.state.reloads.refuse()
         self._notify.stopping(self.config.stop_timeout + linger + MARGIN)
         return Deferred.fromCoroutine(self._stop(linger))
 

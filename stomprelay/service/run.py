@@ -60,11 +60,11 @@ def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: boo
     else:
         service = RelayService(config, reactor, descriptors=raise_descriptor_limit(), source=source)
     if config.handover is not None:
-        from stomprelay.service.handover import Handover, take_over
+        from stomprelay.service.handover import Handover
 
         handover = Handover(config.handover, service, reactor)
         handover.setServiceParent(service)
-        taken = take_over(config.handover, service, handover, reactor) if taking_over else None
+        taken = handover.take_over() if taking_over else None
         if taken is not None:
             taken.setServiceParent(service.when_ready)
     if config.workers == 1:

@@ -42,6 +42,19 @@ def network(address: object) -> str | None:
     return str(found)
 
 
+def _cost(listener: Listener) -> int:
+    ways = [listener.upstream, *[each.upstream for each in listener.routes]]
+    return 1 + len(
+        {
+            id(group)
+            for way in ways
+            for group in way.groups
+            for each in group.brokers
+            if each.endpoint != MEMORY
+        }
+    )
+
+
 class ListenerSessions:
     """The running sessions of one listener, and its counters. `listener` is for new sessions. `on_end` is called when a
     session has ended. `cost`: how many descriptors a session may need: one for its client and one for each group.
@@ -54,21 +67,21 @@ class ListenerSessions:
         self._drivers: dict[RelayDriver, tuple[tuple[Scope, str], ...]] = {}
         self._counts: dict[tuple[Scope, str], int] = {}
         self._on_end = on_end
-        self.change(listener)
+        self.listener = listener
+        self.cost = _cost(listener)
         self.ended: Final = self._remove
         """A driver calls this when it is over. One bound method is enough for all of them."""
 
-    def change(self, listener: Listener) -> None:
-        """Use this listener, of the same name, for new sessions. Its rates are for all sessions."""
-        self.listener = listener
+    def change(self, listener: Listener) -> bool:
+        """Use this listener, of the same name, for new sessions. Its rates are for all sessions. Return whether its
+        rules are others: the caller has the sessions judged by them.
+        """
+        before, self.listener = self.listener, listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
             for driver in tuple(self._drivers):
                 driver.handle(Limited(self.limited_by(driver.address)))
-        self.cost = 1 + sum(
-            any(broker.endpoint != MEMORY for broker in group.brokers)
-            for upstream in listener.upstreams()
-            for group in upstream.groups
-        )
+        self.cost = _cost(listener)
+        return listener.rules != before.rules
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
         """Add the session of a client that connected to this listener from an address, as Twisted has it."""
@@ -122,17 +135,21 @@ class Sessions:
         self._on_end = on_end
         self._over: Deferred[None] | None = None
 
-    def change(self, listeners: Iterable[Listener]) -> None:
-        """Use these listeners from now on. A listener of the same name keeps its counts."""
+    def change(self, listeners: Iterable[Listener]) -> list[ListenerSessions]:
+        """Use these listeners from now on. A listener of the same name keeps its counts. Return those whose rules are
+        others than before.
+        """
         known, self.listeners = {**self.removed, **self.listeners}, {}
+        ruled = []
         for each in listeners:
             found = known.pop(each.name, None)
             if found is None:
                 found = ListenerSessions(each, self._ended)
-            elif found.listener is not each:
-                found.change(each)
+            elif found.listener is not each and found.change(each):
+                ruled.append(found)
             self.listeners[each.name] = found
         self.removed = {name: each for name, each in known.items() if len(each)}
+        return ruled
 
     def of(self, name: str) -> ListenerSessions:
         """Return the sessions of the listener of this name, which has some, or is there."""
@@ -156,10 +173,17 @@ class Sessions:
             self.draining = draining
             _log.info("draining: new clients are refused" if draining else "clients are let in again")
 
+    def stop_accepting(self) -> float:
+        """Accept no session from now on, and return the longest linger of all listeners that have sessions, or could
+        have some.
+        """
+        self.stopping = True
+        return max((each.listener.linger for each in self.counted), default=0.0)
+
     async def end(self, within: float, runtime: Runtime) -> None:
         """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
-        them after so many seconds, or at `hurry`. What may be lost is logged. Set `stopping` before. Their connections
-        may take longer to close.
+        them after so many seconds, or at `hurry`. What may be lost is logged. Call `stop_accepting` before. Their
+        connections may take longer to close.
         """
         begun = runtime.seconds()
         if within:

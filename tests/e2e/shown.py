@@ -33,7 +33,7 @@ from stomprelay.service.brokers import Brokers, ConfiguredBroker, Outage
 from stomprelay.service.connection.relay_driver import SessionInfo
 from stomprelay.service.connection.runtime import Runtime
 from stomprelay.service.process import Reloads
-from tests.service.harness import failover, listener, movable
+from tests.service.harness import failover, movable
 
 reactor: Any = installed
 
@@ -73,7 +73,7 @@ class Made:
     """The relay that is made up."""
 
     def __init__(self) -> None:
-        self.brokers = Brokers([listener(upstream=movable(failover(1, 2, 3)))])
+        self.brokers = Brokers([movable(failover(1, 2, 3))])
         self.repeats = Runtime(reactor, time.monotonic).repeats
         self.listeners = ("public", "internal")
         self.reloads: Reloads | None = None

@@ -5,7 +5,7 @@ import pytest
 from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers import ALL, Brokers
-from tests.service.harness import failover, listener, movable
+from tests.service.harness import failover, movable
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from tests.service.harness import failover, listener, movable
 )
 def test_a_broker_is_meant_by_its_address(word: str, numbers: list[int]) -> None:
     """As it is configured, or as host and port; wherever it stands."""
-    brokers = Brokers([listener(upstream=movable(failover(1, 2), failover(1)))])
+    brokers = Brokers([movable(failover(1, 2), failover(1))])
     assert [str(entry.broker) for entry in brokers.find(word)] == [
         f"tcp://192.0.2.{number}:61613" for number in numbers
     ]

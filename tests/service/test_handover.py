@@ -18,7 +18,7 @@ from twisted.logger import capturedLogs, formatEvent
 from stomprelay.config.address import quoted
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service import handover as module
-from stomprelay.service.handover import Handover, TakenOver, take_over
+from stomprelay.service.handover import Handover, TakenOver
 from stomprelay.service.network.endpoints import BadEndpoint, CannotStart, ListeningService, listening_service
 from stomprelay.service.network.passing import Passage, PassedMessage, spell
 from tests.service.sockets import ANY_PORT, Accepting, connect, port_of, reactor, stopped, turns, until
@@ -68,7 +68,7 @@ class Relay:
 
     async def take(self) -> TakenOver | None:
         """Ask the relay that runs, which answers meanwhile."""
-        taken = await deferToThread(take_over, str(self.path), self.service, self.handover, self.reactor)
+        taken = await deferToThread(self.handover.take_over)
         if taken is not None:
             taken.setServiceParent(self.when_ready)
         return taken
@@ -335,7 +335,7 @@ def test_what_is_no_relay(
     answering(answer)
     relay = Relay(path, public=ANY_PORT)
     with pytest.raises(BadEndpoint) as caught:
-        take_over(str(path), relay.service, relay.handover, relay.reactor)
+        relay.handover.take_over()
     assert str(caught.value) == f"handover: {path}: the relay that runs does not hand over: {reason}"
 
 

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service.embedded import MemoryEndpoint, join
+from stomprelay.service.embedded import MemoryEndpoint
 from tests.service.sockets import Accepting, Peer
 
 
@@ -42,12 +42,13 @@ class Keeping(Factory):
 
 def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:
     """Each connection costs two descriptors, not four."""
-    memory = MemoryReactorClock()
+    memory: Any = MemoryReactorClock()
     inside, outside = Keeping(), Keeping()
-    join(memory, inside, outside)
-    (first, family, factory), (second, other_family, other_factory) = memory.adoptedStreamConnections
+    _ = MemoryEndpoint(memory, inside).connect(outside).addErrback(lambda _: None)
+    memory.advance(0)
+    (first, family, factory), (second, other_family, _other) = memory.adoptedStreamConnections
     assert family == other_family == socket.AF_UNIX
-    assert [factory, other_factory] == [inside, outside]
+    assert factory is inside
     for descriptor in (first, second):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
@@ -62,7 +63,10 @@ def test_our_own_ends_are_closed_when_the_reactor_cannot_take_them() -> None:
             offered.append(fileDescriptor)
             raise OSError(24, "Too many open files")
 
-    with pytest.raises(OSError, match="Too many open files"):
-        join(Full(), Keeping(), Keeping())
+    full: Any = Full()
+    failures: list[Any] = []
+    _ = MemoryEndpoint(full, Keeping()).connect(Keeping()).addErrback(failures.append)
+    full.advance(0)
+    assert "Too many open files" in failures[0].getErrorMessage()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(offered[0])

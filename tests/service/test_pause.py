@@ -15,7 +15,7 @@ class PausedBrokers:
     """Two brokers, and three sessions: one on each broker, one that is looking for one."""
 
     def __init__(self) -> None:
-        self.brokers = Brokers([listener(upstream=movable(failover(1, 2), drain_timeout=5.0))])
+        self.brokers = Brokers([movable(failover(1, 2), drain_timeout=5.0)])
         self.one, self.two = (entry.broker for entry in self.brokers)
         self.scripted_sessions = [ScriptedSession() for _ in range(3)]
         for scripted, on in zip(self.scripted_sessions, (self.one, self.two, None), strict=True):
@@ -48,7 +48,7 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
 
 def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     """Who is there cannot go anywhere, which the log does not hide."""
-    brokers = Brokers([listener(upstream=upstream())])
+    brokers = Brokers([upstream()])
     Pauses([]).pause(brokers.find(ALL))
     assert log == [
         "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (0) stay, for it has no other"

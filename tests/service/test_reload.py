@@ -353,7 +353,7 @@ def test_a_reload_that_cannot_be(log: list[str]) -> None:
 def test_a_reload_while_the_relay_stops(log: list[str]) -> None:
     """It is refused, and systemd is not told that the relay is ready again."""
     scene = Scene()
-    scene.reloads.refused = True
+    scene.reloads.refuse()
     (failure,) = scene.reload()
     assert failure.getErrorMessage() == "the relay stops"
     assert scene.notices == []

@@ -98,6 +98,16 @@ class Health:
     _trial_until: float = 0.0
     _slot: float = 0.0
 
+    def pause(self) -> bool:
+        """Take it out of service for an operator. Return whether it was in service until now."""
+        before, self.paused = self.paused, True
+        return not before
+
+    def resume(self) -> bool:
+        """Take it into service again. Return whether it was out of service until now."""
+        before, self.paused = self.paused, False
+        return before
+
     @property
     def sessions(self) -> int:
         """How many sessions it serves."""

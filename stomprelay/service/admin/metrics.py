@@ -4,9 +4,10 @@ peers occur only in values of labels, escaped.
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
-from typing import Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -103,34 +104,27 @@ def _weight(parameters: Iterable[str]) -> float:
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
     """Return the page of a snapshot. `ready`: the relay is ready for clients, see `condition`."""
-    return form.write(_Collected(taken, ready)).decode("utf-8")
+    registry: Any = SimpleNamespace(collect=partial(_collected, taken, ready))
+    return form.write(registry).decode("utf-8")
 
 
-class _Collected(Collector):
-    """All metrics of a snapshot."""
-
-    def __init__(self, taken: Snapshot, ready: bool) -> None:
-        self._taken = taken
-        self._ready = ready
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield each metric, with all its samples."""
-        taken = self._taken
-        yield from _relay(taken, self._ready)
-        if taken.workers:
-            yield from _workers(taken.workers)
-        for name, time in TIMES.items():
-            yield _histogram(name, time, (row for row in taken.times if row.name == name))
-        for name, meaning in COUNTERS.items():
-            counted = (((row.name,), row.counters[name]) for row in taken.listeners)
-            yield _counter(name, meaning, ("listener",), counted)
-        yield from _memory(taken.memory)
-        yield from _limits(taken.listeners)
-        if taken.journal is not None:
-            yield from _journal(taken.journal)
-        yield from _brokers(taken.brokers)
-        yield from _destinations(taken.top)
-        yield from _processes(taken.workers)
+def _collected(taken: Snapshot, ready: bool) -> Iterator[Metric]:
+    """Yield each metric of a snapshot, with all its samples."""
+    yield from _relay(taken, ready)
+    if taken.workers:
+        yield from _workers(taken.workers)
+    for name, time in TIMES.items():
+        yield _histogram(name, time, (row for row in taken.times if row.name == name))
+    for name, meaning in COUNTERS.items():
+        counted = (((row.name,), row.counters[name]) for row in taken.listeners)
+        yield _counter(name, meaning, ("listener",), counted)
+    yield from _memory(taken.memory)
+    yield from _limits(taken.listeners)
+    if taken.journal is not None:
+        yield from _journal(taken.journal)
+    yield from _brokers(taken.brokers)
+    yield from _destinations(taken.top)
+    yield from _processes(taken.workers)
 
 
 def _counter(name: str, meaning: str, labels: tuple[str, ...], series: _Series) -> Metric:

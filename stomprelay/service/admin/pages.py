@@ -29,7 +29,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from stomprelay.config.address import Authority, authority
 from stomprelay.service.admin.server import LONGEST_BODY
-from stomprelay.service.admin.sessions import Unavailable
+from stomprelay.service.admin.sessions import BadRequest, Unavailable
 from stomprelay.service.connection.runtime import Repeats
 from stomprelay.service.log import logger
 
@@ -236,7 +236,10 @@ class AdminPages(Resource):
 
     def render(self, request: Any) -> Any:
         """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""
-        response = self._response(request)
+        try:
+            response = self._response(request)
+        except BadRequest as error:
+            response = refusal(400, str(error))
         if response is None:
             return NOT_DONE_YET
         if isinstance(response, Response):

@@ -183,8 +183,8 @@ class _Orders:
         self._bodies = bodies
 
         self.actions: dict[bytes, Action] = {
-            b"/brokers/pause": self._pause,
-            b"/brokers/resume": self._resume,
+            b"/brokers/pause": partial(self._brokers, relay.pause, timed=True),
+            b"/brokers/resume": partial(self._brokers, lambda found, _: relay.resume(found), timed=False),
             b"/drain": _plain(partial(self._drain, draining=True)),
             b"/drain/cancel": _plain(partial(self._drain, draining=False)),
             b"/tail": self._tail,
@@ -201,23 +201,14 @@ class _Orders:
         killed = Response(json.dumps({"killed": name}) + "\n", JSON)
         return _later(self._relay.kill(name), lambda found: killed if found else missing)
 
-    def _pause(self, body: bytes) -> Answer:
-        return self._brokers(body, self._relay.pause, timed=True)
-
-    def _resume(self, body: bytes) -> Answer:
-        return self._brokers(body, lambda found, _: self._relay.resume(found), timed=False)
-
     def _brokers(
         self,
-        body: bytes,
         order: Callable[[tuple[ConfiguredBroker, ...], float | None], Deferred[None] | None],
+        body: bytes,
         *,
         timed: bool,
     ) -> Answer:
-        try:
-            broker, within = _request(body, timed=timed)
-        except BadRequest as error:
-            return refusal(400, str(error))
+        broker, within = _request(body, timed=timed)
         found = self._relay.brokers.find(broker)
         if not found:
             return refusal(404, f"there is no broker {json.dumps(broker)}")
@@ -256,10 +247,7 @@ def _plain(do: Callable[[], Answer]) -> Action:
 
 
 def _sessions(relay: _Shown, asked: Asked) -> Answer:
-    try:
-        query = SessionQuery.read(asked.arguments)
-    except BadRequest as error:
-        return refusal(400, str(error))
+    query = SessionQuery.read(asked.arguments)
     return relay.sessions(query).addCallback(lambda found: Response(found.spell(), JSON))
 
 

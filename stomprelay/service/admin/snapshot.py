@@ -1,15 +1,15 @@
 """The state of a relay at one moment, in numbers and words, for all pages and for the sum of several processes."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import BOUNDS, FORMER, TIMES, DestinationCounts, DestinationTally
-from stomprelay.relay.model.group import Broker, BrokerTally, Health
-from stomprelay.service.brokers import LAST, ConfiguredBroker, Outage, Outages
+from stomprelay.relay.model.group import Broker, BrokerTally
+from stomprelay.service.brokers import LAST, Outage
 from stomprelay.service.connection.memory import MemoryRow
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.state import ListenerSessions, RelayState
@@ -154,32 +154,39 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     each.
     """
     state.sessions.report_passed()
-    moving: dict[object, int] = {}
-    staying: dict[object, list[str]] = {}
+    moving: Counter[Broker] = Counter()
+    staying: dict[Broker | None, list[str]] = defaultdict(list)
     for session in state.sessions if whole else ():
         for link in session.relay.links:
             if link.moving is not None and link.broker is not None:
-                moving[link.broker] = moving.get(link.broker, 0) + 1
+                moving[link.broker] += 1
             elif link.stays:
-                staying.setdefault(link.broker, []).append(link.stays)
+                staying[link.broker].append(link.stays)
     # Summed at once: there may be very many.
-    carried: dict[Broker, list[BrokerTally]] = {}
+    carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
         for broker, tally in session.tallies():
-            carried.setdefault(broker, []).append(tally)
+            carried[broker].append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies
     return Snapshot(
         state.sessions.stopping,
         state.runtime.sockets,
         tuple(_listener(each) for each in state.sessions.counted),
         tuple(
-            _broker(
-                each,
-                now,
-                moving.get(each.broker, 0),
-                staying.get(each.broker, []),
-                carried.get(each.broker, []),
-                state.outages,
+            BrokerRow(
+                each.broker.uri,
+                each.upstream.name,
+                each.group.name,
+                each.state(now),
+                each.broker.health.up,
+                each.broker.health.paused,
+                each.broker.health.sessions,
+                moving[each.broker],
+                each.broker.health.failures,
+                len(staying[each.broker]),
+                visible(staying[each.broker][-1]) if staying[each.broker] else "",
+                state.outages.reason(each.upstream.name, str(each.broker)),
+                BrokerTally(*map(sum, zip(each.broker.tally, *carried[each.broker], strict=True))),
             )
             for each in state.brokers
         ),
@@ -218,32 +225,6 @@ def _listener(sessions: ListenerSessions) -> ListenerRow:
     )
     return ListenerRow(
         listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters), versions, limited
-    )
-
-
-def _broker(
-    each: ConfiguredBroker,
-    now: float,
-    moving: int,
-    staying: list[str],
-    carried: list[BrokerTally],
-    outages: Outages,
-) -> BrokerRow:
-    health: Health = each.broker.health
-    return BrokerRow(
-        each.broker.uri,
-        each.upstream.name,
-        each.group.name,
-        each.state(now),
-        health.up,
-        health.paused,
-        health.sessions,
-        moving,
-        health.failures,
-        len(staying),
-        visible(staying[-1]) if staying else "",
-        outages.reason(each.upstream.name, str(each.broker)),
-        BrokerTally(*map(sum, zip(each.broker.tally, *carried, strict=True))),
     )
 
 

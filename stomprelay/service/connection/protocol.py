@@ -14,7 +14,7 @@ import select
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from OpenSSL.crypto import X509
 from twisted.internet import tcp, unix
@@ -118,7 +118,6 @@ class Driver(Timed):
     __slots__ = ("_record", "legs", "linger", "runtime")
 
     def __init__(self, runtime: Runtime, linger: float) -> None:
-        super().__init__()
         self.runtime = runtime
         self.linger = linger
         self.legs = 0
@@ -274,17 +273,14 @@ class Driver(Timed):
     """The method that performs each kind of effect but `Send`."""
 
 
-class _Watched:
+class _Watched(NamedTuple):
     """A client that is not read from and is watched since `since`; it has left at `given_up`. Times are in seconds;
     `descriptor` is its socket's.
     """
 
-    __slots__ = ("descriptor", "given_up", "since")
-
-    def __init__(self, descriptor: int, since: float) -> None:
-        self.descriptor = descriptor
-        self.since = since
-        self.given_up = inf
+    descriptor: int
+    since: float
+    given_up: float = inf
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
@@ -318,7 +314,6 @@ class LegProtocol(Timed):
     )
 
     def __init__(self, owner: Driver, leg: Leg) -> None:
-        super().__init__()
         self.runtime = owner.runtime
         self.leg = leg
         self.transport: Any = None
@@ -368,9 +363,8 @@ class LegProtocol(Timed):
         owner = self._owner
         self._attempt = None
         self.transport = transport
-        self.runtime.sockets += 1
+        self.runtime.socket_opened(closing=owner is None)
         if owner is None:  # closed before it was there
-            self.runtime.closing += 1
             self.transport.abortConnection()
             return
         inner: Any = plain(transport)
@@ -593,8 +587,8 @@ class LegProtocol(Timed):
                 self.close(How.ABORT)
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
-            watched.given_up = since + owner.linger
-            self.runtime.timers.set(self, watched.given_up)
+            self._watched = watched._replace(given_up=since + owner.linger)
+            self.runtime.timers.set(self, self._watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
         """Report a client to the owner that left while it was not read from, and end its connection. A client that
@@ -656,10 +650,10 @@ class LegProtocol(Timed):
             if cancel is not None:
                 cancel()
         elif how is How.ABORT:
-            self.runtime.closing += 1
+            self.runtime.socket_closing()
             transport.abortConnection()
         else:
-            self.runtime.closing += 1
+            self.runtime.socket_closing()
             if how is How.LINGER and self._tls is None and not self._heard_all:
                 transport.loseWriteConnection()
             elif self.plain is not None:

@@ -220,7 +220,6 @@ class ReadingStop(Timed):
         record: Record,
         ended: Callable[[], None],
     ) -> None:
-        super().__init__()
         self._timers = timers
         self._seconds = seconds
         self._side = side
@@ -784,7 +783,7 @@ class RelayDriver(Driver):
 
     def _note(self, effect: Note) -> None:
         """Write a note to the log, with the names of the session and the client."""
-        self.runtime.noted(effect)
+        self.runtime.noted(effect, False)
         accepted = self._accepted and self._relay.session is not None
         if effect.event in _ENDS and "delivering" not in effect.facts and accepted:
             self._log_end(effect, self.runtime.seconds() - self._relay.opened_at)

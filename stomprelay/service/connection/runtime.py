@@ -33,22 +33,19 @@ _log: Final = logger()
 
 
 class Timed:
-    """An object with one timer of `Timers`. `due` is when `woke` is to be called, `armed` (the end of a tick) when
-    `due` will be looked at: in seconds, infinity is never.
-    """
+    """An object with one timer of `Timers`."""
 
-    __slots__ = ("armed", "due")
-
-    def __init__(self) -> None:
-        self.due = self.armed = inf
+    __slots__ = ()
 
     def woke(self, now: float) -> None:
-        """The timer calls this once, at or after `due`. For another call, set the timer again."""
+        """The timer calls this once, at or after the time that was set. For another call, set the timer again."""
         raise NotImplementedError
 
 
 class Timers:
-    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back."""
+    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back. For each object
+    `_due` has when `woke` is to be called, and `_armed` the end of the tick at which that time will be looked at.
+    """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self._reactor = reactor
@@ -56,9 +53,10 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick, with that tick. Those whose `armed` is another by now are skipped."""
+        """By tick, with that tick. Those that are armed for another tick by now are skipped."""
         self._places = 0
-        self._armed = 0
+        self._due: dict[Timed, float] = {}
+        self._armed: dict[Timed, float] = {}
         self._next = inf
         self._call: IDelayedCall | None = None
 
@@ -68,34 +66,37 @@ class Timers:
 
     def set(self, timed: Timed, at: float) -> None:
         """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
-        timed.due = at
-        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
-            return
-        if timed.armed == inf:
-            self._armed += 1
-        elif self._places > 4 * self._armed + 64:
-            self._tidy()
+        armed = self._armed.get(timed)
+        if armed is None:
+            if at == inf:
+                return
+            tick = ceil(at * TICKS) / TICKS
+        else:
+            self._due[timed] = at
+            if at >= armed or (tick := ceil(at * TICKS) / TICKS) >= armed:
+                return
+            if self._places > 4 * len(self._armed) + 64:
+                self._tidy()
+        self._due[timed] = at
         self._places += 1
         found = self._waiting.get(tick)
         if found is None:
             found = self._waiting[tick] = tick, []
             heappush(self._ticks, tick)
-        timed.armed = found[0]
+        self._armed[timed] = found[0]
         found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
 
     def forget(self, timed: Timed) -> None:
         """Stop the object's timer. With the last one no delayed call is left."""
-        timed.due = inf
-        if timed.armed == inf:
+        self._due.pop(timed, None)
+        if self._armed.pop(timed, None) is None:
             return
-        timed.armed = inf
-        self._armed -= 1
         if not self._armed:
             self._clear()
             self._schedule(inf)
-        elif self._places > 4 * self._armed + 64:
+        elif self._places > 4 * len(self._armed) + 64:
             self._tidy()
 
     def _clear(self) -> None:
@@ -106,7 +107,7 @@ class Timers:
     def _tidy(self) -> None:
         """Remove times that were replaced or stopped. Call it where they are too many."""
         for tick, waiting in list(self._waiting.values()):
-            waiting[:] = [timed for timed in waiting if timed.armed == tick]
+            waiting[:] = [timed for timed in waiting if self._armed.get(timed) == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
@@ -130,16 +131,14 @@ class Timers:
             tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
             for timed in waiting:
-                if timed.armed == tick:
-                    timed.armed = inf
-                    self._armed -= 1
+                if self._armed.get(timed) == tick:
+                    del self._armed[timed]
                     fired.append(timed)
         for timed in fired:
-            at = timed.due
+            at = self._due.pop(timed, inf)
             if at > now:
                 self.set(timed, at)
                 continue
-            timed.due = inf
             try:
                 timed.woke(now)
             except Exception:
@@ -194,7 +193,6 @@ class _Kind(Timed):
     __slots__ = ("_name", "_timers", "_until", "_written", "left_out")
 
     def __init__(self, name: str, timers: Timers) -> None:
-        super().__init__()
         self.left_out = 0
         self._written = 0
         self._until = 0.0
@@ -381,16 +379,12 @@ GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
-def _unheard(note: Note) -> None:
-    pass
-
-
 class Runtime:
     """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
     leave, the memory that is kept, and the protocols by leg.
 
     `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` those of them that were
-    closed and wait for their peer. `noted` gets what sessions note, `probed` what probes note; see `observe`.
+    closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
     """
 
     def __init__(
@@ -405,11 +399,19 @@ class Runtime:
         self.turns = TurnQueue(reactor, seconds)
         self.repeats = Repeats(self.timers, seconds)
         self.tallies = Tallies()
-        self.noted: Callable[[Note], None] = _unheard
-        self.probed: Callable[[Note], None] = _unheard
+        self.noted: Callable[[Note, bool], None] = lambda note, probed: None
         self.protocols: dict[Leg, Any] = {}
         self.departures = Departures(reactor)
         self.memory = SessionMemory(reactor, seconds) if memory is None else memory
+
+    def socket_opened(self, closing: bool) -> None:
+        """Count a connection that was established, closed before or not."""
+        self.sockets += 1
+        self.closing += closing
+
+    def socket_closing(self) -> None:
+        """Count an open connection that was closed and waits for its peer."""
+        self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
         """Count a connection that ended, closed before or not. With the last one `idle` fires."""
@@ -437,7 +439,6 @@ class Runtime:
             return False
         return True
 
-    def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
-        """From now on call these with the notes of sessions, and of probes."""
+    def observe(self, noted: Callable[[Note, bool], None]) -> None:
+        """From now on call this with each note of a session or a probe, and with whether it is of a probe."""
         self.noted = noted
-        self.probed = probed

@@ -43,7 +43,6 @@ class Pings(Timed):
     __slots__ = ("_protocol",)
 
     def __init__(self, protocol: "WebLegProtocol") -> None:
-        super().__init__()
         self._protocol = protocol
 
     def woke(self, now: float) -> None:

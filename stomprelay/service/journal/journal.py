@@ -175,7 +175,7 @@ class Journal(Service):
         """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
-        self._queue.limit = 0  # what comes now is dropped
+        self._queue.close()
         ended: Deferred[None] = Deferred()
         self.written.stop(lambda: self._reactor.callFromThread(ended.callback, None))
         return ended.addTimeout(GRACE, self._reactor).addErrback(self._late)

@@ -183,12 +183,20 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
             self.dropped_since = self._time()
         self.dropped = self.dropped.plus(1, frames, size)
 
+    def close(self) -> None:
+        """Drop all that is put in from now on."""
+        self.limit = 0
+
     def wake(self) -> None:
         """Make a `wait` return at once. May be called from any thread."""
         self._some_there.set()
         self._enough_there.set()
 
     # The other thread
+
+    def tell(self, dropped: Dropped) -> None:
+        """The journal tells of these drops now: what is dropped from now on has a time of its own."""
+        self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
         """Wait until there is something, or `idle` seconds passed; then `gather` seconds more, unless it is enough."""

@@ -176,7 +176,7 @@ class WriterThread:
         facts["since"] = self._queue.dropped_since
         event = _event(now, JournalEvent.DROPPED, _left_out(count), facts)
         self._segments.write(data, now, event)
-        self._queue.told = dropped
+        self._queue.tell(dropped)
         self.blocks += 1
         self.size += len(event)
 

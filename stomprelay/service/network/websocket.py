@@ -58,12 +58,16 @@ class Division:
         self.first = 0
         """The opcode of the first message, 0 while there was none."""
 
+    def came(self, opcode: int) -> None:
+        """Take this for the opcode of the first message, where none came before it."""
+        self.first = self.first or opcode
+
     def begun(self, data: bytes) -> tuple[bytes, int]:
         """Return the payloads at the beginning of these bytes, and their end. Give the rest to `others`."""
         if self._messages is None or self._carried or self._due or self._fragments:
             return b"", 0
         found = self._messages.take(data, 0, False)
-        self.first = self.first or self._messages.first
+        self.came(self._messages.first)
         return found
 
     def pinged(self) -> bytes | None:
@@ -102,7 +106,7 @@ class Division:
     def _take(self, messages: "Messages", data: bytes, at: int, payloads: list[bytes]) -> int:
         if not messages.broken:
             payload, at = messages.take(data, at, True)
-            self.first = self.first or messages.first
+            self.came(messages.first)
             if payload:
                 payloads.append(payload)
         if messages.broken:
@@ -288,7 +292,7 @@ class WebSocket(ProtocolWrapper):
         return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
-        self._division.first = self._division.first or opcode
+        self._division.came(opcode)
         taken: bytes = payload.encode() if isinstance(payload, str) else payload
         self._size = self._size + len(taken)
         if self._size > self._most:

@@ -1,7 +1,7 @@
 """All workers as one relay: their sums, and commands to all of them."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
@@ -18,6 +18,8 @@ from stomprelay.service.log import logger
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
 from stomprelay.service.workers.worker import Worker
+
+T = TypeVar("T")
 
 _log: Final = logger()
 
@@ -95,14 +97,13 @@ class Crew:
 
     def condition(self) -> Deferred[Condition]:
         """Return the state of all workers. A worker that does not answer counts with its last number of sessions."""
-        answers, asked = self._ask_all("condition")
 
-        def added(silent: list[str]) -> Condition:
+        def added(answers: list[Any], silent: list[str]) -> Condition:
             last = [each.clients for worker, each in self._last.items() if worker.name in silent]
             found = [*(Condition(*each) for each in answers), *map(Condition, last)]
             return summed_condition(OwnRelay(self._own).condition(), found, len(self.workers), self.serving)
 
-        return asked.addCallback(added)
+        return self._ask_all(added, "condition")
 
     def obstacles(self) -> Deferred[list[str]]:
         """Return why the relay is not ready: the reasons of all workers that accept clients, or that none does."""
@@ -110,41 +111,38 @@ class Crew:
             return succeed([DRAINING])
         if self.draining:
             return succeed([DRAINED])
-        answers, asked = self._ask_all("obstacles")
 
-        def added(silent: list[str]) -> list[str]:
+        def added(answers: list[Any], silent: list[str]) -> list[str]:
             accepting = [found for found in answers if found != [DRAINING]]
             accepting += [[f"{name} does not answer"] for name in silent]
             return sorted({each for found in accepting for each in found}) if accepting else [AWAY]
 
-        return asked.addCallback(added)
+        return self._ask_all(added, "obstacles")
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
         """Return the sessions of all workers that match a query. Workers that do not answer are `missing`."""
-        answers, asked = self._ask_all("sessions", query)
 
-        def added(silent: list[str]) -> SessionList:
-            found = [
+        def added(answers: list[Any], silent: list[str]) -> SessionList:
+            found = (
                 SessionList(tuple(SessionInfo(*each) for each in first), *rest) for first, *rest in answers
-            ]
+            )
             return merged(query, found, silent)
 
-        return asked.addCallback(added)
+        return self._ask_all(added, "sessions", query)
 
     def kill(self, name: str) -> Deferred[bool]:
         """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if a silent worker
         may have it.
         """
-        answers, asked = self._ask_all("kill", name)
 
-        def found(silent: list[str]) -> bool:
+        def found(answers: list[Any], silent: list[str]) -> bool:
             if silent and not any(answers):
                 raise Unavailable(
                     f"{' and '.join(silent)} does not answer, and no other worker has the session"
                 )
             return any(answers)
 
-        return asked.addCallback(found)
+        return self._ask_all(found, "kill", name)
 
     @property
     def listeners(self) -> Collection[str]:
@@ -153,9 +151,8 @@ class Crew:
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return the frames of all workers since the last such request. Fails with `Unavailable` if too many watch."""
-        answers, asked = self._ask_all("tail", request._asdict())
 
-        def added(silent: list[str]) -> TailAnswer:
+        def added(answers: list[Any], silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))
             for answer in answers:
                 if isinstance(answer, str):
@@ -163,11 +160,11 @@ class Crew:
                 total = total.plus(TailAnswer.parse(answer))
             return total
 
-        return asked.addCallback(added)
+        return self._ask_all(added, "tail", request._asdict())
 
-    def _ask_all(self, name: str, *values: Any) -> tuple[list[Any], Deferred[Any]]:
-        """Ask all workers that serve and are not hung. Return a list for their answers, and a Deferred of the names of
-        the others.
+    def _ask_all(self, added: Callable[[list[Any], list[str]], T], name: str, *values: Any) -> Deferred[T]:
+        """Ask all workers that serve and are not hung. The Deferred fires with what `added` returns for their answers
+        and the names of those that did not answer.
         """
         answers: list[Any] = []
         silent: list[str] = []
@@ -179,7 +176,7 @@ class Crew:
         serving = [worker for worker in self.workers if worker.serves]
         silent += [worker.name for worker in serving if worker.hung]
         asked = [told(worker) for worker in serving if not worker.hung]
-        return answers, DeferredList(asked).addCallback(lambda _: silent)
+        return DeferredList(asked).addCallback(lambda _: added(answers, silent))
 
     def drain(self, draining: bool) -> Deferred[None]:
         """Make all workers refuse new clients, or accept them again."""
@@ -189,13 +186,13 @@ class Crew:
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
         """Make all workers take these brokers out of service."""
         for each in found:
-            each.broker.health.paused = True
+            each.broker.health.pause()
         return self._tell(*(("pause", uri, within) for uri in _uris(found)))
 
     def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
         """Make all workers take these brokers into service again."""
         for each in found:
-            each.broker.health.paused = False
+            each.broker.health.resume()
         return self._tell(*(("resume", uri) for uri in _uris(found)))
 
     def _tell(self, *orders: tuple[Any, ...]) -> Deferred[None]:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -146,18 +147,18 @@ class WorkersService(MultiService):
         # Before any of them ends a session, whose client comes again at once: best to who has taken over.
         if self._loads is not None:
             self._loads.close()
-        self._own.sessions.stopping = True
-        self._reloads.refused = True
+        self._own.sessions.stop_accepting()
+        self._reloads.refuse()
         self._notify.stopping(self._longest + GRACE)
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        signals = Signals(self._reactor, dict.fromkeys(HURRY, lambda: self._signal("TERM")))
+        signals = Signals(self._reactor, dict.fromkeys(HURRY, lambda: self._each(Worker.signal, "TERM")))
         signals.startService()
         closed = maybeDeferred(self._listeners.disownServiceParent)
         config = self._alone.config
         late = [
-            self._reactor.callLater(max(config.stop_timeout, HUNG), self._hurry),
+            self._reactor.callLater(max(config.stop_timeout, HUNG), self._each, Worker.hurry),
             self._reactor.callLater(self._longest + GRACE, self._kill),
         ]
         await DeferredList([each.stop() for each in self.crew.workers])
@@ -195,16 +196,11 @@ class WorkersService(MultiService):
 
     def _kill(self) -> None:
         _log.warn("workers that do not end are killed")
-        for each in self.crew.workers:
-            each.kill()
+        self._each(Worker.kill)
 
-    def _hurry(self) -> None:
+    def _each(self, order: Callable[..., None], *values: Any) -> None:
         for each in self.crew.workers:
-            each.hurry()
-
-    def _signal(self, name: str) -> None:
-        for each in self.crew.workers:
-            each.signal(name)
+            order(each, *values)
 
 
 async def _reload(worker: Worker) -> None:
