@@ -435,15 +435,15 @@ class LegProtocol(Timed):
         """The peer closed its sending direction. For a broker that is the loss. A client may still read until it resets
         the connection, which the system reports only to a reader.
         """
-        owner = self._owner
+        owner, before = self._owner, self._heard_all
+        self._heard_all = True
         if owner is None:
             if self.transport is not None:
                 self.transport.loseConnection()
         elif self.leg.side is Side.UPSTREAM:
             owner.lost(self, CLOSED)
             self.close(How.FLUSH)
-        elif not self._heard_all:
-            self._heard_all = True
+        elif not before:
             owner.half_closed(self)
             if self._owner is not None:
                 self._watch()
