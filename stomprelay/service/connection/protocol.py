@@ -12,6 +12,7 @@ usual. The tests hold Twisted to it. Most is sent by a compiled twin; both are t
 
 import select
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -105,6 +106,7 @@ def close_when_written(connection: tcp.Connection) -> None:
     connection.loseConnection()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Driver(Timed):
     """Reports to a core what happens to the connections of its legs, and performs the effects that the core returns, in
     order. It stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
@@ -115,14 +117,10 @@ class Driver(Timed):
     this driver and all effects before they are performed.
     """
 
-    __slots__ = ("_record", "legs", "linger", "runtime")
-
-    def __init__(self, runtime: Runtime, linger: float) -> None:
-        super().__init__()
-        self.runtime = runtime
-        self.linger = linger
-        self.legs = 0
-        self._record: Callable[[Any, Sequence[Effect]], None] | None = None
+    runtime: Runtime
+    linger: float
+    legs: int = field(default=0, init=False)
+    _record: Callable[[Any, Sequence[Effect]], None] | None = field(default=None, init=False)
 
     # What the connections report
 
@@ -274,20 +272,19 @@ class Driver(Timed):
     """The method that performs each kind of effect but `Send`."""
 
 
+@dataclass(slots=True)
 class _Watched:
     """A client that is not read from and is watched since `since`; it has left at `given_up`. Times are in seconds;
     `descriptor` is its socket's.
     """
 
-    __slots__ = ("descriptor", "given_up", "since")
-
-    def __init__(self, descriptor: int, since: float) -> None:
-        self.descriptor = descriptor
-        self.since = since
-        self.given_up = inf
+    descriptor: int
+    since: float
+    given_up: float = inf
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
+@dataclass(slots=True, eq=False, repr=False)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
@@ -297,42 +294,28 @@ class LegProtocol(Timed):
     are discarded; the timer then waits for a peer that takes too long to close.
     """
 
-    __slots__ = (
-        "_address",
-        "_attempt",
-        "_flushed",
-        "_heard_all",
-        "_owner",
-        "_producer",
-        "_ready",
-        "_stopped",
-        "_tls",
-        "_watched",
-        "bytes_received",
-        "bytes_sent",
-        "leg",
-        "plain",
-        "reasons",
-        "runtime",
-        "transport",
-    )
+    _owner: Driver | None
+    leg: Leg
+    runtime: Runtime = field(init=False)
+    transport: Any = None
+    plain: tcp.Connection | None = None
+    reasons: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    _attempt: Callable[[], object] | None = None
+    _address: object = None
+    _producer: IPushProducer | None = None
+    _tls: TLSMemoryBIOProtocol | None = None
+    _watched: _Watched | None = None
+    _flushed: bool = False
+    _ready: bool = False
+    _heard_all: bool = False
+    _stopped: bool = False
 
-    def __init__(self, owner: Driver, leg: Leg) -> None:
-        super().__init__()
-        self.runtime = owner.runtime
-        self.leg = leg
-        self.transport: Any = None
-        self.reasons = 0
-        self.bytes_received = self.bytes_sent = 0
-        self.plain: tcp.Connection | None = None
-        self._owner: Driver | None = owner
-        self._attempt: Callable[[], object] | None = None
-        self._address: object = None
-        self._producer: IPushProducer | None = None
-        self._tls: TLSMemoryBIOProtocol | None = None
-        self._watched: _Watched | None = None
-        self._flushed = self._ready = self._heard_all = self._stopped = False
-        owner.added(self)
+    def __post_init__(self) -> None:
+        assert self._owner is not None
+        self.runtime = self._owner.runtime
+        self._owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
         """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""

@@ -180,7 +180,7 @@ class Socket(tcp.Connection):
         self._writeDisconnected = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
-        self.protocol.writeConnectionLost()
+        self.protocol.writeConnectionLost()  # type: ignore[attr-defined]  # only ours half-close
 
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
