@@ -74,6 +74,7 @@ from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Budget, Session
+from stomprelay.session.subscriptions import Subscriptions
 from stomprelay.wire.dialect import V1_0, demanding_utf8
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN
@@ -379,10 +380,10 @@ class Relay:
             let.dialect,
             listener.unacknowledged,
             self.counters,
-            transactions=listener.transactions,
-            subscriptions=listener.subscriptions,
+            most_transactions=listener.transactions,
+            subscriptions=Subscriptions(listener.subscriptions),
             kept=Budget(listener.budget),
-            now=now,
+            active_at=now,
         )
         renewal = None if listener.renew is None else Renewal(listener.renew, client, self._outbox)
         guard = UNGUARDED

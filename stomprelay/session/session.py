@@ -5,9 +5,9 @@ how many bytes the relay keeps of the client, and how many it may.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import filterfalse
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from stomprelay.session.delivery import THING, DeliveryNumbers, ours
 from stomprelay.session.ledger import Ledger
@@ -140,7 +140,6 @@ SENT_TO: Final = 8
 """Destinations of which is known that a client sent to them, at most."""
 _LONGEST: Final = 200
 """Bytes that are kept of such a name."""
-_NOWHERE: Final[tuple[bytes, ...]] = ()
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
@@ -148,102 +147,64 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 """Of sessions that had none yet, as most have none: nothing is put into these."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Session:
     """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
 
     `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
     without a receipt the broker was sent since its last RECEIPT, so that nothing shows whether it has them. `misreads`:
-    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `unsettled`, `transactions`,
-    `subscriptions`: how many of each there may be.
+    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many deliveries
+    may await an ACK.
 
     `memo`, `memo_head`: the head of the last SEND that changed nothing here, as it came and as it was sent on;
     `traces`: how many SENDs did change something. `client_frames`, `broker_frames`: how many frames came; they are
     counted by the first of a client's sessions only. `sent_to`: the destinations of the client's last SENDs, where
-    destinations are counted. `orders`: gives deliveries their numbers; the client's sessions with several brokers
-    (`beside`) share it. `active_at`: when something but a beat came last, in seconds.
+    destinations are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers
+    (`beside`, `_neighbours`) share it. `active_at`: when something but a beat came last, in seconds.
     """
 
-    __slots__ = (
-        "_ledger",
-        "_most",
-        "_most_subscriptions",
-        "_neighbours",
-        "_orders",
-        "_transactions_size",
-        "active_at",
-        "broker_frames",
-        "client_frames",
-        "counters",
-        "dialect",
-        "kept",
-        "memo",
-        "memo_head",
-        "misreads",
-        "most_transactions",
-        "name",
-        "receipts",
-        "sent_to",
-        "subscriptions",
-        "traces",
-        "transactions",
-        "unproved",
-    )
-
-    def __init__(
-        self,
-        name: bytes,
-        dialect: Dialect,
-        unsettled: int,
-        counters: dict[str, int],
-        orders: DeliveryNumbers | None = None,
-        neighbours: "list[Session] | None" = None,
-        *,
-        transactions: int = 1024,
-        subscriptions: int = 65536,
-        kept: Budget | None = None,
-        now: float = 0.0,
-    ) -> None:
-        self.name = name
-        self.dialect = dialect
-        self.counters = counters
-        self.kept = Budget() if kept is None else kept
-        self.subscriptions = Subscriptions(subscriptions)
-        self._ledger: Ledger | None = None
-        self.traces = 0
-        self.memo: bytes | None = None
-        self.memo_head: bytes | None = None
-        self.transactions = _NO_TRANSACTIONS
-        self._transactions_size = 0
-        self.receipts = _NO_RECEIPTS
-        self.unproved = 0
-        self.misreads = _NONE_MISREAD
-        self.client_frames = self.broker_frames = 0
-        self.sent_to = _NOWHERE
-        self.active_at = now
-        self._most = unsettled
-        self._most_subscriptions = subscriptions
-        self.most_transactions = transactions
-        self._orders = orders
-        self._neighbours = neighbours
-        if neighbours is not None:
-            neighbours.append(self)
+    name: bytes
+    dialect: Dialect
+    _most: int
+    counters: dict[str, int]
+    _: KW_ONLY
+    most_transactions: int = 1024
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    kept: Budget = field(default_factory=Budget)
+    active_at: float = 0.0
+    transactions: dict[bytes, Transaction] = field(default_factory=lambda: _NO_TRANSACTIONS)
+    receipts: dict[bytes, None] = field(default_factory=lambda: _NO_RECEIPTS)
+    misreads: dict[bytes, deque[bytes]] = field(default_factory=lambda: _NONE_MISREAD)
+    unproved: int = 0
+    traces: int = 0
+    memo: bytes | None = None
+    memo_head: bytes | None = None
+    client_frames: int = 0
+    broker_frames: int = 0
+    sent_to: tuple[bytes, ...] = ()
+    _ledger: Ledger | None = None
+    _transactions_size: int = 0
+    _orders: DeliveryNumbers | None = None
+    _neighbours: "list[Session] | None" = None
 
     def beside(self) -> "Session":
         """Return a session of the same client for one more broker, which names no delivery as this one does."""
         self._orders = self._orders or DeliveryNumbers()
         if self._neighbours is None:
             self._neighbours = [self]
-        return Session(
+        another = Session(
             self.name,
             self.dialect,
             self._most,
             self.counters,
-            self._orders,
-            self._neighbours,
-            transactions=self.most_transactions,
-            subscriptions=self._most_subscriptions,
+            most_transactions=self.most_transactions,
+            subscriptions=Subscriptions(self.subscriptions.most),
             kept=self.kept,
+            _orders=self._orders,
+            _neighbours=self._neighbours,
         )
+        self._neighbours.append(another)
+        return another
 
     def client_sent(self, frames: int) -> None:
         """Count frames that were received from the client."""
@@ -266,7 +227,7 @@ class Session:
         """How many deliveries await an ACK of the client."""
         return 0 if self._ledger is None else self._ledger.awaited
 
-    WATCHED: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
+    WATCHED: ClassVar = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
 
     @property

@@ -53,10 +53,10 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging`: those with ACKs, including recently ended
-    ones.
+    ones. `most`: how many may be open.
     """
 
-    __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
+    __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "acknowledging", "most")
 
     def __init__(self, most: int = 65536) -> None:
         # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
@@ -65,7 +65,7 @@ class Subscriptions:
         self._ended = _NONE
         self._closed: tuple[Subscription, ...] = ()
         self._made = 0
-        self._most = most
+        self.most = most
         self.acknowledging = 0
 
     def __len__(self) -> int:
@@ -84,8 +84,8 @@ class Subscriptions:
         digits and dashes; the same `id` ends the older one. `cost` is in bytes.
         """
         id = next((value for name, value in headers if name == ID), None)
-        if len(self._by_id) >= self._most:
-            raise ProtocolError("too many subscriptions", f"the limit is {self._most}")
+        if len(self._by_id) >= self.most:
+            raise ProtocolError("too many subscriptions", f"the limit is {self.most}")
         if id is None:
             self._made += 1
             while MADE + b"%d" % self._made in self._by_id:

@@ -17,7 +17,7 @@ in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"
 
 def session(version: bytes = b"1.2", most: int = 10, kept: Budget | None = None) -> Session:
     """A new one."""
-    return Session(b"s", DIALECTS[version], most, Counter(), kept=kept)
+    return Session(b"s", DIALECTS[version], most, Counter(), kept=kept or Budget())
 
 
 def subscribe(it: Session, id: bytes, mode: bytes = b"client-individual") -> None:

@@ -12,6 +12,7 @@ usual. The tests hold Twisted to it. Most is sent by a compiled twin; both are t
 
 import select
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -105,6 +106,7 @@ def close_when_written(connection: tcp.Connection) -> None:
     connection.loseConnection()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Driver(Timed):
     """Reports to a core what happens to the connections of its legs, and performs the effects that the core returns, in
     order. It stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
@@ -115,13 +117,10 @@ class Driver(Timed):
     this driver and all effects before they are performed.
     """
 
-    __slots__ = ("_record", "legs", "linger", "runtime")
-
-    def __init__(self, runtime: Runtime, linger: float) -> None:
-        self.runtime = runtime
-        self.linger = linger
-        self.legs = 0
-        self._record: Callable[[Any, Sequence[Effect]], None] | None = None
+    runtime: Runtime
+    linger: float
+    legs: int = field(default=0, init=False)
+    _record: Callable[[Any, Sequence[Effect]], None] | None = field(default=None, init=False)
 
     # What the connections report
 
@@ -284,6 +283,7 @@ class _Watched(NamedTuple):
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
+@dataclass(slots=True, eq=False, repr=False)
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
@@ -293,41 +293,28 @@ class LegProtocol(Timed):
     are discarded; the timer then waits for a peer that takes too long to close.
     """
 
-    __slots__ = (
-        "_address",
-        "_attempt",
-        "_flushed",
-        "_heard_all",
-        "_owner",
-        "_producer",
-        "_ready",
-        "_stopped",
-        "_tls",
-        "_watched",
-        "bytes_received",
-        "bytes_sent",
-        "leg",
-        "plain",
-        "reasons",
-        "runtime",
-        "transport",
-    )
+    _owner: Driver | None
+    leg: Leg
+    runtime: Runtime = field(init=False)
+    transport: Any = None
+    plain: tcp.Connection | None = None
+    reasons: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    _attempt: Callable[[], object] | None = None
+    _address: object = None
+    _producer: IPushProducer | None = None
+    _tls: TLSMemoryBIOProtocol | None = None
+    _watched: _Watched | None = None
+    _flushed: bool = False
+    _ready: bool = False
+    _heard_all: bool = False
+    _stopped: bool = False
 
-    def __init__(self, owner: Driver, leg: Leg) -> None:
-        self.runtime = owner.runtime
-        self.leg = leg
-        self.transport: Any = None
-        self.reasons = 0
-        self.bytes_received = self.bytes_sent = 0
-        self.plain: tcp.Connection | None = None
-        self._owner: Driver | None = owner
-        self._attempt: Callable[[], object] | None = None
-        self._address: object = None
-        self._producer: IPushProducer | None = None
-        self._tls: TLSMemoryBIOProtocol | None = None
-        self._watched: _Watched | None = None
-        self._flushed = self._ready = self._heard_all = self._stopped = False
-        owner.added(self)
+    def __post_init__(self) -> None:
+        assert self._owner is not None
+        self.runtime = self._owner.runtime
+        self._owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
         """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
@@ -429,15 +416,15 @@ class LegProtocol(Timed):
         """The peer closed its sending direction. For a broker that is the loss. A client may still read until it resets
         the connection, which the system reports only to a reader.
         """
-        owner = self._owner
+        owner, before = self._owner, self._heard_all
+        self._heard_all = True
         if owner is None:
             if self.transport is not None:
                 self.transport.loseConnection()
         elif self.leg.side is Side.UPSTREAM:
             owner.lost(self, CLOSED)
             self.close(How.FLUSH)
-        elif not self._heard_all:
-            self._heard_all = True
+        elif not before:
             owner.half_closed(self)
             if self._owner is not None:
                 self._watch()

@@ -58,7 +58,7 @@ class RelayReactor(EPollReactor):
         while True:
             events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
             began = self.seconds()
-            share = max(int(self._most) // (len(events) or 1), _LEAST)
+            share = self._most / (len(events) or 1)
             for descriptor, event in events:
                 selectable = selectables.get(descriptor)
                 if selectable is None:
@@ -67,7 +67,7 @@ class RelayReactor(EPollReactor):
                 if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
                     act = selectable.doRead
                     if share < READ and kind is Socket and selectable.bufferSize > share:
-                        act = partial(_read_some, selectable, act, share)
+                        act = partial(_read_some, selectable, act, max(int(share), _LEAST))
                 elif kind is SocketConnector or (kind is Socket and event == EPOLLOUT):
                     act = selectable.doWrite
                 else:
@@ -82,8 +82,10 @@ class RelayReactor(EPollReactor):
                 if end is not None:
                     log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, bool(reads))
             took = self.seconds() - began
-            self._most = min(self._most * (_TURN / took if took > _TURN else 2.0), _RECEIVED)
-            self._most = max(self._most, _LEAST * len(events))
+            if took > _TURN:
+                self._most = max(self._most * _TURN / took, _LEAST * len(events))
+            elif self._most < _RECEIVED:
+                self._most = min(2 * self._most, _RECEIVED)
             if not self.running or self.threadCallQueue:
                 return
             timeout = self.timeout()

@@ -1,7 +1,7 @@
 """Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -37,7 +37,6 @@ from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.runtime import (
     Runtime,
     Timed,
-    Timers,
     log_note,
     spell_address,
     spell_text,
@@ -205,28 +204,18 @@ REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ReadingStop(Timed):
     """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end. Call
     `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
-    __slots__ = ("_ended", "_record", "_seconds", "_side", "_since", "_timers", "_total")
-
-    def __init__(
-        self,
-        timers: Timers,
-        seconds: Callable[[], float],
-        side: str,
-        record: Record,
-        ended: Callable[[], None],
-    ) -> None:
-        self._timers = timers
-        self._seconds = seconds
-        self._side = side
-        self._record = record
-        self._ended = ended
-        self._since: float | None = None
-        self._total = 0.0
+    _runtime: Runtime
+    _side: str
+    _record: Record
+    _ended: Callable[[], None]
+    _since: float | None = None
+    _total: float = 0.0
 
     def began(self, reason: str) -> None:
         """Record `HELD` with this reason: the leg is not read from any more."""
@@ -237,15 +226,15 @@ class ReadingStop(Timed):
     def stopped(self) -> None:
         """Go on with this stop: the leg was read from for a moment, and is not any more."""
         if self._since is None:
-            self._since = self._seconds()
+            self._since = self._runtime.seconds()
 
     def resumed(self) -> None:
         """The leg is read from: the stop ends unless `stopped` is called within `QUIET` seconds."""
         if self._since is not None:
-            now = self._seconds()
+            now = self._runtime.seconds()
             self._total += now - self._since
             self._since = None
-            self._timers.set(self, now + QUIET)
+            self._runtime.timers.set(self, now + QUIET)
 
     def woke(self, now: float) -> None:
         """End the stop: the leg was read from for `QUIET` seconds."""
@@ -255,7 +244,7 @@ class ReadingStop(Timed):
     def end(self) -> None:
         """Record `RELEASED` and call `ended`: the stop is over, or the leg is closed."""
         self.resumed()
-        self._timers.forget(self)
+        self._runtime.timers.forget(self)
         text = f"the {self._side} is read from again, after {self._total:.3f} s"
         self._record(JournalEvent.RELEASED, text, {"side": self._side, "seconds": round(self._total, 3)})
         self._ended()
@@ -344,8 +333,9 @@ class BrokerOutput:
 
 
 @implementer(IPushProducer)
+@dataclass(slots=True, eq=False, repr=False)
 class RelayDriver(Driver):
-    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen. `identify` is
+    """Drives one relay, which stands for one client; `_on_end` is called when nothing more will happen. `_identify` is
     needed where the listener asks who comes. It can `record_to` somebody: the frames of one chunk are a block, each
     `Note` an event.
 
@@ -354,49 +344,27 @@ class RelayDriver(Driver):
     relay gets `Blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_client_bytes",
-        "_client_full",
-        "_endpoints",
-        "_first",
-        "_identify",
-        "_left_bytes",
-        "_on_end",
-        "_outputs",
-        "_peer",
-        "_pipes",
-        "_recorder",
-        "_relay",
-        "_report_scheduled",
-        "_stops",
-        "kept",
-    )
+    linger: float = field(init=False)
+    _relay: Relay
+    _endpoints: Endpoints
+    _on_end: Callable[["RelayDriver"], None]
+    _identify: Asks | None = None
+    kept: int = field(init=False)
+    _pipes: tuple["Pipe", ...] = ()
+    _outputs: tuple[BrokerOutput, ...] = ()
+    _client_full: bool = False
+    _report_scheduled: bool = False
+    _accepted: bool = False
+    _left_bytes: tuple[int, int] = _NOTHING
+    _client_bytes: tuple[int, int] = _NOTHING
+    _recorder: SessionRecorder | None = None
+    _stops: dict[Leg, ReadingStop] | None = None
+    _peer: object = None
+    _first: bytes = b""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        relay: Relay,
-        endpoints: Endpoints,
-        ended: Callable[["RelayDriver"], None],
-        identify: Asks | None = None,
-    ) -> None:
-        super().__init__(runtime, relay.listener.linger)
-        self._identify = identify
-        self._relay = relay
-        self._pipes: tuple[Pipe, ...] = ()
-        self._endpoints = endpoints
-        self._on_end = ended
-        self._outputs: tuple[BrokerOutput, ...] = ()
-        self._client_full = False
-        self._report_scheduled = False
-        self._left_bytes = self._client_bytes = _NOTHING
-        self._accepted = False
-        self._recorder: SessionRecorder | None = None
-        self._stops: dict[Leg, ReadingStop] | None = None
-        self._peer: object = None
-        self._first = b""
-        self.kept = runtime.memory.opened(self)
+    def __post_init__(self) -> None:
+        self.linger = self._relay.listener.linger
+        self.kept = self.runtime.memory.opened(self)
 
     @property
     def relay(self) -> Relay:
@@ -414,7 +382,7 @@ class RelayDriver(Driver):
 
     def end(self) -> None:
         """Stop the timer and call `ended`: the session is over."""
-        super().end()
+        Driver.end(self)
         self.runtime.memory.closed(self, self.kept)
         self.kept = 0
         self._on_end(self)
@@ -493,7 +461,7 @@ class RelayDriver(Driver):
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects that the relay returned, then have it known how much is kept of the session now."""
-        super().perform(effects)
+        Driver.perform(self, effects)
         self._count()
 
     def _count(self) -> None:
@@ -580,7 +548,7 @@ class RelayDriver(Driver):
         else:
             received, sent = self._left_bytes
             self._left_bytes = received + protocol.bytes_received, sent + protocol.bytes_sent
-        super().closed(protocol)
+        Driver.closed(self, protocol)
 
     def woke(self, now: float) -> None:
         """Tell the relay that the time of its last `Wake` has come."""
@@ -668,12 +636,10 @@ class RelayDriver(Driver):
         def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
             recorder.event(self, event.value, text, facts)
 
-        runtime, stops = self.runtime, self._stops
+        stops = self._stops
         if stops is None:
             stops = self._stops = {}
-        stop = ReadingStop(
-            runtime.timers, runtime.seconds, leg.side.value, record, partial(stops.__delitem__, leg)
-        )
+        stop = ReadingStop(self.runtime, leg.side.value, record, partial(stops.__delitem__, leg))
         stops[leg] = stop
         stop.began(reason)
 
@@ -776,7 +742,7 @@ class RelayDriver(Driver):
 
     def _resume(self, effect: Resume) -> None:
         """Read from a leg again; while the session ends, also from a broker whose messages the client did not take."""
-        super()._resume(effect)
+        Driver._resume(self, effect)
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:
             protocol.release(PRESSURE)

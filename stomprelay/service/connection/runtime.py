@@ -5,6 +5,7 @@ can cause as often as they like, and the number of open sockets.
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from typing import Any, Final
@@ -187,17 +188,15 @@ MOST: Final = 5
 EVERY: Final = 10.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """The lines of one kind within `EVERY` seconds, until `until`. A timer runs only while some were left out."""
+    """The lines of one kind within `EVERY` seconds, until `_until`. A timer runs only while some were left out."""
 
-    __slots__ = ("_name", "_timers", "_until", "_written", "left_out")
-
-    def __init__(self, name: str, timers: Timers) -> None:
-        self.left_out = 0
-        self._written = 0
-        self._until = 0.0
-        self._name = name
-        self._timers = timers
+    _name: str
+    _timers: Timers
+    left_out: int = 0
+    _written: int = 0
+    _until: float = 0.0
 
     def passes(self, now: float, most: int) -> bool:
         """Count one more line; return whether it is to be written, as `most` are."""

@@ -173,11 +173,14 @@ class Socket(tcp.Connection):
             super().loseConnection()
 
     def loseWriteConnection(self) -> None:
-        """Close our direction when all is written; at once, and not in another turn, where nothing waits."""
-        at_once = not (self._writing or self.disconnecting or self._writeDisconnected)
-        super().loseWriteConnection()
-        if at_once:
-            self.doWrite()
+        """Close our direction when all is written; at once, without the reactor, where nothing waits."""
+        if self._writing or self.disconnecting or self._writeDisconnected:
+            super().loseWriteConnection()
+            return
+        self._writeDisconnected = True
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+        self.protocol.writeConnectionLost()  # type: ignore[attr-defined]  # only ours half-close
 
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
@@ -238,13 +241,12 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
     listening, factory, reactor = port.socket, port.factory, port.reactor
     for _ in range(port.numberAccepts):
         try:
-            accepted, (host, *rest) = listening.accept()
+            own, (host, *rest) = listening.accept()
         except BlockingIOError:
             return
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
-        own = socket.SocketType(port.addressFamily, socket.SOCK_STREAM, 0, accepted.detach())
         transport, place = None, (intern(host), *rest)  # clients of one host share its name
         try:
             protocol = factory.buildProtocol(_address(place))
