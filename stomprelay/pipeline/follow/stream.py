@@ -23,7 +23,7 @@ from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Batch, StoreError
 from stomprelay.pipeline.store.upkeep import Lock, migrate
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
-from stomprelay.pipeline.tables import failovers, flow, latency, runs, stuck, traffic
+from stomprelay.pipeline.tables import episodes, rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,13 +33,13 @@ Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
 """Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
-    ("traffic", traffic.advance),
+    ("traffic", rollup.advance_traffic),
     ("messages", messages.advance),
-    ("latency", latency.advance),
-    ("flow", flow.advance),
-    ("stuck", stuck.advance),
-    ("failovers", failovers.advance),
-    ("runs", runs.advance),
+    ("latency", rollup.LATENCY_SUMS.advance_messages),
+    ("flow", rollup.FLOW_SUMS.advance_messages),
+    ("stuck", episodes.advance_stuck),
+    ("failovers", episodes.advance_failovers),
+    ("runs", episodes.advance_runs),
 )
 """What each batch does after its frames are written, in this order."""
 BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
