@@ -21,7 +21,7 @@ from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Batch, StoreError
-from stomprelay.pipeline.store.upkeep import Lock, migrate
+from stomprelay.pipeline.store.upkeep import alone, migrate
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import episodes, rollup
 
@@ -117,7 +117,7 @@ class Stream:
         if not self._volume.exists(absolute(self._settings.journal)):
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check(migrates=True)
-        with Lock(local(self._store.root)):
+        with alone(local(self._store.root)):
             if self._far:
                 read = [local(absolute(self._settings.journal))]
                 written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
