@@ -233,8 +233,8 @@ class Store:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of the hours before `before`, if the format can, and return these hours. The caller must hold
-        the lock of `upkeep.alone`.
+        """Join small files of the hours before `before`, if the format can, and return these hours. The caller must
+        hold the lock of `upkeep.alone`.
         """
         return ()
 
