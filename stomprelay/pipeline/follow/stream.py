@@ -219,7 +219,7 @@ class Stream:
         held_back = sum(each.rows for each in before.waiting) * tasks.ROW
         told: list[str] = []
         with tasks.planned(self._spark, octets + held_back):
-            taken = frames.advance(batch, fresh, again)
+            count, damages, missing = frames.advance(batch, fresh, again)
             # Delta's store changes settings of the session for a while.
             beside = self._store.format != "delta"
             waiting: list[tuple[str, Future[Iterable[str] | None]]] = []
@@ -236,7 +236,7 @@ class Stream:
                 told += future.result() or ()
         self._arrivals.done(part)
         self._again = False
-        progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
+        progress.end(len(arrivals), count, damages + len(told), [*missing, *told])
         with progress.working("joining small files", "hours") as shown:
             kept = upkeep.after(batch, datetime.now(UTC), shown, partial(messages.first_held_back, batch))
         for sentence in kept:

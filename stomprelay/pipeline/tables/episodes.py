@@ -140,18 +140,14 @@ def advance_failovers(batch: Batch) -> None:
     touched = {hour for hour in {*hours, *before.get("hours", ())} if hour >= first}
     rows = [(failover(each), each[-1].lost_ns) for each in outages]
     _replace(batch, FAILOVERS, "began_at", ("upstream", "broker", "planned"), rows, touched)
-    since = max(_end(loss) for loss in known.values()) - 2 * give_up
+    since = max(loss.ended_ns for loss in known.values()) - 2 * give_up
     kept = [
         loss
         for each in outages
-        if any((loss.recovered_ns is None and not loss.given_up) or _end(loss) >= since for loss in each)
+        if any(not loss.over or loss.ended_ns >= since for loss in each)
         for loss in each
     ]
     store.save_text(name, batch.number, json.dumps({"hours": sorted(hours), "losses": kept}))
-
-
-def _end(loss: SessionOutage) -> int:
-    return loss.lost_ns if loss.recovered_ns is None else loss.recovered_ns
 
 
 # Subscriptions that do not answer
