@@ -151,9 +151,7 @@ def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
         if row["hour"] is not None:
             hours.setdefault(row["slice"], set()).add(row["hour"])
     made = {
-        name: slices.Slice(
-            had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name)
-        )
+        name: slices.Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())))
         for at, name in enumerate(doing.made)
         if had[f"rows{at}"]
     }

@@ -158,7 +158,7 @@ class SessionBrokers:
         brokers = cls()
         live, brokers.several, losses = values
         brokers.live = dict.fromkeys(live)
-        known = (SessionOutage("", "", *loss, 0) for loss in losses)
+        known = (SessionOutage._make(("", "", *loss, 0)) for loss in losses)
         brokers.losses = [BrokerLoss(outage, dirty=False) for outage in known]
         return brokers
 
