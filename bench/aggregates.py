@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store, dated
-from stomprelay.pipeline.tables import flow, latency, traffic
+from stomprelay.pipeline.tables.rollup import FLOW_SUMS, LATENCY_SUMS, MEASURES, TRAFFIC_SUMS, WIDTH
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,14 +33,14 @@ KEYS: Final = {
 SOURCES: Final = {TRAFFIC.name: "frames", LATENCY.name: "messages", FLOW.name: "messages"}
 
 _ANSWERS: Final[dict[str, Callable[["DataFrame"], "DataFrame"]]] = {
-    TRAFFIC.name: traffic.counted,
-    LATENCY.name: lambda messages: latency.folded(latency.bucketed(messages)),
-    FLOW.name: lambda messages: dated(flow.folded(flow.carried(messages))),
+    TRAFFIC.name: TRAFFIC_SUMS.summed,
+    LATENCY.name: lambda messages: LATENCY_SUMS.rows(LATENCY_SUMS.summed(messages)),
+    FLOW.name: lambda messages: dated(FLOW_SUMS.rows(FLOW_SUMS.summed(messages))),
 }
 _MEASURES: Final = ", ".join(
     f"""count({name}_us), quantile_disc({name}_us, 0.5), quantile_disc({name}_us, 0.95),
         quantile_disc({name}_us, 0.99), max({name}_us)"""
-    for name in latency.MEASURES
+    for name in MEASURES
 )
 SQL: Final = {
     TRAFFIC.name: """
@@ -105,7 +105,7 @@ def _answer(store: Store, duck: "DuckDBPyConnection | None", name: str, rounds: 
         if duck is not None:
             took, exact = _timed(lambda: _by_duckdb(duck, name))
             theirs.append(took)
-            compare(f"{name} by Spark and by DuckDB", cells, exact, latency.WIDTH)
+            compare(f"{name} by Spark and by DuckDB", cells, exact, WIDTH)
     compare(f"{name} at once and by batches", cells, _by_spark(name, store.read(name)), 1)
     return Answer(name, len(cells), tuple(ours), tuple(theirs))
 

@@ -36,8 +36,6 @@ SHORT: dict[str, str] = {
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/commands/migrate.py": "each command is a module",
     "pipeline/sessions/record.py": "the places in a record have the names of those in a transfer",
-    "pipeline/tables/runs.py": "each table is a module",
-    "pipeline/tables/traffic.py": "each table is a module",
     "session/reasons.py": "words that the service and the pipeline share",
 }
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""

@@ -74,8 +74,3 @@ class TimeLimits:
     linger: int = 10 * SECOND
     give_up: int = 3600 * SECOND
     stuck_after: int = 60 * SECOND
-
-    @classmethod
-    def of(cls, patience: float, linger: float, give_up: float, stuck_after: float = 60.0) -> "TimeLimits":
-        """Return the limits from values in seconds."""
-        return cls(*(round(each * SECOND) for each in (patience, linger, give_up, stuck_after)))

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import TimestampType
 
-from stomprelay.pipeline.schema import Column, Table
-from stomprelay.pipeline.sessions import outages
+from stomprelay.pipeline.schema import Table
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store import layout
 
@@ -55,9 +54,6 @@ MESSAGE: Final[Values] = {
     "position": 0,
     "number": 0,
 }
-OUTAGE: Final = Table(
-    "outages", "", tuple(Column(name, kind, "") for name, kind, *_ in map(str.split, outages.DDL.split(", ")))
-)
 OUTAGE_ROW: Final[Values] = {
     "relay": "r1",
     "session": "s1",

@@ -8,7 +8,7 @@ from stomprelay.pipeline.bar import ProgressBar
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import StoreError
-from stomprelay.pipeline.store.upkeep import Lock, migrate
+from stomprelay.pipeline.store.upkeep import alone, migrate
 from stomprelay.pipeline.store.volume import local
 
 
@@ -27,7 +27,7 @@ def main(given: argparse.Namespace) -> int:
         if not store.volume.exists(store.root):
             raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
         bar = ProgressBar(sys.stderr, "tables")
-        with Lock(local(store.root)), bar.going():
+        with alone(local(store.root)), bar.going():
             bar.begin("migrating")
             done = migrate(store, STATE, bar.set)
     options.say(f"{given.tables}: {'migrated' if done else 'nothing to migrate'}")

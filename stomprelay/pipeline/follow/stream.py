@@ -21,9 +21,9 @@ from stomprelay.pipeline.spark import executors, launch, tasks
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.delta import opened
 from stomprelay.pipeline.store.store import Batch, StoreError
-from stomprelay.pipeline.store.upkeep import Lock, migrate
+from stomprelay.pipeline.store.upkeep import alone, migrate
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
-from stomprelay.pipeline.tables import failovers, flow, latency, runs, stuck, traffic
+from stomprelay.pipeline.tables import episodes, rollup
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,13 +33,13 @@ Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
 """Its name, and what it does; it may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
-    ("traffic", traffic.advance),
+    ("traffic", rollup.advance_traffic),
     ("messages", messages.advance),
-    ("latency", latency.advance),
-    ("flow", flow.advance),
-    ("stuck", stuck.advance),
-    ("failovers", failovers.advance),
-    ("runs", runs.advance),
+    ("latency", rollup.LATENCY_SUMS.advance_messages),
+    ("flow", rollup.FLOW_SUMS.advance_messages),
+    ("stuck", episodes.advance_stuck),
+    ("failovers", episodes.advance_failovers),
+    ("runs", episodes.advance_runs),
 )
 """What each batch does after its frames are written, in this order."""
 BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
@@ -117,7 +117,7 @@ class Stream:
         if not self._volume.exists(absolute(self._settings.journal)):
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check(migrates=True)
-        with Lock(local(self._store.root)):
+        with alone(local(self._store.root)):
             if self._far:
                 read = [local(absolute(self._settings.journal))]
                 written = [local(self._store.root), local(absolute(self._settings.checkpoint))]
@@ -219,7 +219,7 @@ class Stream:
         held_back = sum(each.rows for each in before.waiting) * tasks.ROW
         told: list[str] = []
         with tasks.planned(self._spark, octets + held_back):
-            taken = frames.advance(batch, fresh, again)
+            count, damages, missing = frames.advance(batch, fresh, again)
             # Delta's store changes settings of the session for a while.
             beside = self._store.format != "delta"
             waiting: list[tuple[str, Future[Iterable[str] | None]]] = []
@@ -236,7 +236,7 @@ class Stream:
                 told += future.result() or ()
         self._arrivals.done(part)
         self._again = False
-        progress.end(len(arrivals), taken.frames, taken.damages + len(told), [*taken.missing, *told])
+        progress.end(len(arrivals), count, damages + len(told), [*missing, *told])
         with progress.working("joining small files", "hours") as shown:
             kept = upkeep.after(batch, datetime.now(UTC), shown, partial(messages.first_held_back, batch))
         for sentence in kept:

@@ -18,7 +18,7 @@ from stomprelay.pipeline.match.matching import COLUMNS, SCHEMA, UNLIKE, Matching
 from stomprelay.pipeline.match.order import JournalOrders
 from stomprelay.pipeline.match.slices import KEPT, ROWS, SPECIAL, Done, Slice, loaded, plan, special, touched
 from stomprelay.pipeline.read.runs import Runs, Segment
-from stomprelay.pipeline.schema import MESSAGES, TOPICS
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.sessions import record, transfer
 from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
 from stomprelay.pipeline.sessions.reading import files_of, reading_of, shared
@@ -34,8 +34,6 @@ _TRANSFERS: Final = arrow.schema(transfer.FIELDS)
 _STATE: Final = f"_state/{KEPT}"
 _MOST: Final = 10 * ROWS
 """Rows in slices whose time is over: if there are more, they are worth more than one task."""
-_LATE: Final = tuple(f"{transfer.BY_ORDER}{each}" for each in TOPICS)
-"""How the keys of late rows begin, see `Slice`."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,7 @@ class AtOnce:
             if name in masks:
                 before.append(rows.filter(masks[name]))
                 rows = rows.filter(pc.invert(masks[name]))
-            rest, late = _parted(rows)
-            out.add(doing.into[name], rest)
-            out.add(doing.into[name] if self.known[name].late else doing.late, late)
+            out.add(doing.into[name], rows)
         kept = pa.concat_tables([SCHEMA.empty_table(), *before])
         kept = kept.filter(pc.is_valid(kept["text"]))
         kept = _made(_TRANSFERS, kept, key=kept["match"], ns=kept["turn"], kind=_kept(kept))
@@ -91,12 +87,10 @@ class AtOnce:
         what = found["what"]
         out.add(None, found.filter(pc.equal(what, int(MatchRow.FINAL))))
         kept = found.filter(pc.is_in(what, pa.array([MatchRow.OPEN, MatchRow.KEPT], pa.int32())))
-        rest, late = _parted(kept)
-        out.add(doing.fresh[0], rest)
-        out.add(doing.late, late)
+        out.add(doing.fresh[0], kept)
         for each in SPECIAL:
             out.add(special(self.number, each), found.filter(pc.equal(what, int(each))))
-        made = {name: out.slice(name, late=doing.is_late(name)) for name in [*doing.made, doing.late]}
+        made = {name: out.slice(name) for name in doing.made}
         made = {name: each for name, each in made.items() if each.rows}
         done = {"made": made, "gone": [*doing.gone], **out.written()}
         return pa.RecordBatch.from_pydict({"text": [json.dumps(done)]})
@@ -112,12 +106,6 @@ class AtOnce:
             for path in sorted((self.slices.parent / f"slice={name}").glob("part-*"))
         ]
         return pa.concat_tables(tables) if tables else wanted.empty_table()
-
-
-def _parted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that are not late, and those that are."""
-    late = pa.array([key.startswith(_LATE) for key in rows["match"].to_pylist()], pa.bool_())
-    return rows.filter(pc.invert(late)), rows.filter(late)
 
 
 def _same(rows: pa.Table, value: int) -> pa.Array:
@@ -160,12 +148,12 @@ class _Files:
         if len(rows):
             (self._final if name is None else self._rows.setdefault(name, [])).append(rows)
 
-    def slice(self, name: str, *, late: bool) -> Slice:
+    def slice(self, name: str) -> Slice:
         """Return the description of a complete slice."""
         rows = self._rows.get(name, [])
         hours = {hour for each in rows for hour in each["hour"].unique().to_pylist()} - {None}
         due = min((pc.min(each["due"]).as_py() for each in rows), default=0)
-        return Slice(sum(map(len, rows)), due, sorted(hours), late)
+        return Slice(sum(map(len, rows)), due, sorted(hours))
 
     def written(self) -> dict[str, list[str]]:
         """Write the files. Return the hours of final rows, and the paths by table. Raises `OSError`."""

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -439,31 +441,19 @@ class Matchings:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of `transfer.FIELDS` and yield rows of `DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
-            yield from self._matched(arrow.rows(batches))
+            keys = groupby(arrow.rows(batches), itemgetter(s.KEY))
+            rows = (row for key, transfers in keys for row in self._matched(key, transfers))
+            for some in arrow.chunks(rows):
+                yield rows_of(some)
 
-    def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-        rows: list[list[Any]] = []
-        matching: TransferMatching | None = None
-        key = None
+    def _matched(self, key: str, transfers: Iterator[tuple[Any, ...]]) -> Iterator[list[Any]]:
+        """Yield the rows that follow from the transfers of one key; those that are no transfers as they are."""
+        matching = TransferMatching(key, self.limits)
         for transfer in transfers:
             if transfer[s.KIND] >= SessionRow.STATE:
-                rows.append(other(transfer[s.KIND], transfer[s.TEXT], transfer[s.KEY]))
-                continue
-            if matching is None or transfer[s.KEY] != key:
-                if matching is not None:
-                    rows += self._found(key or "", matching)
-                    while len(rows) >= arrow.ROWS:
-                        yield rows_of(rows[: arrow.ROWS])
-                        del rows[: arrow.ROWS]
-                key = transfer[s.KEY]
-                matching = TransferMatching(key, self.limits)
-            matching.saw([*transfer])
-        if matching is not None:
-            rows += self._found(key or "", matching)
-        for at in range(0, len(rows), arrow.ROWS):
-            yield rows_of(rows[at : at + arrow.ROWS])
-
-    def _found(self, key: str, matching: TransferMatching) -> Iterator[list[Any]]:
+                yield other(transfer[s.KIND], transfer[s.TEXT], key)
+            else:
+                matching.saw([*transfer])
         matching.go(self.until)
         for row in matching.finals:
             yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None, None, None, None]

@@ -38,7 +38,7 @@ from stomprelay.pipeline.sessions.conversation import Conversations, SessionRow
 from stomprelay.pipeline.sessions.outages import OpenOutages, SessionOutage
 from stomprelay.pipeline.sessions.reading import frames, reading_of
 from stomprelay.pipeline.sessions.waits import Wait
-from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow, bundles
 from stomprelay.pipeline.spark.bundles import Bundling, Rows, Sorted, chained, exchanged, opened, parts
 from stomprelay.pipeline.spark.tasks import few
@@ -84,7 +84,8 @@ def runs_after(batch: Batch, number: int | None = None) -> Runs:
     """Return the runs as this batch left them, or the one of this number."""
     number = batch.number if number is None else number
     noted, asked = _noted(batch, number), batch.settings
-    limits = TimeLimits.of(asked.patience, asked.linger, asked.give_up, asked.stuck_after)
+    seconds = (asked.patience, asked.linger, asked.give_up, asked.stuck_after)
+    limits = TimeLimits(*(round(each * SECOND) for each in seconds))
     return Runs.load(noted["runs"], limits) if noted else Runs(limits)
 
 
@@ -150,9 +151,7 @@ def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
         if row["hour"] is not None:
             hours.setdefault(row["slice"], set()).add(row["hour"])
     made = {
-        name: slices.Slice(
-            had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())), doing.is_late(name)
-        )
+        name: slices.Slice(had[f"rows{at}"], had[f"due{at}"], sorted(hours.get(name, ())))
         for at, name in enumerate(doing.made)
         if had[f"rows{at}"]
     }

@@ -707,11 +707,7 @@ class JournalOrders:
                 named = batch.set_column(s.KEY, _SCHEMA.field(s.KEY), pa.array(keys, pa.string()))
                 named = named.cast(_SCHEMA)
                 yield named if all(stay) else named.filter(pa.array(stay, pa.bool_()))
-                yield from _batches(rows)
-            if current is not None:
-                yield from _batches(list(current.end()))
-
-
-def _batches(rows: list[s.Transfer]) -> Iterator[pa.RecordBatch]:
-    for at in range(0, len(rows), arrow.ROWS):
-        yield arrow.batch(rows[at : at + arrow.ROWS], _SCHEMA)
+                for some in arrow.chunks(rows):
+                    yield arrow.batch(some, _SCHEMA)
+            for some in arrow.chunks(current.end() if current is not None else ()):
+                yield arrow.batch(some, _SCHEMA)

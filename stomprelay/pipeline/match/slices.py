@@ -34,14 +34,11 @@ _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """The number of rows, up to when (ns) none of them changes by itself, and their hours. `late`: rows of topics that
-    are known by their order, of which other relays may tell deliveries at any time.
-    """
+    """The number of rows, up to when (ns) none of them changes by itself, and their hours."""
 
     rows: int
     due: int
     hours: list[str]
-    late: bool = False
 
 
 @dataclass
@@ -66,20 +63,9 @@ class SlicePlan:
         return [self.named(self.first + number) for number in range(len(self.bounds) + 1)]
 
     @property
-    def late(self) -> str:
-        """Return one more slice, for late rows, if late rows are kept apart."""
-        return self.named(self.first + len(self.bounds) + 1)
-
-    @property
     def made(self) -> list[str]:
         """Return the slices that this batch writes."""
         return sorted({*self.into.values(), *self.fresh})
-
-    def is_late(self, name: str) -> bool:
-        """Return whether this is a slice for late rows."""
-        return name == self.late or any(
-            self.into[each] == name for each, old in self.gone.items() if old.late
-        )
 
 
 @dataclass(frozen=True)
@@ -93,20 +79,20 @@ class Done:
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> SlicePlan:
     """Return what to do for a batch that touches so many rows of these slices and makes about `fresh` rows. `name`
-    begins the names of its slices. Slices that are due late, or `late`, stay apart from others.
+    begins the names of its slices. Slices that are due late stay apart from others.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
-    gone = sorted({*touched, *joined}, key=lambda each: (not known[each].late, known[each].due, each))
+    gone = sorted({*touched, *joined}, key=lambda each: (known[each].due, each))
     found = SlicePlan(name, {each: known[each] for each in gone})
-    made, held, late = 0, 0, False
+    made = held = 0
     for each, old in found.gone.items():
         left = max(old.rows - touched.get(each, 0), 0)
-        if (held and held + left > JOINED) or (late and not old.late):
+        if held and held + left > JOINED:
             made, held = made + 1, 0
         found.into[each] = found.named(made)
-        held, late = held + left, old.late
-    found.first = made + 1 if late or (held and held + fresh > SMALL) else made
+        held += left
+    found.first = made + 1 if held and held + fresh > SMALL else made
     return found
 
 
@@ -191,5 +177,5 @@ def _kept() -> Column:
 
 
 def loaded(values: Mapping[str, Any]) -> dict[str, Slice]:
-    """Return slices from JSON, in which each is a list."""
-    return {name: Slice(*each) for name, each in values.items()}
+    """Return slices from JSON, in which each is a list. Releases before had a fourth value, which is left out."""
+    return {name: Slice(*each[:3]) for name, each in values.items()}

@@ -47,19 +47,12 @@ class SegmentToRead(NamedTuple):
     size: int
 
 
-class ReadBatch(NamedTuple):
-    """What a batch had: numbers of frames and damages, the newest record (ns), sentences about missing frames."""
-
-    frames: int
-    damages: int
-    newest: int | None
-    missing: tuple[str, ...] = ()
-
-
 def advance(
     batch: Batch, arrivals: Sequence[SegmentToRead], again: Sequence[SegmentToRead] = ()
-) -> ReadBatch:
-    """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`."""
+) -> tuple[int, int, list[str]]:
+    """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`. Return
+    the numbers of frames and of rows of `quarantine`, and a sentence for each place where frames are missing.
+    """
     folder = batch.store.stage("frames", batch.number)
     if folder is None:
         told = _appended(batch, parsed(batch.spark, arrivals, writing.summed))
@@ -85,8 +78,7 @@ def advance(
         for each in damages
         if FRAMES_MISSING in each.reason or FRAMES_DROPPED in each.reason
     )
-    newest = max((each.newest_ns for each in segments if each.newest_ns is not None), default=None)
-    return ReadBatch(sum(each.rows for each in segments), len(damages), newest, tuple(missing))
+    return sum(each.rows for each in segments), len(damages), missing
 
 
 def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":

@@ -45,8 +45,7 @@ from stomprelay.pipeline.report.page import COLOURS
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros, moment
 from stomprelay.pipeline.schema import KILLED, RETURNED, TOPICS, UNDELIVERED
 from stomprelay.pipeline.store.store import Store
-from stomprelay.pipeline.tables.latency import WIDTH
-from stomprelay.pipeline.tables.traffic import counted
+from stomprelay.pipeline.tables.rollup import MEASURED, TRAFFIC_SUMS, bucket_of
 
 NULL: Final = -1
 OTHER: Final = -2
@@ -190,17 +189,15 @@ def timings(
     """Return the latencies by name of the measure, and the percentiles of SEND to MESSAGE by the destination's code
     (see `coded`). The rows of `messages` must be in the span.
     """
-    stack = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
     measured = messages.select(
         bin_of(span, F.unix_micros("seen_at")).alias("bin"),
         coded("destination", names).alias("place"),
-        F.expr(f"stack({len(MEASURES)}, {stack})").alias("measure", "us"),
+        F.expr(MEASURED).alias("measure", "us"),
     ).where("us IS NOT NULL")
-    us = F.col("us").cast("double")
-    number = F.when(us == 0, 0).otherwise(1 + F.floor(F.log(F.abs(us)) / F.log(F.lit(WIDTH))))
     by = ("bin", "place", "measure", "bucket")
-    bucket = (F.signum(us) * number).cast("int")
-    counts = measured.withColumn("bucket", bucket).groupingSets([[by[0], *by[2:]], by[1:]], *by)
+    counts = measured.withColumn("bucket", bucket_of(F.col("us"))).groupingSets(
+        [[by[0], *by[2:]], by[1:]], *by
+    )
     wholes: defaultdict[str, Buckets] = defaultdict(dict)
     bins: defaultdict[tuple[str, int], Buckets] = defaultdict(dict)
     places: defaultdict[int, Buckets] = defaultdict(dict)
@@ -488,7 +485,7 @@ def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
-        return counted(within.within(store.read("frames"), "seen_at").withColumn("seen_at", at))
+        return TRAFFIC_SUMS.summed(within.within(store.read("frames"), "seen_at").withColumn("seen_at", at))
     return within.within(store.read("traffic"), "minute")
 
 

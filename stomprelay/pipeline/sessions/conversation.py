@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -147,15 +149,6 @@ class Conversation:
     def _connect(self, record: r.Record, ns: int) -> None:
         self._whole = True
 
-    def _disconnect(self, record: r.Record, ns: int) -> None:
-        """Do nothing more: the session ends with its connection."""
-
-    def _subscribe(self, record: r.Record, ns: int) -> None:
-        self._consumption.subscribe(record, ns)
-
-    def _unsubscribe(self, record: r.Record, ns: int) -> None:
-        self._consumption.unsubscribe(record)
-
     def _answer(self, record: r.Record, ns: int) -> None:
         self._consumption.answered(record, ns, self._brokers, self._transactions, whole=self._whole)
 
@@ -270,12 +263,13 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "NACK": Conversation._answer,
     "CONNECT": Conversation._connect,
     "STOMP": Conversation._connect,
-    "SUBSCRIBE": Conversation._subscribe,
-    "UNSUBSCRIBE": Conversation._unsubscribe,
+    "SUBSCRIBE": lambda self, record, ns: self._consumption.subscribe(record, ns),
+    "UNSUBSCRIBE": lambda self, record, ns: self._consumption.unsubscribe(record),
     "BEGIN": Conversation._begin,
     "COMMIT": Conversation._commit,
     "ABORT": Conversation._abort,
-    "DISCONNECT": Conversation._disconnect,
+    # The session ends with its connection.
+    "DISCONNECT": lambda self, record, ns: None,
 }
 _ASKING: Final = frozenset(
     {"SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
@@ -321,64 +315,40 @@ class Conversations:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` wants it."""
         with arrow.uncollected():
-            yield from self._followed(arrow.rows(batches))
+            sessions = groupby(arrow.rows(batches), itemgetter(r.SESSION))
+            rows = (row for name, records in sessions for row in self._followed(name, records))
+            for some in arrow.chunks(rows):
+                yield arrow.batch(some, _SCHEMA)
 
-    def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
-        rows: list[Any] = []
-        current: _Current | None = None
+    def _followed(self, name: str, records: Iterator[r.Record]) -> Iterator[s.Transfer]:
+        """Yield the rows of one session, from its records in this batch and its state of the last one."""
+        first = next(records)
+        text: str | None = None
+        if first[r.TURN] == r.SAID:
+            text = str(first[r.TEXT])
+            run, state = text.split("\n", 1)
+            conversation = Conversation.load(name, state, self.limits)
+        else:
+            run = run_of(first[r.SEGMENT])
+            conversation = Conversation(first[r.RELAY], name, self.limits)
+            conversation.take(first)
+        changed = text is None
         for record in records:
-            if current is None or current.name != record[r.SESSION]:
-                if current is not None:
-                    rows += self._ended(current)
-                    if len(rows) >= arrow.ROWS:
-                        yield arrow.batch(rows, _SCHEMA)
-                        rows = []
-                current = _Current(record, self.limits)
-                if current.text is not None:
-                    continue
-            current.taken = True
-            conversation = current.conversation
+            changed = True
             conversation.take(record)
             if len(conversation.out) >= arrow.ROWS:
-                yield arrow.batch([*rows, *conversation.out], _SCHEMA)
-                rows = []
+                yield from map(list, conversation.out)
                 conversation.flush()
-        if current is not None:
-            rows += self._ended(current)
-        if rows:
-            yield arrow.batch(rows, _SCHEMA)
-
-    def _ended(self, current: "_Current") -> Iterator[s.Transfer]:
-        """Yield the rows that a session leaves at the end of the batch."""
-        conversation, run = current.conversation, current.run
-        taken = current.taken
         if run in self.ended:
-            taken = conversation.run_ended(self.ended[run]) or taken
+            changed = conversation.run_ended(self.ended[run]) or changed
         yield from conversation.out
         for outage in conversation.outages():
-            yield s.saying(SessionRow.OUTAGE, current.name, json.dumps(outage))
+            yield s.saying(SessionRow.OUTAGE, name, json.dumps(outage))
         now = self.newest.get(run)
         over = now is None or conversation.over(now)
         until = self.gone.get(run, 0) if now is None else now
         for wait in conversation.waits(until, present=run in self.present, over=over):
-            yield s.saying(SessionRow.WAIT, current.name, json.dumps(wait))
-        if now is None or over:
-            return
-        same = None if taken else current.text
-        yield s.saying(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
-
-
-class _Current:
-    """The session that is being read. `text`: its last state, or None; `taken`: this batch has records of it."""
-
-    def __init__(self, first: r.Record, limits: TimeLimits) -> None:
-        self.name: str = first[r.SESSION]
-        self.taken = False
-        self.text: str | None = None
-        if first[r.TURN] != r.SAID:
-            self.run = run_of(first[r.SEGMENT])
-            self.conversation = Conversation(first[r.RELAY], self.name, limits)
-        else:
-            self.text = str(first[r.TEXT])
-            self.run, state = self.text.split("\n", 1)
-            self.conversation = Conversation.load(self.name, state, limits)
+            yield s.saying(SessionRow.WAIT, name, json.dumps(wait))
+        if now is not None and not over:
+            same = None if changed else text
+            yield s.saying(SessionRow.STATE, name, same or f"{run}\n{conversation.dump(now)}")

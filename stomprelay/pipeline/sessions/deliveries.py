@@ -306,7 +306,7 @@ class PendingDeliveries:
     def forget(self, until: int) -> None:
         """Remove the deliveries whose broker was lost, and replaced before `until` (ns)."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
-            if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
+            if each.loss is not None and each.loss.outage.over and each.loss.outage.ended_ns < until:
                 self._take(each)
                 self._free(each)
 
@@ -435,8 +435,7 @@ class Consumption:
             delivery = self._pending_deliveries.named(None, record[r.MESSAGE_ID], None)
         loss = brokers.missing if delivery is None else delivery.loss
         if loss is not None:
-            loss.stale_acks += 1
-            loss.dirty = True
+            loss.change(stale_acks=loss.outage.stale_acks + 1)
         transaction = record[r.TRANSACTION]
         if transaction is not None and transaction not in transactions:
             if whole:
@@ -445,7 +444,7 @@ class Consumption:
                 transactions.begin(transaction)
         if transaction is not None and loss is not None:
             transactions.doom(transaction)
-        if delivery is None or (loss is not None and not loss.over and brokers.several):
+        if delivery is None or (loss is not None and not loss.outage.over and brokers.several):
             return  # where there are several brokers, the relay does not look which one it is while its own is gone
         outcome = ACKED if record[r.COMMAND] == "ACK" else NACKED
         for each in self._pending_deliveries.answered(delivery, transaction, ns, outcome):
@@ -466,9 +465,9 @@ class Consumption:
 
     def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
         """Record the loss of a broker at `ns`: deliveries count as returned, their transactions are doomed."""
-        for transaction in self._pending_deliveries.answering(loss.broker):
+        for transaction in self._pending_deliveries.answering(loss.outage.broker):
             transactions.doom(transaction)
-        for delivery in self._pending_deliveries.of(loss.broker):
+        for delivery in self._pending_deliveries.of(loss.outage.broker):
             self._settle(delivery, ns, ns, RETURNED)
             delivery.loss = loss
 

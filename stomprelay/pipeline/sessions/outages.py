@@ -35,6 +35,16 @@ class SessionOutage(NamedTuple):
         """Return what is the same in all versions of one outage."""
         return self.session, self.broker, self.lost_ns
 
+    @property
+    def over(self) -> bool:
+        """Return whether another broker was found or the session gave up."""
+        return self.recovered_ns is not None or self.given_up
+
+    @property
+    def ended_ns(self) -> int:
+        """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
+        return self.lost_ns if self.recovered_ns is None else self.recovered_ns
+
 
 DDL: Final = (
     "relay string NOT NULL, session string NOT NULL, client string, upstream string, broker string NOT NULL, "
@@ -48,49 +58,24 @@ Repeat = tuple[str, str | None, int, int]
 
 @dataclass(slots=True, eq=False)
 class BrokerLoss:
-    """An `SessionOutage` while its session goes on. `dirty`: it changed since it was last told."""
+    """The loss of a broker while its session goes on: the `outage` so far, with an empty relay and session. `dirty`:
+    it changed since it was last told.
+    """
 
-    client: str | None
-    upstream: str | None
-    broker: str
-    lost_ns: int
-    planned: bool = field(kw_only=True)
-    moved_to: str | None = None
-    recovered_ns: int | None = None
-    given_up: bool = False
-    resent: int = 0
-    stale_acks: int = 0
+    outage: SessionOutage
     dirty: bool = True
 
-    @property
-    def over(self) -> bool:
-        """Return whether another broker was found or the session gave up."""
-        return self.recovered_ns is not None or self.given_up
+    def change(self, **values: Any) -> None:
+        """Set these fields of the outage."""
+        self.outage, self.dirty = self.outage._replace(**values), True
 
-    @property
-    def ended_ns(self) -> int:
-        """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
-        return self.lost_ns if self.recovered_ns is None else self.recovered_ns
 
-    def outage(self, relay: str, session: str) -> SessionOutage:
-        """Return it as an outage of this session, without duplicates."""
-        known = self.client, self.upstream, self.broker, self.moved_to, self.lost_ns, self.recovered_ns
-        return SessionOutage(
-            relay, session, *known, self.planned, self.given_up, self.resent, self.stale_acks, duplicates=0
-        )
-
-    def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
-        return [*self.outage("", "")[2:-1]]
-
-    @classmethod
-    def load(cls, values: list[Any]) -> "BrokerLoss":
-        """Return the loss whose state `dump` returned; it is not `dirty`."""
-        client, upstream, broker, moved_to, lost_ns, recovered_ns, planned, given_up, resent, stale = values
-        loss = cls(client, upstream, broker, lost_ns, planned=planned)
-        loss.moved_to, loss.recovered_ns, loss.given_up = moved_to, recovered_ns, given_up
-        loss.resent, loss.stale_acks, loss.dirty = resent, stale, False
-        return loss
+def begun(
+    client: str | None, upstream: str | None, broker: str, lost_ns: int, *, planned: bool
+) -> BrokerLoss:
+    """Return a new loss, at `lost_ns`."""
+    known = (client, upstream, broker, None, lost_ns, None, planned)
+    return BrokerLoss(SessionOutage("", "", *known, given_up=False, resent=0, stale_acks=0, duplicates=0))
 
 
 @dataclass
@@ -112,58 +97,60 @@ class SessionBrokers:
         """Record that this broker was lost at `ns`, or is left as `planned`. Return the loss, old or new."""
         loss = self.going(broker)
         if loss is None:
-            loss = BrokerLoss(client, facts.get("upstream"), broker, ns, planned=planned)
+            loss = begun(client, facts.get("upstream"), broker, ns, planned=planned)
             self.losses.append(loss)
         self.live.pop(broker, None)
         if "given_up" in facts:
-            loss.given_up = loss.dirty = True
+            loss.change(given_up=True)
         return loss
 
     def going(self, broker: str | None) -> BrokerLoss | None:
         """Return the loss of this broker that is not over, or None."""
-        return next((each for each in self.losses if each.broker == broker and not each.over), None)
+        same = (each for each in self.losses if each.outage.broker == broker)
+        return next((each for each in same if not each.outage.over), None)
 
     def recovered(self, lost: str, facts: dict[str, str], client: str | None, ns: int) -> BrokerLoss:
         """Record that another broker replaced `lost` at `ns`. Return the loss, which is now over."""
         loss = self.going(lost)
         if loss is None:
             # The session left it when the time of a planned move was over.
-            loss = BrokerLoss(client, facts.get("upstream"), lost, ns, planned=True)
+            loss = begun(client, facts.get("upstream"), lost, ns, planned=True)
             self.losses.append(loss)
-        loss.moved_to, loss.recovered_ns, loss.dirty = facts.get("broker"), ns, True
-        loss.resent = int(facts.get("resent", 0))
+        loss.change(moved_to=facts.get("broker"), recovered_ns=ns, resent=int(facts.get("resent", 0)))
         return loss
 
     def ended(self) -> None:
         """Record the end of the session: losses that are not over are given up."""
         self.live.clear()
         for loss in self.losses:
-            if not loss.over:
-                loss.given_up = loss.dirty = True
+            if not loss.outage.over:
+                loss.change(given_up=True)
 
     @property
     def missing(self) -> BrokerLoss | None:
         """Return the newest loss that is not over, if the session has no broker at all; else None."""
         if self.live:
             return None
-        return next((loss for loss in reversed(self.losses) if not loss.over), None)
+        return next((loss for loss in reversed(self.losses) if not loss.outage.over), None)
 
     def told(self, relay: str, session: str) -> Iterator[SessionOutage]:
         """Yield the outages that are new or changed since the last call."""
         for loss in self.losses:
             if loss.dirty:
                 loss.dirty = False
-                yield loss.outage(relay, session)
+                yield loss.outage._replace(relay=relay, session=session)
 
     def forget(self, before: int, kept: set[int]) -> None:
         """Drop losses that ended before `before` (ns), except those whose `id()` is in `kept`."""
         self.losses = [
-            loss for loss in self.losses if not loss.over or loss.ended_ns >= before or id(loss) in kept
+            loss
+            for loss in self.losses
+            if not loss.outage.over or loss.outage.ended_ns >= before or id(loss) in kept
         ]
 
     def dump(self) -> list[Any]:
         """Return its state as a list that JSON can hold; `load` reads it."""
-        return [[*self.live], self.several, [loss.dump() for loss in self.losses]]
+        return [[*self.live], self.several, [loss.outage[2:-1] for loss in self.losses]]
 
     @classmethod
     def load(cls, values: list[Any]) -> "SessionBrokers":
@@ -171,7 +158,8 @@ class SessionBrokers:
         brokers = cls()
         live, brokers.several, losses = values
         brokers.live = dict.fromkeys(live)
-        brokers.losses = [BrokerLoss.load(loss) for loss in losses]
+        known = (SessionOutage._make(("", "", *loss, 0)) for loss in losses)
+        brokers.losses = [BrokerLoss(outage, dirty=False) for outage in known]
         return brokers
 
 
@@ -218,6 +206,5 @@ class OpenOutages:
         return [
             each
             for _, each in sorted(self._known.items())
-            if max(each.lost_ns, each.recovered_ns or 0) >= since
-            or (each.recovered_ns is None and not each.given_up)
+            if max(each.lost_ns, each.recovered_ns or 0) >= since or not each.over
         ]

@@ -4,13 +4,15 @@ import gc
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from time import gmtime, strftime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+T = TypeVar("T")
 _KINDS: Final = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -87,6 +89,13 @@ def listed(column: pa.Array) -> list[Any]:
 def compact(value: Any) -> str:
     """Return a value as JSON, as short as can be."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Yield these rows in lists of `ROWS`, the last one perhaps shorter."""
+    left = iter(rows)
+    while some := list(islice(left, ROWS)):
+        yield some
 
 
 def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

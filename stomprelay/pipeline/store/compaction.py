@@ -70,7 +70,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
     changed; none where the tables are on another machine, or not Parquet.
 
     Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None: all of
-    them. The caller must hold the `Lock`: no other process may write to these tables meanwhile. Raises
+    them. The caller must hold the lock of `upkeep.alone`: no other process may write to these tables meanwhile. Raises
     `CompactionError` and `OSError`; the hours that are not done then are as they were.
     """
     root = local(store.root)
@@ -89,7 +89,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back hours that a killed run had moved aside. Hold the `Lock`. Raises `OSError`."""
+    """Put back hours that a killed run had moved aside. Hold the lock of `upkeep.alone`. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)

@@ -233,7 +233,9 @@ class Store:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of the hours before `before`, if the format can. Return these. Needs the `Lock`."""
+        """Join small files of the hours before `before`, if the format can, and return these hours. The caller must
+        hold the lock of `upkeep.alone`.
+        """
         return ()
 
     def sweep(self, now: datetime) -> None:
@@ -330,8 +332,8 @@ class Store:
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before the
         first. `headers` are those that `messages` shall keep; return those that it keeps. The caller must hold the
-        `Lock`. Raises `StoreError` if that batch cannot be the next, if other headers were kept before, or if the
-        tables are of an older layout.
+        lock of `upkeep.alone`. Raises `StoreError` if that batch cannot be the next, if other headers were kept before,
+        or if the tables are of an older layout.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))
@@ -362,7 +364,7 @@ class Store:
 
     def rename_columns(self, table: Table) -> None:
         """Give the columns of a table their present names, if they have those of the earlier layout. If it is cut
-        short, call it again before anything else is written. The caller must hold the `Lock`.
+        short, call it again before anything else is written. The caller must hold the lock of `upkeep.alone`.
         """
         path, schema = f"{self.root}/{table.name}", self._whole(table)
         for folder in self.volume.find(path, "date=*") if table.hourly else [path]:

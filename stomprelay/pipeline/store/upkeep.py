@@ -1,12 +1,12 @@
 """One run at a time; what keeps the tables small while batches go on: old hours removed, small files joined."""
 
-import fcntl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from stomprelay.journal import disk
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.compaction import Shown, compact, recover, unshown
@@ -22,35 +22,23 @@ _HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
 _LOCK: Final = "_lock"
 
 
-class Lock(AbstractContextManager["Lock"]):
-    """Excludes other runs while entered; `folder` is None on another machine. Raises `StoreError` on entering."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> "Lock":
-        if self._folder is not None:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = (self._folder / _LOCK).open("ab")
-            except OSError as error:
-                raise StoreError(
-                    f"the tables in {self._folder} cannot be written: {error.strerror}"
-                ) from None
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
-            except OSError:
-                pass  # a file system without locks
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+@contextmanager
+def alone(folder: Path | None) -> Iterator[None]:
+    """Keep other runs from the tables in this folder while the context is entered. Nothing is done for None, which
+    stands for tables on another machine. Raises `StoreError` if another run is at work, or the folder cannot be made.
+    """
+    if folder is None:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOCK).open("ab")
+    except OSError as error:
+        raise StoreError(f"the tables in {folder} cannot be written: {error.strerror}") from None
+    with file:
+        if disk.lock(file.fileno(), wait=False) is False:
+            raise StoreError(f"another run is at work on the tables in {folder}")
+        yield
 
 
 def hour_name(time: datetime) -> str:
@@ -77,7 +65,7 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 def begin(store: Store, finished: int) -> bool:
     """Repair what a run that was killed left behind: half-written files, and what it wrote of the batch after
     `finished`, the last one that is done. Done again with other settings, that batch may have its rows in other hours.
-    Return whether it was begun. Call it before the first batch of a run, holding the `Lock`. Raises `OSError`.
+    Return whether it was begun. Call it before the first batch of a run, holding the lock of `alone`. Raises `OSError`.
     """
     root = local(store.root)
     if root is not None:
@@ -143,7 +131,7 @@ def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> 
     """Bring tables of the layout before to this one, and return whether they had it; others stay as they are.
     `slices`: the schemas of the kept slices that have columns of tables, by their names. Whatever stops it, the next
     call goes on; until the last step, which says so in the file `layout.NAME`, the tables are of the layout before, and
-    readers know both. The caller must hold the `Lock`. Raises as `Store.check` does, and `OSError`.
+    readers know both. The caller must hold the lock of `alone`. Raises as `Store.check` does, and `OSError`.
     """
     store.check(migrates=True)
     if not store.is_before:

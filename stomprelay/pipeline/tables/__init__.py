@@ -1,9 +1,6 @@
-"""The tables that are made of `frames` and `messages`; each module has `advance(batch)`, and the arithmetic as
-functions of DataFrames.
+"""The tables that are made of `frames` and `messages`.
 
-- `rollup`: what tables of sums have in common: deltas by hour, and hours made anew of them
-- `traffic`, `latency`, `flow`: sums
-- `failovers`: outages of brokers
-- `stuck`: consumers that do not answer
-- `runs`: how relays began and ended
+- `rollup`: sums: `traffic`, `latency` and `flow`
+- `episodes`: rows that change for a while: `failovers`, outages of brokers; `stuck`, consumers that do not answer;
+  `runs`, how relays began and ended
 """

@@ -17,7 +17,7 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.store.volume import Volume
-from stomprelay.pipeline.tables import latency
+from stomprelay.pipeline.tables.rollup import LATENCY_SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def do(spark: "SparkSession", settings: Settings, number: int, paths: Sequence[P
     batch = Batch(spark, store, number, settings, again=upkeep.begin(store, number - 1))
     frames.advance(batch, [SegmentToRead(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)
-    latency.advance(batch)
+    LATENCY_SUMS.advance_messages(batch)
 
 
 def content(spark: "SparkSession", tables: str) -> dict[str, list[str]]:

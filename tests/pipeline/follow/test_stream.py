@@ -99,7 +99,7 @@ def test_all_that_a_folder_may_hold(
     made.put(journal, made.name(8) + ".open", made.header(8), made.frames([SEND % b"f"]), left)
     made.put(journal, "notes.txt", b"not ours")
 
-    def first_gone(batch: Batch, arrivals: Any, again: Any) -> frames.ReadBatch:
+    def first_gone(batch: Batch, arrivals: Any, again: Any) -> Any:
         vanishing.unlink(missing_ok=True)
         return advance(batch, arrivals, again)
 

@@ -159,7 +159,7 @@ def test_any_segments_in_any_batches(
     """The final rows are the same, though much of what happens comes too late to count; so are all waits."""
     world = RecordedWorld(seed, faults=seed % 3 > 0, trace=seed % 2 > 0)
     world.plays(30)
-    limits = TimeLimits.of(100.0, linger, give_up, give_up)
+    limits = TimeLimits(*(round(each * SECOND) for each in (100.0, linger, give_up, give_up)))
     folder = tmp_path_factory.mktemp("journal")
     (late,) = _late(world).write(folder)
     found = []

@@ -46,19 +46,6 @@ def test_small_slices_become_one_before_they_are_many() -> None:
     assert doing.into == {"a": "7-0000", "b": "7-0000", "c": "7-0001", "d": "7-0002", "e": "7-0002"}
 
 
-def test_late_rows_stay_apart() -> None:
-    """What is left of their slices is joined with none of the others, in which far fewer rows are touched."""
-    known = _known(a=3, b=3, c=3, d=3) | {
-        "d": Slice(3, 9, HOURS, late=True),
-        "e": Slice(3, 1, HOURS, late=True),
-    }
-    doing = plan("7", known, {"a": 1, "d": 2, "b": 1, "e": 1}, 1)
-    assert doing.into == {"e": "7-0000", "d": "7-0000", "a": "7-0001", "b": "7-0001"}
-    assert (doing.fresh, doing.late) == (["7-0001"], "7-0002")
-    assert [doing.is_late(f"7-{number:04d}") for number in range(3)] == [True, False, True]
-    assert plan("7", {"d": known["d"]}, {"d": 3}, 1).fresh == ["7-0001"]
-
-
 @pytest.mark.spark
 def test_where_many_new_rows_are_cut(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """Into slices of about as many rows, wherever their times pile up."""

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.read import columns
+from stomprelay.pipeline.read import segments
 from stomprelay.wire.dialect import DIALECTS
 
-V12 = columns.dialect("1.2")
+V12 = segments.dialect("1.2")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ V12 = columns.dialect("1.2")
 )
 def test_a_head_is_its_command_and_its_headers(head: bytes, read: tuple[bytes, dict[bytes, bytes]]) -> None:
     """Of repeated headers the first counts; a line without a colon has no name; opening frames have no escapes."""
-    found = columns.read(head, V12)
+    found = segments.read_head(head, V12)
     assert found == read
     assert list(found[1]) == list(read[1])
 
@@ -50,13 +50,13 @@ def test_values_mean_what_they_do_on_their_leg(
     version: str, head: bytes, headers: dict[bytes, bytes]
 ) -> None:
     """Escapes, ends of lines and padding are the dialect's; what is not defined stays as it is."""
-    assert columns.read(b"SEND\n" + head + b"\n\n", columns.dialect(version)) == (b"SEND", headers)
+    assert segments.read_head(b"SEND\n" + head + b"\n\n", segments.dialect(version)) == (b"SEND", headers)
 
 
 def test_a_version_that_is_not_known_is_read_as_the_newest() -> None:
     """A newer relay may speak more; none at all is before CONNECT."""
-    assert columns.dialect("1.3").version == b"1.2"
-    assert not columns.dialect("").reads
+    assert segments.dialect("1.3").version == b"1.2"
+    assert not segments.dialect("").reads
 
 
 @given(
@@ -72,13 +72,13 @@ def test_what_a_relay_writes_is_read(version: bytes, headers: dict[bytes, bytes]
         if spoken.nameable(name) and spoken.speakable(value) and not spoken.padded
     }
     head = b"SEND\n" + spoken.write(list(kept.items())) + b"\n"
-    assert columns.read(head, columns.dialect(version.decode())) == (b"SEND", kept)
+    assert segments.read_head(head, segments.dialect(version.decode())) == (b"SEND", kept)
 
 
 @given(st.binary(), st.sampled_from(["", "1.0", "1.1", "1.2"]))
 def test_no_octets_are_too_strange(octets: bytes, version: str) -> None:
     """Nothing that a file can hold raises."""
-    command, headers = columns.read(octets + b"\n\n", columns.dialect(version))
+    command, headers = segments.read_head(octets + b"\n\n", segments.dialect(version))
     assert isinstance(command, bytes)
     assert all(isinstance(each, bytes) for pair in headers.items() for each in pair)
 
@@ -106,5 +106,5 @@ def test_no_octets_are_too_strange(octets: bytes, version: str) -> None:
 )
 def test_each_command_has_its_columns(head: bytes, values: tuple[bytes | None, ...]) -> None:
     """Which headers are destination, subscription, message_id, ack, receipt and transaction."""
-    command, headers = columns.read(head + b"\n", V12)
-    assert columns.fields(command, headers) == values
+    command, headers = segments.read_head(head + b"\n", V12)
+    assert segments.header_values(command, headers) == values

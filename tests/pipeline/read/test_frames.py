@@ -48,7 +48,7 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root, format=form))
     arrivals = [SegmentToRead(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
-        assert frames.advance(batch, arrivals) == frames.ReadBatch(4, 2, made.START)
+        assert frames.advance(batch, arrivals) == (4, 2, [])
         told = batch.noted_frames()
         assert told["hours"] == ["2026-11-21-08"]
         assert [Segment(*each)[:4] for each in told["segments"]] == [

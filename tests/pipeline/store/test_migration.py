@@ -22,7 +22,7 @@ from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.delta import DeltaStore, opened
 from stomprelay.pipeline.store.store import Store, StoreError
-from stomprelay.pipeline.store.upkeep import Lock, migrate
+from stomprelay.pipeline.store.upkeep import alone, migrate
 from stomprelay.pipeline.store.volume import Volume
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_the_command_needs_no_journal(
     monkeypatch.setattr(launch, "stop", lambda _: None)
     tables = recorded / "parquet"
     rmtree(recorded / "journal")
-    with Lock(tables):
+    with alone(tables):
         assert main(["migrate", "--tables", str(tables)]) == 1
     assert main(["migrate", "--tables", str(tables)]) == 0
     assert main(["migrate", "--tables", str(tables)]) == 0

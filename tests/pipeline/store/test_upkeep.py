@@ -10,7 +10,7 @@ from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store, StoreError
-from stomprelay.pipeline.store.upkeep import Lock, expire
+from stomprelay.pipeline.store.upkeep import alone, expire
 from tests.pipeline.rows import FRAME, START, write
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
 def test_the_second_is_told(tmp_path: Path) -> None:
     """Until the first is done; the folder is made. One on another machine has no lock."""
     folder = tmp_path / "a" / "b"
-    with Lock(folder), pytest.raises(StoreError, match="another run is at work"), Lock(folder):
+    with alone(folder), pytest.raises(StoreError, match="another run is at work"), alone(folder):
         pytest.fail("two at once")
-    with Lock(folder), Lock(None), Lock(None):
+    with alone(folder), alone(None), alone(None):
         pass
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """With the reason."""
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="cannot be written"), Lock(tmp_path / "file" / "x"):
+    with pytest.raises(StoreError, match="cannot be written"), alone(tmp_path / "file" / "x"):
         pytest.fail("no folder")

@@ -1,13 +1,13 @@
 """Outages of brokers, from what their sessions saw."""
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.tables.failovers import KNOWN, SPACING, failovers, grouped, latest
-from tests.pipeline.rows import OUTAGE, OUTAGE_ROW, SECOND, START_NS, rows, told
+from stomprelay.pipeline.sessions.outages import SessionOutage
+from stomprelay.pipeline.tables.episodes import SPACING, failover, outages_of, rows_of
+from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,9 @@ def lost(session: str, at: float, recovered: float | None = None, **further: Any
 
 def table(spark: "SparkSession", *outages: dict[str, Any]) -> "DataFrame":
     """The rows of `failovers`."""
-    return failovers(grouped(rows(spark, OUTAGE, OUTAGE_ROW, outages), GIVE_UP))
+    usual = {**dict.fromkeys(SessionOutage._fields), **OUTAGE_ROW}
+    losses = [SessionOutage(**{**usual, **one}) for one in outages]
+    return rows_of(spark, FAILOVERS, [failover(each) for each in outages_of(losses, GIVE_UP * SECOND)])
 
 
 class Cases:
@@ -54,7 +56,7 @@ class Cases:
     def check(self, spark: "SparkSession") -> None:
         """Compare all of them."""
         found = told(table(spark, *self._outages))
-        names = ["hour", *FAILOVERS.names]
+        names = FAILOVERS.names
         for name, columns, wanted in self._wanted:
             ours = [dict(zip(names, row, strict=True)) for row in found]
             ours = [
@@ -73,10 +75,9 @@ def test_each_cell(spark: "SparkSession") -> None:
         lost("s2", 0.5, 1.5, moved_to="c:61613", resent=1, duplicates=4),
         lost("s3", 1, 4, relay="r2"),
     )
-    assert found.columns == ["hour", *FAILOVERS.names]
+    assert found.columns == FAILOVERS.names
     assert told(found) == [
         (
-            "2026-11-21-08",
             "main",
             "a:61613",
             ["b:61613", "c:61613"],
@@ -177,20 +178,3 @@ def test_what_sets_outages_apart_and_what_is_summed(spark: "SparkSession") -> No
     )
     cases.case(lost("s1", 0), columns=["moved_to"], wanted=[([],)])
     cases.check(spark)
-
-
-def test_the_last_word_on_a_session_counts(spark: "SparkSession") -> None:
-    """An outage that was open and is told again replaces the older row, in whatever order they are read."""
-    told_twice = [
-        {**lost("s1", 0), "known": 3},
-        {**lost("s1", 0, 5, resent=7), "known": 4},
-        {**lost("s2", 0, given_up=True), "known": 5},
-        {**lost("s2", 0), "known": 4},
-    ]
-    random.Random(1).shuffle(told_twice)
-    known = rows(spark, OUTAGE, OUTAGE_ROW, told_twice, also="known bigint")
-    assert KNOWN.endswith("known bigint NOT NULL")
-    assert told(latest(known), ["session", "recovered_ns", "given_up", "resent"]) == [
-        ("s1", START_NS + 5 * SECOND, False, 7),
-        ("s2", None, True, 0),
-    ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FLOW, MESSAGES
-from stomprelay.pipeline.tables.flow import carried, folded
+from stomprelay.pipeline.tables.rollup import FLOW_SUMS
 from tests.pipeline.rows import MESSAGE, START, delivery, rows, told
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 def flow(spark: "SparkSession", *many: dict[str, Any]) -> "DataFrame":
     """The table, of messages."""
-    return folded(carried(rows(spark, MESSAGES, MESSAGE, many)))
+    return FLOW_SUMS.rows(FLOW_SUMS.summed(rows(spark, MESSAGES, MESSAGE, many)))
 
 
 def after(us: int, client: str | None = "bob", session: str = "c1") -> tuple[Any, ...]:

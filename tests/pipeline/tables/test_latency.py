@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import LATENCY, MESSAGES
-from stomprelay.pipeline.tables.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
+from stomprelay.pipeline.tables.rollup import LATENCY_SUMS, MEASURES, PERCENTILES, WIDTH
 from tests.pipeline.rows import MESSAGE, START, rows, told
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ def cells(table: "DataFrame") -> dict[tuple[str, str], dict[str, Any]]:
 @pytest.fixture(scope="module")
 def found(spark: "SparkSession") -> dict[tuple[str, str], dict[str, Any]]:
     """The cells of all cases."""
-    return cells(folded(bucketed(messages(spark, [one for many in CASES.values() for one in many]))))
+    return cells(
+        LATENCY_SUMS.rows(
+            LATENCY_SUMS.summed(messages(spark, [one for many in CASES.values() for one in many]))
+        )
+    )
 
 
 def test_small_figures_are_exact(found: dict[tuple[str, str], dict[str, Any]]) -> None:
@@ -98,7 +102,7 @@ def test_a_message_without_any_duration_makes_no_row(found: dict[tuple[str, str]
 
 def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
     """By name and type, whatever there is."""
-    table = folded(bucketed(messages(spark, [])))
+    table = LATENCY_SUMS.rows(LATENCY_SUMS.summed(messages(spark, [])))
     assert table.columns == ["hour", *LATENCY.names]
     wanted = spark.createDataFrame([], LATENCY.ddl).schema
     assert [field.dataType for field in table.schema.fields[1:]] == [field.dataType for field in wanted]
@@ -122,8 +126,8 @@ def _any(random: Random) -> int:
 
 def _check(spark: "SparkSession", many: Sequence[Measured], low: int, high: int) -> None:
     """Count and maximum are exact, a percentile is at most 2.2 % above, however the rows were cut into batches."""
-    parts = [bucketed(messages(spark, part)) for part in (many[:low], many[low:high], many[high:])]
-    found = cells(folded(parts[0].unionByName(parts[1]).unionByName(parts[2])))
+    parts = [LATENCY_SUMS.summed(messages(spark, part)) for part in (many[:low], many[low:high], many[high:])]
+    found = cells(LATENCY_SUMS.rows(parts[0].unionByName(parts[1]).unionByName(parts[2])))
     exact: defaultdict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for minute, destination, *all_took in many:
         for name, took in zip(MEASURES, all_took, strict=True):

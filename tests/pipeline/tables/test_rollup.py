@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.sessions.outages import SessionOutage
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import layout
 from stomprelay.pipeline.store.store import OPEN, Batch, Store
-from stomprelay.pipeline.tables import failovers, flow, latency, traffic
+from stomprelay.pipeline.tables.episodes import advance_failovers
+from stomprelay.pipeline.tables.rollup import FLOW_SUMS, LATENCY_SUMS, Rollup, advance_traffic
 from tests.pipeline.rows import (
     FRAME,
     MESSAGE,
-    OUTAGE,
     OUTAGE_ROW,
     SECOND,
     START,
@@ -81,7 +82,7 @@ class Tables:
     def outages(self, number: int, many: Rows) -> Batch:
         """As `messages` leaves them, too."""
         known = [{**OUTAGE_ROW, **one} for one in many]
-        told = [[one.get(name) for name in OUTAGE.names] for one in known]
+        told = [[one.get(name) for name in SessionOutage._fields] for one in known]
         self.store.save_text("outages", number, json.dumps(told))
         return self.batch(number)
 
@@ -113,8 +114,8 @@ def test_a_batch_that_is_done_again_changes_nothing(
 ) -> None:
     """Whether it was cut short before its hours were made anew, or was complete."""
     place = tables_in("one")
-    traffic.advance(place.frames(0, [{"size": 1}]))
-    latency.advance(place.messages(0, [message(0, 5)]))
+    advance_traffic(place.frames(0, [{"size": 1}]))
+    LATENCY_SUMS.advance_messages(place.messages(0, [message(0, 5)]))
     before = place.table("traffic"), place.table("latency")
 
     def killed(*_: object) -> None:
@@ -124,24 +125,24 @@ def test_a_batch_that_is_done_again_changes_nothing(
     place.messages(1, [message(0, 7)], [message(1, 9)])
     with monkeypatch.context() as patch:
         patch.setattr(Store, "replace", killed)
-        for module in (traffic, latency):
+        for advance in (advance_traffic, LATENCY_SUMS.advance_messages):
             with pytest.raises(KeyboardInterrupt):
-                module.advance(place.batch(1))
+                advance(place.batch(1))
     assert (place.table("traffic"), place.table("latency")) == before
     found = []
     for _ in range(2):
-        traffic.advance(place.batch(1))
+        advance_traffic(place.batch(1))
         found.append(place.table("traffic"))
     assert found[0] == found[1] != before[0]
-    latency.advance(place.batch(1))
+    LATENCY_SUMS.advance_messages(place.batch(1))
     assert told(place.store.read("latency"), ["delivery_count", "delivery_max"]) == [(1, 9), (2, 7)]
     assert told(place.store.read("traffic"), ["frames", "octets"]) == [(2, 3)]
 
 
 @pytest.mark.parametrize(
-    "module", [flow, pytest.param(latency, marks=pytest.mark.deep)], ids=["flow", "latency"]
+    "sums", [FLOW_SUMS, pytest.param(LATENCY_SUMS, marks=pytest.mark.deep)], ids=["flow", "latency"]
 )
-def test_messages_add_up(tables_in: Callable[[str], Tables], module: Any) -> None:
+def test_messages_add_up(tables_in: Callable[[str], Tables], sums: Rollup) -> None:
     """Open rows count while they are open, once; in the end the cut does not matter."""
     many = [message(n * 4, n * 100, "bcd"[n % 3]) for n in range(24)]
     one, several = tables_in("one"), tables_in("several")
@@ -151,8 +152,8 @@ def test_messages_add_up(tables_in: Callable[[str], Tables], module: Any) -> Non
         (several, 0, many[:5], many[5:]),
         (several, 1, many[5:], []),
     ):
-        module.advance(place.messages(number, settled, passing))
-        found.append(place.table(module.__name__.rpartition(".")[2]))
+        sums.advance_messages(place.messages(number, settled, passing))
+        found.append(place.table(sums.table.name))
     assert found[0] == found[1] == found[2]
 
 
@@ -161,11 +162,11 @@ def test_an_open_row_that_moves_to_another_hour(tables_in: Callable[[str], Table
     """Its SEND, in a segment that came late, lies an hour before: nothing of it is left where it was."""
     place = tables_in("one")
     late = message(65, 5, producer=None, sent_at=None, delivery_us=None, ack_us=70)
-    latency.advance(place.messages(0, [], [late]))
-    flow.advance(place.batch(0))
+    LATENCY_SUMS.advance_messages(place.messages(0, [], [late]))
+    FLOW_SUMS.advance_messages(place.batch(0))
     assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-09"]
-    latency.advance(place.messages(1, [], [message(5, 5, ack_us=70)]))
-    flow.advance(place.batch(1))
+    LATENCY_SUMS.advance_messages(place.messages(1, [], [message(5, 5, ack_us=70)]))
+    FLOW_SUMS.advance_messages(place.batch(1))
     assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-08"]
 
 
@@ -183,7 +184,7 @@ def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], T
     columns = ["date", "hour", "broker", "sessions"]
     day = date(2026, 11, 21)
     other = lost("t1", -3600, -3590, broker="b")
-    failovers.advance(
+    advance_failovers(
         place.outages(0, [other, lost("s1", 3590), lost("s2", 3610, 3620), lost("s3", 7300, 7301)])
     )
     split = [
@@ -192,7 +193,7 @@ def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], T
         (day, 10, "a:61613", 1),
     ]
     assert sorted(told(place.store.read("failovers"), columns)) == split
-    failovers.advance(place.outages(1, [lost("s1", 3590, 3591)]))
+    advance_failovers(place.outages(1, [lost("s1", 3590, 3591)]))
     apart = [
         (day, 7, "b", 1),
         (day, 8, "a:61613", 1),
@@ -200,7 +201,7 @@ def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], T
         (day, 10, "a:61613", 1),
     ]
     assert sorted(told(place.store.read("failovers"), columns)) == apart
-    failovers.advance(place.outages(2, [lost("s4", 3600, 7300)]))
+    advance_failovers(place.outages(2, [lost("s4", 3600, 7300)]))
     joined = [(day, 7, "b", 1), (day, 8, "a:61613", 4)]
     assert sorted(told(place.store.read("failovers"), columns)) == joined
     assert place.store.hours("failovers") == ["2026-11-21-07", "2026-11-21-08"]

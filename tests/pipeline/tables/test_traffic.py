@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FRAMES
-from stomprelay.pipeline.tables.traffic import counted
+from stomprelay.pipeline.tables.rollup import TRAFFIC_SUMS
 from tests.pipeline.rows import FRAME, START, rows, told
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_each_cell(spark: "SparkSession") -> None:
             {**ERROR, "size": 60},
         ],
     )
-    assert told(counted(frames)) == sorted(
+    assert told(TRAFFIC_SUMS.summed(frames)) == sorted(
         [
             (
                 "2026-11-21-08",
@@ -114,7 +114,9 @@ def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
             {"command": "ERROR", "destination": None, "size": 9, "body_size": 0},
         ],
     )
-    assert told(counted(frames), ["direction", "frames", "messages", "octets", "body_octets", "errors"]) == [
+    assert told(
+        TRAFFIC_SUMS.summed(frames), ["direction", "frames", "messages", "octets", "body_octets", "errors"]
+    ) == [
         ("to_broker", 1, 0, 9, 0, 0),
         ("to_client", 0, 0, 0, 0, 1),
     ]
@@ -123,7 +125,7 @@ def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
 def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
     """SEND counts from a client and MESSAGE from a broker; the other way about they are frames."""
     frames = rows(spark, FRAMES, FRAME, [{"command": "MESSAGE"}, {**MESSAGE, "command": "SEND"}])
-    assert told(counted(frames), ["direction", "frames", "messages"]) == [
+    assert told(TRAFFIC_SUMS.summed(frames), ["direction", "frames", "messages"]) == [
         ("to_broker", 1, 0),
         ("to_client", 1, 0),
     ]
