@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from stomprelay.relay import inputs
 from stomprelay.relay.model.group import Checks
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
@@ -292,19 +291,6 @@ def test_lost_twice_in_a_row(cut: Cut) -> None:
         play.client_gets(RECEIPT % b"r")
         assert play.counters["failovers"] == 2
         assert play.counters["frames_resent"] == 2
-
-
-def test_octets_of_a_lost_broker_come_too_late() -> None:
-    """What its connection still delivers after the loss concerns nobody."""
-    with started() as play:
-        play.broker_goes()
-        old = play.brokers[0]
-        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.handle(inputs.Lost(old.leg, "again"), play.now) == []
-        found(play)
-        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.handle(inputs.NotConnected(old.leg, "again"), play.now) == []
-        play.both_stay()
 
 
 # Between SEND and RECEIPT

@@ -281,6 +281,8 @@ def test_an_http_request(line: bytes) -> None:
 WRONGS = [
     (b"HELLO\n\n\0", b"unknown command"),
     (b"MESSAGE\nmessage-id:1\n\n\0", b"MESSAGE is not allowed here"),
+    (b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", b"CONNECT is not allowed here"),
+    (b"STOMP\naccept-version:1.2\nhost:h\n\n\0", b"STOMP is not allowed here"),
     (b"SEND\ndestination\n\n\0", b"malformed header line"),
     (b"SEND\n:x\n\n\0", b"empty header name"),
     (b"SEND\ndestination:/queue\0/a\n\n\0", b"NUL in a frame's head"),

@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.wire.dialect import DIALECTS
 from tests.playbook import PAIRS, Cut, in_all_cuts, in_all_pairs, joined
-from tests.relay.bridge.conversation import BRIDGED, CONVERSATIONS, subscribed
+from tests.relay.bridge.conversation import BRIDGED, CONVERSATIONS, PLACE, subscribed
 
 
 @in_all_cuts
@@ -194,28 +194,13 @@ def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
 @in_all_pairs
 def test_a_message_of_another_destination(client: bytes, broker: bytes) -> None:
     """Wildcards and virtual topics deliver under other names: `subscription` counts, never the destination."""
-    names = {(b"1.0", b"1.1"): b"relay-1", (b"1.0", b"1.2"): b"relay-1"}
-    name = names.get((client, broker), b"0")
-    with joined(client, broker) as play:
-        given = b"" if (client, broker) in names else b"id:0\n"
-        play.client_says(b"SUBSCRIBE\n" + given + b"destination:/topic/*\nack:client\n\n\0")
-        play.broker_reads()
-        ack = b"ack:k\n" if broker == b"1.2" else b""
-        play.broker_says(
-            b"MESSAGE\nsubscription:" + name + b"\nmessage-id:m\n" + ack + b"destination:/topic/b\n\nhi\0",
-        )
-        delivered = play.client_reads()
-        assert delivered.endswith(b"destination:/topic/b\n\nhi\0")
-        assert (b"\nsubscription:0\n" in delivered) == ((client, broker) not in names)
-        play.client_says(
-            {
-                b"1.0": b"ACK\nmessage-id:m\n\n\0",
-                b"1.1": b"ACK\nmessage-id:m\nsubscription:0\n\n\0",
-                b"1.2": b"ACK\nid:k\n\n\0" if broker == b"1.2" else b"ACK\nid:relay-ack-1\n\n\0",
-            }[client],
-        )
-        told = play.broker_reads()
-        assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:m\n") in told
+    conversation = CONVERSATIONS[client, broker]
+    said, told = (frame.replace(PLACE, b"destination:/topic/b\n") for frame in conversation.message)
+    with subscribed(client, broker) as play:
+        play.broker_says(said)
+        play.client_gets(told)
+        play.client_says(conversation.ack[0])
+        play.broker_gets(conversation.ack[1])
 
 
 @in_all_pairs
