@@ -187,6 +187,8 @@ values = st.one_of(
         b"".join
     ),
 )
+spellings = st.lists(st.sampled_from([b"1", b"x\\cy", b"x:y", b"x\\\\y", b"\\c"]), min_size=1, max_size=4)
+"""Some names have two."""
 lines = st.one_of(
     st.sampled_from(
         [b"x:\\c", b"x: \\\\", b"x:a:b", b"x :y", b"x\\c:y", b"x:y\r", b"ack:1", b"id:4", b"x:\\r", b"x:"]
@@ -205,6 +207,9 @@ events = st.one_of(
     st.tuples(st.just("unsubscribe"), subscriptions, st.none()),
     st.tuples(st.just("sends"), st.lists(st.tuples(values, more), min_size=1, max_size=4), st.none()),
     st.tuples(st.just("messages"), st.lists(st.tuples(values, more), min_size=1, max_size=6), subscriptions),
+    st.tuples(
+        st.sampled_from(["spelled messages", "spelled acks"]), spellings, st.sampled_from([b"a", b"b"])
+    ),
     st.tuples(st.just("new"), st.integers(1, 5), subscriptions),
     st.tuples(st.just("new and acks"), st.integers(1, 5), subscriptions),
     st.tuples(st.just("new and acks"), st.integers(1, 5), subscriptions),
@@ -305,12 +310,10 @@ class Play:
                         for v, extra in those
                     ]
                 )
-            case "messages", list(those), int(number):
-                self.broker_says([self._message(value, number, extra) for value, extra in those])
-            case "new", int(count), int(number):
-                self.fresh += count
-                new = range(self.fresh - count, self.fresh)
-                self.broker_says([self._message(b"ID:%d" % each, number, []) for each in new])
+            case "spelled acks", list(those), bytes(id):
+                wire = b"ACK\nid:%b-k\n\n\0" if self.client.version == b"1.2" else b"ACK\nmessage-id:%b\n\n\0"
+                named = b"subscription:%b\n" % id if self.client.version == b"1.1" else b""
+                self.client_says([(wire % name).replace(b"ACK\n", b"ACK\n" + named) for name in those])
             case "new and acks", int(count), int(number):
                 self.next = len(self.names)
                 self.happens("new", count, number)
@@ -323,10 +326,24 @@ class Play:
                 self.next += skips
                 self.client_says(self._acks((self.next + each, [b"x:a"]) for each in range(count)))
                 self.next += count
-            case "receipts", list(those), _:
-                self.broker_says([frame(b"RECEIPT", [(b"receipt-id", v)], self.broker, []) for v in those])
             case ("begin" | "commit" | "abort") as command, bytes(transaction), _:
                 self.client_says([b"%b\ntransaction:%b\n\n\0" % (command.upper().encode(), transaction)])
+            case _:
+                self._at_the_broker(what, first, second)
+
+    def _at_the_broker(self, what: str, first: object, second: object) -> None:
+        match what, first, second:
+            case "messages", list(those), int(number):
+                self.broker_says([self._message(value, number, extra) for value, extra in those])
+            case "spelled messages", list(those), bytes(id):
+                wire = b"MESSAGE\nsubscription:%b\nmessage-id:%b\nack:%b-k\n\nx\0"
+                self.broker_says([wire % (id, name, name) for name in those])
+            case "new", int(count), int(number):
+                self.fresh += count
+                new = range(self.fresh - count, self.fresh)
+                self.broker_says([self._message(b"ID:%d" % each, number, []) for each in new])
+            case "receipts", list(those), _:
+                self.broker_says([frame(b"RECEIPT", [(b"receipt-id", v)], self.broker, []) for v in those])
             case "lost", _, _:
                 for each in self.sides:
                     each.session.lost_broker()
