@@ -30,17 +30,6 @@ def test_a_message_crosses_all_versions() -> None:
     consumers[2].receives(start + b"z:1\\c2\na:\\r\\n\\\\\n" + body)
 
 
-def test_heads_that_repeat_are_still_told_apart() -> None:
-    """A run of equal heads, one that differs, and the first again."""
-    scene = Scene()
-    one, two = scene.client(), scene.client()
-    one.subscribes(b"/queue/a")
-    two.subscribes(b"/queue/b")
-    a, b = SEND_A + b"%d\0", b"SEND\ndestination:/queue/b\n\n%d\0"
-    one.sends(a % 1 + a % 2 + b % 3 + a % 4 + b % 5 + b % 6)
-    assert (one.bodies(), two.bodies()) == ([b"1", b"2", b"4"], [b"3", b"5", b"6"])
-
-
 def test_equal_heads_in_and_out_of_transactions() -> None:
     """A repeated head that names a transaction waits each time, and asks for its receipt each time."""
     scene = Scene()
@@ -68,18 +57,6 @@ def test_the_receipt_comes_before_the_first_message(version: bytes) -> None:
     client.receives(
         b"RECEIPT\nreceipt-id:r\n\n\0MESSAGE\nsubscription:1\ndestination:/queue/a\nmessage-id:b-1\n\n1\0"
     )
-
-
-@in_named_versions
-def test_subscriptions_are_named(version: bytes) -> None:
-    """From 1.1 on; in UNSUBSCRIBE too."""
-    for line, command in (
-        (b"destination:/queue/a\n", b"SUBSCRIBE"),
-        (b"destination:/queue/a\n", b"UNSUBSCRIBE"),
-    ):
-        client = Scene().client(version)
-        client.sends(b"%b\n%breceipt:r\n\n\0" % (command, line))
-        client.receives_error(b"%b needs an id header" % command, receipt=b"r")
 
 
 def test_subscriptions_of_1_0_need_no_name() -> None:
@@ -190,10 +167,13 @@ def test_what_cannot_be_followed_is_refused(frame: bytes, message: bytes, detail
         (b"1.0", b"ACK\nid:b-1\n", b"ACK needs a message-id header"),
         (b"1.0", b"ACK\nmessage-id:b-9\n", b"ACK names no message that awaits one"),
         (b"1.0", b"UNSUBSCRIBE\n", b"UNSUBSCRIBE needs an id or a destination header"),
+        (b"1.1", b"SUBSCRIBE\ndestination:/queue/a\n", b"SUBSCRIBE needs an id header"),
+        (b"1.1", b"UNSUBSCRIBE\ndestination:/queue/a\n", b"UNSUBSCRIBE needs an id header"),
         (b"1.1", b"ACK\nmessage-id:b-1\n", b"ACK needs a subscription header"),
         (b"1.1", b"ACK\nsubscription:1\n", b"ACK needs a message-id header"),
         (b"1.1", b"ACK\nsubscription:9\nmessage-id:b-1\n", b"ACK names no message that awaits one"),
         (b"1.1", b"NACK\nsubscription:1\nmessage-id:b-9\n", b"NACK names no message that awaits one"),
+        (b"1.2", b"UNSUBSCRIBE\ndestination:/queue/a\n", b"UNSUBSCRIBE needs an id header"),
     ],
 )
 def test_each_version_has_its_own_demands(version: bytes, frame: bytes, message: bytes) -> None:
@@ -286,19 +266,6 @@ def test_a_cumulative_ack_settles_all_before_it(version: bytes) -> None:
     other.subscribes(b"/queue/a", id=b"1")
     other.subscribes(b"/queue/b", id=b"2")
     assert other.bodies() == [b"a3", b"b1"]
-
-
-@in_every_version
-def test_an_ack_counts_once(version: bytes) -> None:
-    """The second names nothing any more."""
-    scene = Scene()
-    client = scene.client(version)
-    client.subscribes(b"/queue/a", b"client-individual")
-    client.sends_to(b"/queue/a", b"1")
-    (message,) = client.messages()
-    client.acknowledges(b"ACK", message)
-    client.acknowledges(b"ACK", message, b"receipt:r\n")
-    client.receives_error(b"ACK names no message that awaits one", receipt=b"r")
 
 
 def test_one_message_on_two_subscriptions_of_1_1() -> None:

@@ -5,7 +5,6 @@ import pytest
 from stomprelay.broker.message import MessageHead
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
-from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, RESERVED
 
@@ -53,27 +52,6 @@ def test_a_publisher_cannot_speak_as_the_broker(name: bytes, dialect: Dialect) -
     other = read(b"SEND\r\n%bfoo:a:b\ndestination:/queue/a\n%b\n\0" % (forged, forged), dialect)
     assert other.lines is None
     assert other.written(V1_2) == b"foo:a\\cb\n\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", None),
-        (b"destination:\n", None),
-        (b"destination:/queue/\n", None),
-        (b"destination:/topic/\n", None),
-        (b"destination:a\n", b"a"),
-        (b"destination:/queue/a\n", b"/queue/a"),
-    ],
-)
-def test_a_destination_is_needed(data: bytes, expected: bytes | None) -> None:
-    """Any name will do, if it names something."""
-    data = b"SEND\n%b\n\0" % data
-    if expected is not None:
-        assert read(data, V1_2).destination == expected
-    else:
-        with pytest.raises(ProtocolError, match="destination"):
-            read(data, V1_2)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ STOPPING = b"ERROR\nmessage:the broker is stopping\ncontent-length:19\n\nconnect
 """What a broker says that goes away, whoever it says it to; here, the built-in one."""
 
 
+def middle() -> float:
+    """Chance at its mean: delays are as long as they are configured, and nobody is favoured."""
+    return 0.5
+
+
 def movable(brokers: int = 2, *, options: dict[str, Any] | None = None, **settings: Any) -> Upstream:
     """An upstream called `main` with so many brokers, `tcp://a`, `tcp://b` and so on, tried in that order.
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from stomprelay.relay import inputs
 from stomprelay.relay.model.group import Checks
 from stomprelay.session.effects import Event, How
 from stomprelay.session.leg import Terms
@@ -292,34 +291,6 @@ def test_lost_twice_in_a_row(cut: Cut) -> None:
         play.client_gets(RECEIPT % b"r")
         assert play.counters["failovers"] == 2
         assert play.counters["frames_resent"] == 2
-
-
-def test_octets_of_a_lost_broker_come_too_late() -> None:
-    """What its connection still delivers after the loss concerns nobody."""
-    with started() as play:
-        play.broker_goes()
-        old = play.brokers[0]
-        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.handle(inputs.Lost(old.leg, "again"), play.now) == []
-        found(play)
-        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
-        assert play.relay.handle(inputs.NotConnected(old.leg, "again"), play.now) == []
-        play.both_stay()
-
-
-@in_cuts_of_halves
-def test_half_a_frame_of_a_lost_broker(cut: Cut) -> None:
-    """It is not the client's, and the next broker's first frame begins afresh."""
-    with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2")[:-3])
-        play.client_gets(message(b"1.2", b"1"))
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"3"))
-        play.client_gets(message(b"1.2", b"3"))
 
 
 # Between SEND and RECEIPT
@@ -635,38 +606,6 @@ def test_an_ack_of_a_lost_brokers_delivery_to_a_subscription_without_a_name(
         gets(play, b"")
         play.client_gets(RECEIPT % b"k")
         assert play.counters["acks_stale"] == 1
-        play.both_stay()
-
-
-@pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-@in_all_modes
-def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, mode: bytes) -> None:
-    """Three messages, delivered by both brokers by the same names, each acknowledged once, then once more."""
-    if mode == b"auto":
-        return
-    with started(client) as play:
-        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
-        messages = b"".join([message(client, b"%d" % n, mode) for n in range(3)])
-        play.client_says(subscribe)
-        gets(play, subscribe)
-        play.broker_says(messages)
-        play.broker_goes()
-        found(play, client)
-        gets(play, subscribe)
-        play.broker_says(messages)
-        delivered = play.client_reads().split(b"\0")[3:6]
-        for n, each in enumerate(delivered):
-            ack = settle(client, b"ACK", each, b"receipt:r%d\n" % n)
-            play.client_says(ack)
-            gets(play, ack)
-            play.client_gets(b"")
-            play.broker_says(RECEIPT % (b"r%d" % n))
-            play.client_gets(RECEIPT % (b"r%d" % n))
-        assert play.counters["acks_stale"] == 0
-        for n, each in enumerate(delivered):
-            play.client_says(settle(client, b"ACK", each, b"receipt:s%d\n" % n))
-            play.client_gets(RECEIPT % (b"s%d" % n))
-        assert play.counters["acks_stale"] == 3
         play.both_stay()
 
 
@@ -1014,37 +953,3 @@ def test_a_broker_that_does_not_confirm_is_doubted() -> None:
         play.time_passes(5.1)
         health = play.opened[0].health
         assert (health.up, health.failures, health.doubted) == (True, 0, True)
-
-
-# Brokers that do not answer
-
-
-@pytest.mark.parametrize(
-    "end",
-    [b"ABORT", b"COMMIT"],
-    ids=bytes.decode,
-)
-def test_a_name_that_a_transaction_holds(end: bytes) -> None:
-    """What a transaction acknowledged may come back with ABORT: a redelivery by the same name gets another one."""
-    with started() as play:
-        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual") + BEGIN)
-        play.broker_says(message(b"1.2", b"1"))
-        one = play.client_reads()
-        play.client_says(settle(b"1.2", b"ACK", one, b"transaction:t\n"))
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        play.broker_reads()
-        play.broker_says(message(b"1.2", b"1"))
-        again = play.client_reads()
-        assert header(again, b"ack").startswith(b"relay-ack-")
-        if end == b"COMMIT":
-            play.client_says(COMMIT)
-            play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-            return
-        play.client_says(ABORT)
-        gets(play, ABORT)
-        play.client_says(settle(b"1.2", b"ACK", one))
-        gets(play, b"")
-        play.client_says(settle(b"1.2", b"ACK", again))
-        assert names(b"1.2", play.broker_reads(), b"1")

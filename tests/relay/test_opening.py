@@ -46,8 +46,8 @@ def welcomed(play: Playbook) -> None:
 
 @in_all_cuts
 def test_a_client_that_is_known(cut: Cut) -> None:
-    """No broker is asked before it is known who comes; then all goes on as ever."""
-    with asked(cut=cut) as play:
+    """No broker is asked before it is known who comes; then all goes on as ever, also what was behind CONNECT."""
+    with asked(cut=cut, behind=send(b"early")) as play:
         assert play.claims == [Claim(b"alice", b"secret")]
         assert play.brokers == []
         assert play.relay.identity is ANYBODY
@@ -55,6 +55,7 @@ def test_a_client_that_is_known(cut: Cut) -> None:
         assert play.relay.identity is ALICE
         assert play.relay.login == b"alice"
         welcomed(play)
+        play.broker_gets(send(b"early"))
         play.client_says(send(b"x"))
         play.broker_gets(send(b"x"))
 
@@ -96,15 +97,6 @@ def test_what_takes_longer_is_told_a_whole_time_later() -> None:
 
 
 # What the client does meanwhile
-
-
-@in_all_cuts
-def test_frames_behind_connect(cut: Cut) -> None:
-    """A client need not wait for CONNECTED; what it sends is for the brokers that it may have."""
-    with asked(cut=cut, behind=send(b"x")) as play:
-        play.client_is(ALICE)
-        welcomed(play)
-        play.broker_gets(send(b"x"))
 
 
 def test_a_client_that_goes_and_may_not_send() -> None:
@@ -191,28 +183,6 @@ def test_what_brokers_are_told(identity: Identity, own: Credentials | None, told
         assert told in connect
         assert (b"secret" in connect) is (b"secret" in told)
         assert (b"passcode" in connect) is (b"passcode" in told)
-
-
-# How long it may stay
-
-
-def known_until(seconds: float) -> Playbook:
-    """A session whose client may be there for so many seconds."""
-    play = asked()
-    play.client_is(Identity("alice", until=play.now + seconds))
-    welcomed(play)
-    return play
-
-
-def test_a_token_expires() -> None:
-    """The session ends then, and the client is told why."""
-    with known_until(30) as play:
-        play.time_passes(29.9)
-        play.both_stay()
-        play.time_passes(0.2)
-        play.client_gets_error(b"the token has expired")
-        play.broker_is_closed()
-        assert play.relay.over
 
 
 # Another token

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How
-from stomprelay.session.handshake import Offer, read_opening
 from stomprelay.session.leg import Leg, Side, Terms
-from stomprelay.session.refusal import Foreign
-from stomprelay.wire.errors import FrameError, ProtocolError, StompError
 from stomprelay.wire.frame import Limits
 from tests.playbook import (
     CUTS,
@@ -35,50 +31,6 @@ from tests.playbook import (
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 
 # The first frame
-
-
-class Greeting:
-    """A client that has just connected."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.front = listener(**settings)
-        self.client = Leg(Side.DOWNSTREAM, self.front.limits)
-
-    def sends(self, data: bytes) -> Offer | Foreign | None:
-        """The client sends this in one chunk."""
-        return read_opening(self.client.decoder, data, self.front.before_connect)
-
-    def offers(self, data: bytes, cut: Cut = Cut.WHOLE) -> Offer:
-        """The client sends this, which is its CONNECT, and no chunk of it is enough but the last."""
-        answers = [self.sends(chunk) for chunk in cut.chunks(data)]
-        assert answers[:-1] == [None] * (len(answers) - 1)
-        assert isinstance(answers[-1], Offer)
-        return answers[-1]
-
-
-@in_all_cuts
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (b"SEND\ndestination:/queue/a\n\nx\0", ProtocolError),
-        (b"CONNECTED\nversion:1.2\n\n\0", ProtocolError),
-        (b"HELO example.com\r\n", StompError),
-        (b"CONNECT\nheart-beat:often\n\n\0", ProtocolError),
-        (b"CONNECT\nno colon\n\n\0", FrameError),
-        (b"CONNECT\n\nbody\0", FrameError),
-    ],
-    ids=["SEND", "CONNECTED", "SMTP", "beats", "header", "body"],
-)
-def test_what_is_not_connect(data: bytes, error: type[StompError], cut: Cut) -> None:
-    """Nothing but CONNECT comes first, and it is a right frame."""
-    scene = Greeting()
-
-    def sends() -> None:
-        for chunk in cut.chunks(data):
-            assert scene.sends(chunk) is None
-
-    with pytest.raises(error):
-        sends()
 
 
 # Heart-beats
@@ -105,16 +57,10 @@ def beating(
 # what a peer can do and wants, what we can do and want; how often we beat and when it is dead (ms)
 NEGOTIATIONS = [
     (b"0,0", Terms(1000, 1000), None, None),
-    (b"0,0", Terms(0, 0), None, None),
-    (b"1000,0", Terms(1000, 1000), None, 2.0),
-    (b"0,1000", Terms(1000, 1000), 0.5, None),
     (b"1000,1000", Terms(1000, 1000), 0.5, 2.0),
     (b"4000,2000", Terms(1000, 1000), 1.0, 8.0),
-    (b"1000,1000", Terms(2000, 4000), 1.0, 8.0),
     (b"1000,1000", Terms(0, 0), None, None),
     (b"1000,1000", Terms(0, 1000), None, 2.0),
-    (b"1000,1000", Terms(1000, 0), 0.5, None),
-    (b"1,1", Terms(1000, 1000), 0.5, 2.0),
     (b"1000,1000", Terms(1000, 1000, idle=0.25, tolerance=3.0), 0.25, 3.0),
 ]
 
@@ -191,14 +137,6 @@ def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
 
 
 # Time
-
-
-def test_a_beat_is_one_lf() -> None:
-    """Never CR LF: ActiveMQ's NIO transport would take the CR for a command."""
-    with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
-        play.time_passes(0.5)
-        play.client_gets(b"\n")
-        play.broker_gets(b"\n")
 
 
 def test_a_client_that_sends_no_connect() -> None:
@@ -337,6 +275,8 @@ def test_an_http_request(line: bytes) -> None:
 WRONGS = [
     (b"HELLO\n\n\0", b"unknown command"),
     (b"MESSAGE\nmessage-id:1\n\n\0", b"MESSAGE is not allowed here"),
+    (b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", b"CONNECT is not allowed here"),
+    (b"STOMP\naccept-version:1.2\nhost:h\n\n\0", b"STOMP is not allowed here"),
     (b"SEND\ndestination\n\n\0", b"malformed header line"),
     (b"SEND\n:x\n\n\0", b"empty header name"),
     (b"SEND\ndestination:/queue\0/a\n\n\0", b"NUL in a frame's head"),
@@ -415,31 +355,6 @@ def test_what_a_client_sent_is_not_in_the_log(bad: bytes) -> None:
         assert play.notes
         for note in play.notes:
             assert SECRET.decode() not in note.text + repr(note.facts)
-
-
-LIMITS = Limits(headers=4, header_line=100, body=1000)
-
-
-@in_all_cuts
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (b"SEND\n" + b"a:b\n" * 5 + b"\n\0", b"too many headers"),
-        (b"SEND\na:" + b"b" * 100 + b"\n\n\0", b"header line too long"),
-        (b"SEND\n\n" + b"b" * 1001 + b"\0", b"body too large"),
-        (b"SEND\ncontent-length:1001\n\n" + b"b" * 1001 + b"\0", b"body too large"),
-        (b"SEND\ncontent-length:99999999999999999999999\n\nb\0", b"body too large"),
-    ],
-)
-def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> None:
-    """Each limit is answered with an ERROR that tells which and how much; at the limit all is well."""
-    right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
-    with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
-        play.client_says(right)
-        play.broker_gets(right)
-        play.client_says(wrong)
-        play.client_gets_error(message)
-        play.broker_is_closed()
 
 
 # What a broker may get wrong.

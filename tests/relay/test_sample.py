@@ -167,14 +167,3 @@ def test_looks_are_given_anew() -> None:
     assert looks.left == 8
     looks.add(3, 10)
     assert looks.left == 10
-
-
-def test_who_cannot_be_watched() -> None:
-    """A client that is not connected, or in the middle of a frame; it is asked another time."""
-    play = Playbook()
-    play._perform(play.relay.handle(inputs.Watched(Looks(10)), play.now))
-    assert not play.relay.watched
-    play = joined(b"1.2", b"1.2")
-    play.client_says(b"SEND\n")
-    play._perform(play.relay.handle(inputs.Watched(Looks(10)), play.now))
-    assert not play.relay.watched

@@ -24,7 +24,7 @@ from tests.service.harness import (
 
 
 class Answer:
-    """What the HTTP server answers to one request, whose body may come in several chunks."""
+    """What the HTTP server answers to one request, whose body may come in several chunks, at once or later."""
 
     def __init__(
         self,
@@ -45,13 +45,24 @@ class Answer:
         for chunk in chunks:
             request.handleContentChunk(chunk)
         request.requestReceived(method.encode(), path.encode(), b"HTTP/1.1")
-        head, _, body = channel.transport.written.getvalue().partition(b"\r\n\r\n")
-        self.status = int(head.split()[1])
-        self.headers = {
-            name.strip().lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in head.decode().split("\r\n")[1:])
-        }
-        self.text = body.decode()
+        self._written = channel.transport.written
+
+    @property
+    def status(self) -> int:
+        """0 before anything came."""
+        return int((self._written.getvalue() or b"HTTP/1.1 0").split()[1])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By their names in small letters."""
+        head = self._written.getvalue().partition(b"\r\n\r\n")[0]
+        lines = (line.partition(":") for line in head.decode().split("\r\n")[1:])
+        return {name.strip().lower(): value.strip() for name, _, value in lines}
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        return self._written.getvalue().partition(b"\r\n\r\n")[2].decode()
 
     @property
     def error(self) -> str:

@@ -18,6 +18,7 @@ from stomprelay.service.journal import writer_thread
 from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.session.effects import Event, Note
 from tests.service.harness import Recorded, ThreadedReactor, told
 
 
@@ -81,19 +82,22 @@ class JournalOnDisk:
 
 
 def test_from_start_to_end(tmp_path: Path) -> None:
-    """The folder is made; what was recorded lies between the two events."""
+    """The folder is made; what was recorded lies between the two events, what was learnt of a broker, too."""
     disk = JournalOnDisk(tmp_path / "a" / "b")
     disk.journal.startService()
     disk.journal.record(b'["l","s"]', 3, pack_sizes(3, 0, 0), b"a\n\n")
+    disk.journal.noted(Note(Event.LOST, "b is down", {"broker": "b"}), "main")
     disk.stop()
-    begun, frames, ended = disk.read()
+    begun, frames, lost, ended = disk.read()
     assert begun.event == JournalEvent.BEGUN.value
     assert begun.facts.keys() == {"software", "pid", "within"}
     assert (frames.context.session, frames.number, frames.frames) == ("s", 3, (b"a\n\n",))
+    assert (lost.event, lost.text, lost.facts) == ("lost", "b is down", {"upstream": "main", "broker": "b"})
+    assert (lost.context.upstream, lost.context.session) == ("main", "")
     assert ended.event == JournalEvent.ENDED.value
     assert (tmp_path / "a" / "b").stat().st_mode & 0o007 == 0
     written = disk.journal.written
-    assert (written.blocks, written.frames, written.errors) == (3, 1, 0)
+    assert (written.blocks, written.frames, written.errors) == (4, 1, 0)
     assert (
         disk.journal.waiting,
         disk.journal.dropped.blocks,

@@ -1,6 +1,7 @@
 """TLS in large steps: what came together is given together, what is written is sent at once, all else is as ever."""
 
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from zope.interface import implementer
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
+from stomprelay.service.network.sockets import READ
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 
@@ -179,6 +181,20 @@ def test_all_records_are_written_together(secured: Secured, monkeypatch: pytest.
     assert RECORD < lengths(large)[0] < RECORD + 32  # its tag, and what else the version puts in
     assert len(lengths(large)) == -(-len(LARGE) // RECORD)
     assert secured.client.hears(large) == LARGE
+
+
+def test_on_a_socket(secured: Secured) -> None:
+    """It is sent to at once; a read that filled its buffer makes that larger; an abort says nothing more."""
+    sent: list[bytes] = []
+    socket: Any = SimpleNamespace(bufferSize=PIECE)
+    secured.layer.send_by(socket, lambda _, data: sent.append(data), READ)
+    secured.layer.write(LARGE)
+    assert secured.client.hears(b"".join(sent)) == LARGE
+    assert len(sent) == 1
+    secured.layer.dataReceived(secured.client.says(LARGE))
+    assert socket.bufferSize == READ
+    secured.layer.abortConnection()
+    assert (len(sent), secured.transport.ends) == (1, ["abort"])
 
 
 def lengths(wire: bytes) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
@@ -348,6 +349,18 @@ def test_a_reload_that_cannot_be(log: list[str]) -> None:
     assert failure.getErrorMessage() == "f.toml: log_level: no"
     assert log == ["error: the configuration is not reloaded: f.toml: log_level: no"]
     assert scene.notices == [True, False]
+
+
+def test_two_reloads_at_once() -> None:
+    """The second begins when the first is over."""
+    waiting = [Deferred[Reloaded](), Deferred[Reloaded]()]
+    begun = iter(waiting)
+    scene = Scene(lambda: next(begun))
+    first, second = scene.reload(), scene.reload()
+    waiting[1].callback(Reloaded((), ()))
+    assert (first, second, scene.notices) == ([], [], [True])
+    waiting[0].callback(Reloaded(("a",), ()))
+    assert (first, second) == ([Reloaded(("a",), ())], [Reloaded((), ())])
 
 
 def test_a_reload_while_the_relay_stops(log: list[str]) -> None:

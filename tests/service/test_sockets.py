@@ -45,37 +45,28 @@ def turn(made: Any, count: int = 5) -> None:
         made.doPoll(0.02)
 
 
-@implementer(IHalfCloseableProtocol)
-class Half(Protocol):
-    """Keeps what it is told."""
+class Whole(Protocol):
+    """Keeps what it is told; it knows no half of a connection."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
 
     def dataReceived(self, data: bytes) -> None:
         self.told.append(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.told.append(reason.type)
+
+
+@implementer(IHalfCloseableProtocol)
+class Half(Whole):
+    """The same of a protocol that does."""
 
     def readConnectionLost(self) -> None:
         self.told.append("the peer closed")
 
     def writeConnectionLost(self) -> None:
         self.told.append("all is written")
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.told.append(reason.type)
-
-
-class Whole(Protocol):
-    """The same of a protocol that knows no half of a connection."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-
-    def dataReceived(self, data: bytes) -> None:
-        self.told.append(data)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.told.append(reason.type)
 
 
 class Pair:

@@ -87,13 +87,16 @@ class Handshake:
         return tls.certificate_problem(layer)
 
 
-def test_a_broker_that_is_who_it_should_be(authority: Authority) -> None:
-    """A known authority and the right name: nothing is wrong; TLS 1.2 or newer."""
-    handshake = Handshake(serving(authority.issue("good")), asking(authority))
-    assert handshake.failed == {}
-    assert handshake.trouble("client") is None
-    assert handshake.client.get_protocol_version_name() in {"TLSv1.2", "TLSv1.3"}
-    assert handshake.server.get_servername() == b"localhost"
+def test_a_broker_that_is_who_it_should_be(directory: Path, authority: Authority) -> None:
+    """A known authority and the right name: nothing is wrong; TLS 1.2 or newer. The whole chain is sent: who knows the
+    root alone believes a leaf of an authority in between.
+    """
+    for issuer in (authority, Authority(directory, "between", authority)):
+        handshake = Handshake(serving(issuer.issue("good")), asking(authority))
+        assert handshake.failed == {}
+        assert handshake.trouble("client") is None
+        assert handshake.client.get_protocol_version_name() in {"TLSv1.2", "TLSv1.3"}
+        assert handshake.server.get_servername() == b"localhost"
 
 
 @pytest.mark.parametrize("old", ["listener", "broker"])

@@ -1,5 +1,6 @@
 """TLS over real sockets, through both endpoints: who is accepted, and what each end's log says of who is not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,38 +130,43 @@ def _broker(listening: Any, host: str = "localhost") -> Broker:
 
 # Who is not
 
+PEERS: dict[str, tuple[Callable[[Trust], tuple[ServerTLS, ClientTLS]], str, str]] = {
+    "an unknown authority": (
+        lambda trust: (serving(trust.stranger.issue("Strange")), trust.trusting),
+        f"{UNTRUSTED}its authority is not known here (certificate of Strange, level 0)",
+        "TLS: the peer does not know the authority of our certificate (tlsv1 alert unknown ca)",
+    ),
+    "an expired certificate": (
+        lambda trust: (serving(trust.authority.issue("Old", expired=True)), trust.trusting),
+        f"{UNTRUSTED}it has expired (certificate of Old, level 0)",
+        "expired",
+    ),
+    "no certificate where one is demanded": (
+        lambda trust: (trust.demanding, trust.trusting),
+        "TLS: the peer demands a certificate of ours (tlsv13 alert certificate required)",
+        "TLS: the peer did not show a certificate (peer did not return a certificate)",
+    ),
+    "a client's expired certificate": (
+        lambda trust: (
+            trust.demanding,
+            trust.showing(trust.authority.issue("Old client", client=True, expired=True)),
+        ),
+        "expired",
+        f"{UNTRUSTED}it has expired (certificate of Old client, level 0)",
+    ),
+}
 
+
+@pytest.mark.parametrize("peers", PEERS)
 @pytest_twisted.ensureDeferred
-async def test_an_unknown_authority(trust: Trust) -> None:
-    """The reason names the certificate; the other end hears an alert that its log explains."""
-    outcome = await handshake(serving(trust.stranger.issue("Strange")), trust.trusting)
-    assert outcome.client == f"{UNTRUSTED}its authority is not known here (certificate of Strange, level 0)"
-    said = "TLS: the peer does not know the authority of our certificate (tlsv1 alert unknown ca)"
-    assert (outcome.received, outcome.server, outcome.asked_for) == (b"", said, None)
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_expired_certificate(trust: Trust) -> None:
-    """Both logs say that it expired, which is what an operator has to know."""
-    outcome = await handshake(serving(trust.authority.issue("Old", expired=True)), trust.trusting)
-    assert outcome.client == f"{UNTRUSTED}it has expired (certificate of Old, level 0)"
-    assert ("expired" in outcome.server, outcome.received) == (True, b"")
-
-
-@pytest_twisted.ensureDeferred
-async def test_no_certificate_where_one_is_demanded(trust: Trust) -> None:
-    """Both ends' reasons say it, each from its side."""
-    outcome = await handshake(trust.demanding, trust.trusting)
-    assert outcome.client == "TLS: the peer demands a certificate of ours (tlsv13 alert certificate required)"
-    assert outcome.server == "TLS: the peer did not show a certificate (peer did not return a certificate)"
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_client_s_expired_certificate(trust: Trust) -> None:
-    """The server's log names it."""
-    expired = trust.authority.issue("Old client", client=True, expired=True)
-    outcome = await handshake(trust.demanding, trust.showing(expired))
-    assert outcome.server == f"{UNTRUSTED}it has expired (certificate of Old client, level 0)"
+async def test_who_is_not_accepted(trust: Trust, peers: str) -> None:
+    """Each end's log says what an operator has to know: it names the other's certificate, or explains the alert."""
+    sides, here, there = PEERS[peers]
+    outcome = await handshake(*sides(trust))
+    assert here in outcome.client
+    assert there in outcome.server
+    if "demanded" not in peers and "client" not in peers:
+        assert (outcome.received, outcome.asked_for) == (b"", None)
 
 
 # Peers that do not speak TLS

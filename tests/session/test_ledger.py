@@ -67,19 +67,6 @@ def test_a_hidden_name_that_comes_again() -> None:
     assert not ledger.hides(b"n")
 
 
-def test_an_open_transaction_counts() -> None:
-    """What it acknowledged may come back, so it is remembered, and so it is bounded; its end makes room."""
-    ledger = Ledger(2)
-    deliveries = delivered(ledger, subscription(), b"a", b"b")
-    for each in deliveries:
-        ledger.settled(each, b"tx")
-    assert len(ledger) == 0
-    states = [(ledger.full, ledger.crowded)]
-    ledger.committed(b"tx")
-    states.append((ledger.full, ledger.crowded))
-    assert states == [(True, True), (False, False)]
-
-
 # ------------------------------------------------------------------ bounds
 
 

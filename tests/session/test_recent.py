@@ -131,15 +131,6 @@ def test_names_that_need_a_look(version: bytes, names: list[bytes]) -> None:
     assert it.ledger.cost == 0
 
 
-@pytest.mark.parametrize("name", [b"a:b", b"a\\\\b", b"a\\nb", b"a\\"])
-def test_other_spellings_need_a_look(name: bytes) -> None:
-    """Two spellings of one name must not be taken for two names."""
-    it = session(b"1.1")
-    subscribe(it, b"a")
-    assert not delivered(it, name)
-    assert len(it.ledger) == 0
-
-
 def test_subscriptions_that_need_a_look() -> None:
     """One that has ended, and one that is not known."""
     it = session()
@@ -192,18 +183,6 @@ def test_a_subscription_ends(mode: bytes) -> None:
     acknowledged(it, b"3", on=b"b")
     it.ledger.settled(found(it, b"3"))
     assert (len(it.ledger), it.ledger.expecting) == (2, False)
-
-
-def test_a_subscription_is_replaced() -> None:
-    """By one of its id: what the old one had is not the new one's."""
-    it = session()
-    subscribe(it, b"a", b"client")
-    delivered(it, b"1")
-    subscribe(it, b"a")
-    delivered(it, b"2", b"3")
-    assert acknowledged(it, b"3")
-    assert [it.ledger.by_message(each) is None for each in (b"1", b"2", b"3")] == [False, False, True]
-    assert not found(it, b"1").subscription.open
 
 
 # ------------------------------------------------------------------ receipts

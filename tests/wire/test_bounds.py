@@ -86,7 +86,7 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
         "tests/wire",
         "tests/session/test_rows.py",
         "tests/session/test_recent.py",
-        "tests/relay/bridge/test_respelling.py",
+        "tests/relay/bridge/test_runs.py",
         "tests/journal/test_runs.py",
         "tests/journal/test_secrets.py",
     )

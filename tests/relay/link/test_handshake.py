@@ -22,8 +22,6 @@ from tests.playbook import (
     upstream,
 )
 
-in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
-
 # What a client of each version says, what the broker is asked, what it answers in each version, what the client gets.
 HANDSHAKES = [
     (
@@ -287,22 +285,6 @@ def test_secrets_stay_out_of_notes_and_representations() -> None:
 
 
 # A frame too many, or too early
-
-
-@in_all_versions
-@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"], ids=bytes.decode)
-def test_a_second_connect(version: bytes, command: bytes) -> None:
-    """It is refused and never forwarded, on every version."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[version])
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[version])
-        play.client_reads()
-        play.client_says(command + b"\naccept-version:1.2\nhost:h\n\n\0")
-        play.client_gets_error(command + b" is not allowed here")
-        play.broker_gets(b"")
-        play.broker_is_closed()
 
 
 @in_cuts_of_halves

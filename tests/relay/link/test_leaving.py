@@ -5,10 +5,7 @@ What a move means for frames is told in test_planned_move.
 
 from math import inf
 
-import pytest
-
-from stomprelay.relay.link.link import Connected, Handshake, Waiting
-from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
+from stomprelay.session.effects import Event, Note, Resume, Send
 from stomprelay.session.leg import LegState
 from tests.relay.link.scene import Scene, started
 
@@ -26,28 +23,6 @@ def test_a_broker_that_fell_silent() -> None:
     play.link.fell_silent(play.now)
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
-
-
-@pytest.mark.parametrize("state", [Waiting, Handshake, Connected])
-def test_the_end(state: type[object]) -> None:
-    """What there is of a leg is closed, nothing is due, and no broker waits for this session."""
-    play = started(options={"initial_delay": 5.0})
-    if state is not Connected:
-        play.loses()
-    if state is Handshake:
-        play.wakes()
-    play.effects()
-    assert type(play.link.state) is state
-    leg = play.link.state.leg
-    play.link.end()
-    assert play.effects() == ([] if leg is None else [Close(leg, How.LINGER)])
-    assert (leg is None) == (state is Waiting)
-    assert play.link.ended
-    assert play.link.until == inf
-    assert [broker.health.coming for broker in play.over.brokers] == [0, 0]
-    assert [broker.health.sessions for broker in play.over.brokers] == [0, 0]
-    play.link.woke(inf)
-    assert play.effects() == []
 
 
 # Moving

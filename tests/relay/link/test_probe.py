@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -15,6 +15,7 @@ from stomprelay.service.brokers import Watch
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import LegState
+from tests.relay.failing import middle
 
 NOW: Final = 1000.0
 HELLO: Final = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:0,0\n\n\0"
@@ -34,11 +35,6 @@ ways = pytest.mark.parametrize(
     ids=["whole", "octets", "trailed"],
 )
 Cut = Callable[[bytes], list[bytes]]
-
-
-def middle() -> float:
-    """Chance at its mean."""
-    return 0.5
 
 
 class Script:
@@ -134,10 +130,12 @@ class Script:
     ("up", "events"), [(None, "lost"), (True, "lost"), (False, "")], ids=["unknown", "up", "down"]
 )
 def test_no_connection(up: bool | None, events: str) -> None:
-    """It is down; the log is told unless it knows."""
+    """It is down; the log is told unless it knows. It may come back as another one: its versions are forgotten."""
     script = Script(up=up)
+    script.broker.versions = frozenset({b"1.0"})
     script.perform(script.probe.refused("Connection refused", script.now))
     script.ends(False, events=events)
+    assert not script.broker.versions
     if events:
         assert script.said() == "broker tcp://a:61613 is down: it did not connect: Connection refused"
 
@@ -157,26 +155,6 @@ def test_no_connected_in_time(accepted: bool) -> None:
     assert "no CONNECTED in time" in script.said()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"MESSAGE\nsubscription:0\nmessage-id:1\n\n\0",
-        b"RECEIPT\nreceipt-id:probe\n\n\0",
-        b"CONNECTED\nversion:9.9\n\n\0",
-        b"CONNECTED\nversion:1.2\ncontent-length:2\n\nhi\0",
-        b"\x15\x03\x01\x00\x02\x02\x16",
-    ],
-)
-def test_what_is_not_an_answer(data: bytes) -> None:
-    """Something else listens there."""
-    script = Script()
-    script.accepts()
-    script.gets(HELLO)
-    script.says(data)
-    script.ends(False, events="lost")
-
-
 @pytest.mark.parametrize("credentials", [None, Credentials(b"relay", b"x")])
 def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | None) -> None:
     """Where it serves others, and the relay has no credentials of its own, it is as well as it was."""
@@ -191,61 +169,72 @@ def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | Non
     assert len(script.notes) == (0 if credentials is None else 1)
 
 
-# ERROR to CONNECT
-
-
-def test_what_failed_may_come_back_as_another_one() -> None:
-    """What was learnt of its versions is forgotten."""
-    script = Script()
-    script.broker.versions = frozenset({b"1.0"})
-    script.perform(script.probe.refused("connection refused", script.now))
-    assert script.broker.versions is None
-
+# Answers
 
 REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
 UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\nupstream main did not connect\0\n"
+OTHERS: Final = b"RECEIPT\nreceipt-id:other\n\n\0\nMESSAGE\nsubscription:0\nmessage-id:1\n\nhello\0\n\n"
+DENIED: Final = b"ERROR\nmessage:access_refused\\n\xff\nreceipt-id:probe\n\nBODY\0\n"
+
+
+class Talk(NamedTuple):
+    """What the broker says, each with what it is sent then; whether it is up, and what the log is told."""
+
+    steps: list[tuple[bytes, bytes]]
+    well: bool
+    events: str = ""
+    said: str = ""
+    settings: dict[str, Any] = {}
+
+
+TALKS: Final = {
+    # Without credentials of its own the relay expects no better; no message is sent.
+    "a stranger is refused": Talk([(REFUSED, b"")], True),
+    "a stranger with a message": Talk([(REFUSED, b"")], True, settings={"checks": WITH_CANARY}),
+    # A mistake in the configuration is no outage.
+    "wrong credentials": Talk(
+        *([(REFUSED, b"")], True, "refused", "credentials"),
+        {"credentials": Credentials(b"relay", b"SECRET")},
+    ),
+    "a message and its receipt": Talk(
+        [(WELCOME, CANARY), (RECEIVED, GOODBYE)], True, settings={"checks": WITH_CANARY}
+    ),
+    "what is no receipt of ours": Talk(
+        [(WELCOME, CANARY), (OTHERS, b""), (RECEIVED, GOODBYE)], True, settings={"checks": WITH_CANARY}
+    ),
+    # Whatever its reason; the log has its header and not its body.
+    "a message that is refused": Talk(
+        *([(WELCOME, CANARY), (DENIED, b"")], False, "lost", "it refused a message: access_refused\\n\\xff"),
+        {"checks": WITH_CANARY},
+    ),
+    # Something else listens there.
+    "HTTP": Talk([(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"")], False, "lost"),
+    "TLS": Talk([(b"\x15\x03\x01\x00\x02\x02\x16", b"")], False, "lost"),
+    "MESSAGE": Talk([(b"MESSAGE\nsubscription:0\nmessage-id:1\n\n\0", b"")], False, "lost"),
+    "RECEIPT": Talk([(b"RECEIPT\nreceipt-id:probe\n\n\0", b"")], False, "lost"),
+    "another version": Talk([(b"CONNECTED\nversion:9.9\n\n\0", b"")], False, "lost"),
+    "a body": Talk([(b"CONNECTED\nversion:1.2\ncontent-length:2\n\nhi\0", b"")], False, "lost"),
+}
 
 
 @ways
-def test_a_broker_that_refuses_a_stranger_is_up(cut: Cut) -> None:
-    """Without credentials of its own the relay expects no better, and says nothing; no message is sent."""
-    for checks in (Checks(), WITH_CANARY):
-        script = Script(up=True, checks=checks, cut=cut)
-        script.accepts()
+@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
+def test_what_it_answers(talk: Talk, cut: Cut) -> None:
+    """Up is who takes a message, or answers CONNECT where none is configured; no passcode is told."""
+    script = Script(cut=cut, **talk.settings)
+    script.accepts()
+    if "credentials" not in talk.settings:
         script.gets(HELLO)
-        script.says(REFUSED)
-        script.ends(True)
-        assert not script.probe.denied
-
-
-def test_credentials_that_are_not_accepted_are_no_outage() -> None:
-    """They are a mistake in the configuration: the broker is up, and the log is told, without the passcode."""
-    script = Script(up=True, credentials=Credentials(b"relay", b"SECRET"))
-    script.accepts()
     script.sent = b""
-    script.says(REFUSED)
-    script.ends(True, events="refused")
-    assert script.probe.denied
-    assert "credentials" in script.said()
+    for says, sent in talk.steps:
+        assert (script.probe.well, script.broker.health.up) == (None, None)
+        script.says(says)
+        script.gets(sent)
+    script.ends(talk.well, events=talk.events)
+    assert script.probe.denied is ("credentials" in talk.settings)
+    assert talk.said in script.said()
     assert "SECRET" not in script.said() + repr(script.notes)
-
-
-# The message
-
-
-@ways
-def test_a_message_and_its_receipt(cut: Cut) -> None:
-    """Up is who takes a message."""
-    script = Script(checks=WITH_CANARY, cut=cut)
-    script.accepts()
-    script.gets(HELLO)
-    script.says(WELCOME)
-    script.gets(CANARY)
-    assert script.probe.well is None
-    assert script.broker.health.up is None
-    script.says(RECEIVED)
-    script.gets(GOODBYE)
-    script.ends(True)
+    assert "BODY" not in script.said()
 
 
 @pytest.mark.parametrize(
@@ -266,31 +255,7 @@ def test_the_destination_is_spelled_for_the_broker(version: bytes, product: Any,
     script.gets(b"SEND\ndestination:%b\nreceipt:probe\n\n\0" % sent)
 
 
-def test_what_is_no_receipt_of_ours() -> None:
-    """Is waited past."""
-    script = Script(checks=WITH_CANARY)
-    script.accepts()
-    script.says(WELCOME)
-    script.sent = b""
-    script.says(b"RECEIPT\nreceipt-id:other\n\n\0\nMESSAGE\nsubscription:0\nmessage-id:1\n\nhello\0\n\n")
-    assert script.probe.well is None
-    script.says(RECEIVED)
-    script.gets(GOODBYE)
-    script.ends(True)
-
-
-# Between the lines
-
-
-def test_a_message_that_is_refused() -> None:
-    """A broker that takes no message is not up, whatever its reason; the log has its header and not its body."""
-    script = Script(up=True, checks=WITH_CANARY)
-    script.accepts()
-    script.says(WELCOME)
-    script.sent = b""
-    script.says(b"ERROR\nmessage:access_refused\\n\xff\nreceipt-id:probe\n\nBODY\0\n")
-    script.ends(False, events="lost")
-    assert script.said().endswith("it refused a message: access_refused\\n\\xff")
+# Ends
 
 
 def test_nothing_is_answered_when_it_is_over() -> None:
@@ -322,17 +287,15 @@ def test_the_service_stops() -> None:
 
 
 def watch(
-    checks: Checks = Checks(),  # noqa: B008 - a frozen record
     *,
     reconnect: Reconnect | None = None,
     policy: Policy = Policy.FAILOVER,
-    chance: Callable[[], float] = middle,
+    **settings: Any,
 ) -> tuple[Watch, Broker]:
-    """A watch over the first of two brokers."""
+    """A watch over the first of two brokers of an upstream with these settings."""
     brokers = tuple(Broker(f"tcp://{name}", f"tcp:{name}", name) for name in "ab")
     group = Group("main", brokers, reconnect or Reconnect(), policy)
-    upstream = Upstream("main", (group,), checks=checks)
-    return Watch(upstream, group, brokers[0], NOW, chance), brokers[0]
+    return Watch(Upstream("main", (group,), **settings), group, brokers[0], NOW, middle), brokers[0]
 
 
 def finish(probe: Probe, now: float, *, well: bool) -> None:
@@ -348,7 +311,7 @@ def finish(probe: Probe, now: float, *, well: bool) -> None:
 
 def test_it_is_due_every_so_often() -> None:
     """The first time somewhere within the period, then once in each, a fifth sooner or later."""
-    watching, _ = watch(Checks(probe=10.0))
+    watching, _ = watch(checks=Checks(probe=10.0))
     found = []
     for tenth in range(600):
         now = NOW + tenth / 10
@@ -373,16 +336,15 @@ def test_a_broker_that_is_doubted(well: bool) -> None:
         assert broker.health.up is well
 
 
-WANTED: Final = [
-    (Reconnect(priority_backup=True), Policy.FAILOVER),
-    (Reconnect(), Policy.ROUND_ROBIN),
-    (Reconnect(), Policy.RANDOM),
-    (Reconnect(), Policy.LEAST_SESSIONS),
-]
-wanted = pytest.mark.parametrize(("reconnect", "policy"), WANTED)
-
-
-@wanted
+@pytest.mark.parametrize(
+    ("reconnect", "policy"),
+    [
+        (Reconnect(priority_backup=True), Policy.FAILOVER),
+        (Reconnect(), Policy.ROUND_ROBIN),
+        (Reconnect(), Policy.RANDOM),
+        (Reconnect(), Policy.LEAST_SESSIONS),
+    ],
+)
 def test_somebody_finds_out_that_a_wanted_broker_is_back(reconnect: Reconnect, policy: Policy) -> None:
     """Without a period, too, it is due when the pause for its failure is over, again and again."""
     watching, broker = watch(reconnect=reconnect, policy=policy)
@@ -406,7 +368,7 @@ def test_somebody_finds_out_that_a_wanted_broker_is_back(reconnect: Reconnect, p
 @pytest.mark.parametrize("checks", [Checks(), Checks(probe=1.0)])
 def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
     """By the relay as by its sessions."""
-    watching, broker = watch(checks, policy=Policy.RANDOM)
+    watching, broker = watch(checks=checks, policy=Policy.RANDOM)
     broker.health.failed(checks, NOW, middle)
     assert watching.due(NOW + 10)
     broker.health.paused = True
@@ -417,10 +379,7 @@ def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
 
 def test_what_the_log_knows_is_handed_on() -> None:
     """Credentials that stay wrong are told once; once they were right, anew."""
-    brokers = (Broker("tcp://a", "tcp:a", "a"),)
-    group = Group("main", brokers, Reconnect())
-    upstream = Upstream("main", (group,), credentials=Credentials(b"relay", b"x"), checks=Checks(probe=1.0))
-    watching = Watch(upstream, group, brokers[0], NOW, middle)
+    watching, _ = watch(credentials=Credentials(b"relay", b"x"), checks=Checks(probe=1.0))
     found = []
     for answer in (REFUSED, REFUSED, WELCOME, REFUSED, UNAVAILABLE, REFUSED):
         probe = watching.probe(NOW)

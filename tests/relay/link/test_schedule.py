@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import cycle
 from math import inf
 from typing import Final
+from unittest.mock import Mock, call
 
 import pytest
 from hypothesis import given
@@ -13,15 +14,11 @@ from hypothesis import strategies as st
 from stomprelay.relay.link.link import SHORTEST, Attempt, Schedule
 from stomprelay.relay.model.group import REMEMBERED, Broker, Checks, Group, Policy, Reconnect
 from stomprelay.session.handshake import Offer
+from tests.relay.failing import middle
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
 OFFER = Offer([], frozenset(), None)
-
-
-def middle() -> float:
-    """Chance at its mean: delays are as long as they are configured."""
-    return 0.5
 
 
 class Search:
@@ -170,40 +167,22 @@ def test_when_a_broker_is_back_nobody_waits_for_the_end_of_a_pause() -> None:
 # Slots
 
 
-def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Schedule]:
-    """So many sessions, all of them served by a."""
-    found = []
-    for _ in range(sessions):
-        each = Schedule(search.group, rate, middle, OFFER)
-        each.begin(search.now, start=True, prefer=search.brokers["a"])
-        assert each.next(search.now) == (search.brokers["a"], search.now)
-        each.ended()
-        found.append(each)
-    return found
-
-
-def attempts(schedules: list[Schedule], now: float) -> list[float]:
-    """When each of them makes its next attempt."""
-    found = []
-    for each in schedules:
-        attempt = each.next(now)
-        assert attempt is not None
-        found.append(attempt.at)
-    return found
-
-
 def test_whoever_reconsiders_keeps_its_place() -> None:
     """Brokers that come and go do not push the sessions that wait further and further back."""
     search = Search("ab")
-    lost = crowd(search, 1000)
+    lost = [Schedule(search.group, 500.0, middle, OFFER) for _ in range(1000)]
     for each in lost:
+        each.begin(NOW, start=True, prefer=search.brokers["a"])
+        assert each.next(NOW) == (search.brokers["a"], NOW)
+        each.ended()
         each.begin(NOW, start=False, prefer=search.brokers["b"])
-    before = attempts(lost, NOW)
+    before = [each.next(NOW) for each in lost]
     for _ in range(20):
         for each in lost:
             each.reconsider(NOW)
-        assert attempts(lost, NOW) == before
-    assert before[-1] == pytest.approx(NOW + 999 / 500)
+        assert [each.next(NOW) for each in lost] == before
+    assert before[-1] is not None
+    assert before[-1].at == pytest.approx(NOW + 999 / 500)
 
 
 # Whatever happens
@@ -215,12 +194,8 @@ def test_sessions_on_their_way_count_once() -> None:
     a, b = (each.health for each in search.brokers.values())
     search.begins(start=True)
     assert (a.coming, b.coming) == (0, 0)
-    for step in (
-        lambda: search.schedule.next(NOW),
-        lambda: search.schedule.next(NOW),
-        lambda: search.schedule.next(NOW),
-    ):
-        step()
+    for _ in range(3):
+        search.schedule.next(NOW)
         assert a.coming + b.coming <= 1
     assert search.is_over() or a.coming + b.coming == 1
     search.begins(prefer="b")
@@ -365,31 +340,6 @@ def test_each_pass_has_each_broker_once(
 # Together
 
 
-class Others:
-    """Another process of the relay, and what it knows of a broker."""
-
-    def __init__(self, sessions: int = 0, *, gone: bool = False) -> None:
-        self.known = (sessions, gone)
-        self.told: list[tuple[int, bool]] = []
-
-    def tell(self, sessions: int, gone: bool) -> None:
-        """Be told."""
-        self.told.append((sessions, gone))
-
-    def sessions(self) -> int:
-        """Say how many it has."""
-        return self.known[0]
-
-    def gone(self) -> bool:
-        """Say what it finds."""
-        return self.known[1]
-
-
-def names(order: list[Broker]) -> str:
-    """The brokers' hosts in a row."""
-    return "".join(broker.host for broker in order)
-
-
 def together(**brokers: int) -> Search:
     """A search of a session where all are to be together, and these brokers have so many already."""
     search = Search("".join(brokers), replace(STEADY, randomize=True), policy=Policy.TOGETHER)
@@ -425,7 +375,7 @@ def test_one_connection_is_reset() -> None:
 
 def test_the_others_leave_while_it_waits() -> None:
     """Who was to go back to a broker goes where the others are by then, or tries it last where they are nowhere yet."""
-    for found, then in ((True, "b"), (False, "b")):
+    for found in (True, False):
         search = together(a=1, b=0, c=0)
         search.served("a")
         search.begins()
@@ -434,7 +384,7 @@ def test_the_others_leave_while_it_waits() -> None:
         if found:
             search.brokers["b"].health.joined()
         assert not search.schedule.stands(search.now)
-        assert search.goes() == (then, 0.0)
+        assert search.goes() == ("b", 0.0)
         assert search.schedule.stands(search.now)
 
 
@@ -444,22 +394,23 @@ def test_where_the_last_session_was_is_remembered_for_a_while() -> None:
     assert search.group.home(search.now) is search.brokers["b"]
     search.brokers["b"].health.left(1)
     for after, order in ((0.0, "ba"), (REMEMBERED, "ab")):
-        assert names(search.group.order(search.now + after, middle)) == order
+        assert order == "".join(each.host for each in search.group.order(search.now + after, middle))
     search.fails("b")
-    assert names(search.group.order(search.now, middle)) == "ab"
+    assert search.group.order(search.now, middle)[0].host == "a"
 
 
 def test_all_processes_of_a_relay_go_to_one_broker() -> None:
     """What another has there counts, and so does what another finds gone."""
     search = together(a=1, b=0)
     a, b = (each.health for each in search.brokers.values())
-    a.others, b.others = Others(), Others(2)
+    a.others = Mock(sessions=lambda: 0, gone=lambda: False)
+    b.others = Mock(sessions=lambda: 2, gone=lambda: False)
     search.begins(start=True)
     assert search.goes()[0] == "b"
-    b.others = Others(2, gone=True)
+    b.others.gone = lambda: True
     search.begins(start=True)
     assert search.goes()[0] == "a"
     a.joined()
     a.failed(Checks(), search.now, middle, silent=True)
     assert a.gone(search.now)
-    assert a.others.told == [(2, False), (2, True)]
+    assert a.others.tell.call_args_list == [call(2, False), call(2, True)]

@@ -8,15 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from tests.relay.failing import middle
 
 NOW = 1000.0
 STEADY = Reconnect(randomize=False)
 POLICIES = tuple(Policy)
-
-
-def middle() -> float:
-    """A chance that favours nobody."""
-    return 0.5
 
 
 def group(

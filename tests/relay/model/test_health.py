@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.model.group import Checks, Health, Sight
-
-
-def middle() -> float:
-    """Chance at its mean: pauses are as long as they are configured."""
-    return 0.5
+from tests.relay.failing import middle
 
 
 def failed(times: int, checks: Checks, now: float = 1000.0) -> Health:
@@ -39,11 +35,9 @@ def test_one_failure_puts_it_out_for_a_second() -> None:
 )
 def test_pauses_double_up_to_the_longest(failures: int, pause: float) -> None:
     """Each failure behind a pause doubles the next one."""
-    health = Health()
-    now = 0.0
-    for _ in range(failures):
-        now = health.out_until
-        health.failed(Checks(), now, middle)
+    health = failed(failures - 1, Checks())
+    now = health.out_until
+    health.failed(Checks(), now, middle)
     assert health.out_until - now == pytest.approx(pause)
     assert health.failures == failures
 
