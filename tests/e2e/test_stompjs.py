@@ -8,7 +8,6 @@ import pytest
 from tests.browser import browsing, page
 from tests.e2e import stompjs
 from tests.e2e.cells import sampled
-from tests.e2e.doors import TALK
 from tests.e2e.stage import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -49,6 +48,6 @@ def test_a_talk_in_a_tab(
         tab.goto(f"http://127.0.0.1:{port}")  # the relay's own few words, into which the library comes
         for script in (stompjs.bundle(), stompjs.SCRIPT.read_text(encoding="utf-8")):
             tab.add_script_tag(content=script)
-        tab.evaluate(TALK, [name, f"ws://127.0.0.1:{port}/ws"])
+        tab.evaluate(stompjs.TALK, [name, f"ws://127.0.0.1:{port}/ws"])
         assert tab.evaluate("() => end") == stompjs.SEEN[name]
         assert [each for each in tab.complaints if "404" not in each] == []  # it has no page there
