@@ -102,6 +102,13 @@ def fleet(directory: Path, members: Sequence[Node], upstream: str, listener: str
         yield Fleet(running, running.port, running.admin, members)
 
 
+@contextlib.contextmanager
+def surviving(directory: Path, *brokers: Broker) -> Iterator[Fleet]:
+    """Run a relay whose sessions survive these brokers, each behind a proxy."""
+    with nodes(*brokers) as members, fleet(directory, members, failover(members)) as running:
+        yield running
+
+
 def failover(
     members: Sequence[Node],
     options: str = "randomize=false",

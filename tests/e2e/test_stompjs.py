@@ -17,7 +17,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("cell", sampled(CELLS, lambda cell: cell, "-".join))
+@pytest.mark.parametrize("cell", sampled(CELLS, lambda cell: cell))
 def test_a_talk(cell: tuple[str, str], through: Callable[[str, str | None], Place]) -> None:
     """Each of them with each broker."""
     broker, name = cell
@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
 TABS = [(broker, name) for broker in ("memory", *dict(CELLS)) for name in stompjs.SEEN]
 
 
-@pytest.mark.parametrize("cell", sampled(TABS, lambda cell: cell, "-".join))
+@pytest.mark.parametrize("cell", sampled(TABS, lambda cell: cell))
 def test_a_talk_in_a_tab(
     cell: tuple[str, str], through: Callable[[str, str | None], Place], browser: Any
 ) -> None:
