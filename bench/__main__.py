@@ -39,11 +39,6 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"{', '.join(NAMES)}; or goals: all but those of the pipeline",
     )
     parser.add_argument(
-        "--long",
-        action="store_true",
-        help="a journal of 20 million records, too, to the pipeline; 200 batches after 5 million",
-    )
-    parser.add_argument(
         "--json", type=Path, metavar="FILE", help="the figures that have goals, for other programs"
     )
     parsed = parser.parse_args(arguments)
@@ -82,16 +77,12 @@ class Bench:
             seconds = 0.03 if self.asked.quick else 0.15
             self._say(decoder.NAME, decoder.measure(self.asked.rounds, seconds, self._note))
         if pipeline.NAME in self.asked.only:
-            records = (
-                pipeline.LONG if self.asked.long else pipeline.QUICK if self.asked.quick else pipeline.RECORDS
-            )
+            records = pipeline.QUICK if self.asked.quick else pipeline.RECORDS
             self._spark(
                 pipeline.NAME, lambda: pipeline.judged(pipeline.measure(self.directory, records, self._note))
             )
         if batches.NAME in self.asked.only:
-            sizes = (
-                batches.QUICK if self.asked.quick else batches.LONG if self.asked.long else batches.Sizes()
-            )
+            sizes = batches.QUICK if self.asked.quick else batches.Sizes()
             self._spark(
                 batches.NAME,
                 lambda: batches.judged(batches.measure(self.directory, sizes, self._note), sizes),

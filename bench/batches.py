@@ -50,7 +50,6 @@ class Sizes:
 
 
 QUICK: Final = Sizes(20_000, 40_000, 5)
-LONG: Final = Sizes(5_000_000, 400_000, 200)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from tests.e2e.child import Child
 NAME: Final = "pipeline"
 
 RECORDS: Final = (1_000_000, 5_000_000)
-LONG: Final = (*RECORDS, 20_000_000)
 QUICK: Final = (200_000,)
 _SAMPLE: Final = 0.25
 """Seconds between two looks at the memory."""

@@ -5,9 +5,8 @@ from dataclasses import fields
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
-from stomprelay.relay.effects import Effect, Identify, Open, Pass, Report, Took
+from stomprelay.relay.effects import Effect
 from stomprelay.relay.model.group import Broker
-from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 
 
@@ -34,34 +33,14 @@ def told(seed: int, number: int) -> tuple[list[str], list[Finding]]:
 
 
 def _effect(caller: Caller, effect: Effect) -> str:
-    name = type(effect).__name__
-    match effect:
-        case Send(leg, data):
-            return f"{name} {_shown(caller, leg)} {data!r}"
-        case Open(_, broker):
-            return f"{name} {broker}"
-        case Close(leg, how):
-            return f"{name} {_shown(caller, leg)} {how.value}"
-        case Pause(leg) | Resume(leg) | GiveWay(leg):
-            return f"{name} {_shown(caller, leg)}"
-        case Pass(leg, to, passing):
-            return f"{name} {_shown(caller, leg)} to {_shown(caller, to)}: {passing is not None}"
-        case Identify(_, claim):
-            return f"{name} {claim}"
-        case Wake(at):
-            return f"{name} {at:.3f}"
-        case Took(what, label, seconds):
-            return f"{name} {what} of {label}: {seconds:.3f} s"
-        case Report(error):
-            return f"{name} {error!r}"
-        case Note(event, text):
-            return f"{name} {event.value}: {text}"
+    values = (getattr(effect, each.name) for each in fields(effect))
+    return " ".join([type(effect).__name__, *(_shown(caller, each) for each in values)])
 
 
 def _shown(caller: Caller, what: object) -> str:
     if not isinstance(what, Leg):
         return str(what) if isinstance(what, Broker) else repr(what)
     peer = caller.peers.get(what)
-    return (
-        "client" if peer is None or peer.broker is None else f"{peer.broker}#{list(caller.peers).index(what)}"
-    )
+    if peer is None:
+        return "new"
+    return "client" if peer.broker is None else f"{peer.broker}#{list(caller.peers).index(what)}"

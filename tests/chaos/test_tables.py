@@ -38,6 +38,6 @@ def test_rows_that_differ(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_the_pipeline_is_killed(tmp_path: Path) -> None:
-    """Its tables are those of an undisturbed run, as after kills at chosen points in tests/pipeline/follow."""
+    """Its tables are those of an undisturbed run."""
     verdict = run(tmp_path, 1, 7, 1500)
     assert not verdict.broken, str(verdict)

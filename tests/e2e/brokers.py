@@ -57,6 +57,11 @@ class Broker:
         self._child: Child | None = None
 
     @property
+    def uri(self) -> str:
+        """Its address in the relay's configuration."""
+        return f"tcp://127.0.0.1:{self.port}"
+
+    @property
     def pid(self) -> int:
         """Its process's id, while it runs."""
         assert self._child is not None, f"{self.name} does not run"

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 
-def sampled(
-    cells: Sequence[Any], aspects: Callable[[Any], Iterable[Hashable]], name: Callable[[Any], str]
-) -> list[Any]:
-    """Return a parameter of pytest for each cell; those that show no aspect of their own are marked deep.
+def sampled(cells: Sequence[Any], aspects: Callable[[Any], Iterable[Hashable]]) -> list[Any]:
+    """Return a parameter of pytest for each cell, called by all that it stands for; those that show no aspect of their
+    own are marked deep.
 
     An aspect is what a cell can show and others may show as well. Together the cells of the sample show all aspects
     of the matrix: the cell that adds most is taken next, the first one of equals.
@@ -23,6 +22,10 @@ def sampled(
         left = {number: rest for number, each in left.items() if (rest := each - shown)}
     deep = (pytest.mark.deep,)
     return [
-        pytest.param(cell, id=name(cell), marks=() if number in taken else deep)
+        pytest.param(
+            cell,
+            id="-".join(each if isinstance(each, str) else each.name for each in cell),
+            marks=() if number in taken else deep,
+        )
         for number, cell in enumerate(cells)
     ]

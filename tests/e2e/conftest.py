@@ -13,7 +13,7 @@ from tests.e2e.clients.libraries import Connect, libraries
 from tests.e2e.facts import VERSIONS, LibraryFacts
 from tests.e2e.ports import free_port
 from tests.e2e.raw import close_all
-from tests.e2e.relay import relay
+from tests.e2e.relay import listening, relay
 from tests.e2e.rig import Rig, run_rig, undisturbed
 from tests.e2e.scripts import Script
 from tests.e2e.stage import Place, Stage
@@ -91,7 +91,7 @@ def _gateway(broker: str) -> object:
     def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         uri = "memory:"
         if broker != "memory":
-            uri = f"tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
+            uri = request.getfixturevalue(broker).uri
         places: dict[str | None, Place] = {
             upstream: Place(free_port(), broker, upstream, relayed=True) for upstream in (None, *VERSIONS)
         }
@@ -113,15 +113,8 @@ def _gateway(broker: str) -> object:
 
 def _listener(name: str, place: Place, uri: str, more: str) -> str:
     """Return the configuration of a listener at this place, and of an upstream of its own at this URI."""
-    return f"""
-[listener.{name}]
-endpoint = "tcp:{place.port}:interface=127.0.0.1"
-upstream = "{name}"
-web.origins = ["http://127.0.0.1:{place.port}"]
-[upstream.{name}]
-uri = "{uri}"
-{more}
-"""
+    origins = f'upstream = "{name}"\nweb.origins = ["http://127.0.0.1:{place.port}"]'
+    return f'{listening(place.port, name, origins)}[upstream.{name}]\nuri = "{uri}"\n{more}\n'
 
 
 rabbitmq_gateway = _gateway("rabbitmq")

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.asking import Admin
 from tests.e2e.brokers import Broker
-from tests.e2e.ports import free_port
 from tests.e2e.proxy import Proxy
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Admin, Relay, served
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,6 @@ class Fleet:
 
     relay: Relay
     port: int
-    modern: int
-    """A listener of the upstream `modern`, where there is one."""
-
     admin: Admin
     nodes: Sequence[Node]
 
@@ -77,7 +72,7 @@ class Fleet:
 
     def counted(self, counter: str) -> int:
         """What the relay's metrics say, of all listeners."""
-        return int(self.admin.metrics()[f"{counter}_total"])
+        return self.admin.counted(counter)
 
     def all_up(self) -> bool:
         """Whether the relay takes every broker for well, in each upstream."""
@@ -85,7 +80,7 @@ class Fleet:
 
     def brokers(self) -> dict[str, dict[str, Any]]:
         """What the relay says of its brokers, by URI."""
-        return {each["uri"]: each for each in self.admin.told("/brokers")["brokers"]}
+        return self.admin.brokers()
 
 
 @contextlib.contextmanager
@@ -101,31 +96,17 @@ def nodes(*brokers: Broker) -> Iterator[list[Node]]:
 
 
 @contextlib.contextmanager
-def fleet(directory: Path, members: Sequence[Node], upstreams: str, routes: str = "") -> Iterator[Fleet]:
-    """Run a relay whose listener uses the upstream `main`; `upstreams` are lines of TOML with its `uri`.
+def fleet(directory: Path, members: Sequence[Node], upstream: str, listener: str = "") -> Iterator[Fleet]:
+    """Run a relay before these nodes. `upstream` and `listener` are lines of TOML, as in `served`."""
+    with served(directory, upstream, listener) as running:
+        yield Fleet(running, running.port, running.admin, members)
 
-    They may go on with tables of other upstreams: `routes` refer to them, and `modern` has a listener of its own.
-    """
-    port, admin, modern = free_port(), free_port(), free_port()
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-{routes}
-[upstream.main]
-{upstreams}
-"""
-    ports = [port, admin]
-    if "[upstream.modern]" in upstreams:
-        ports.append(modern)
-        config += f"""
-[listener.modern]
-endpoint = "tcp:{modern}:interface=127.0.0.1"
-upstream = "modern"
-"""
-    with relay(directory, config, ports) as running:
-        yield Fleet(running, port, modern, Admin(admin), members)
+
+@contextlib.contextmanager
+def surviving(directory: Path, *brokers: Broker) -> Iterator[Fleet]:
+    """Run a relay whose sessions survive these brokers, each behind a proxy."""
+    with nodes(*brokers) as members, fleet(directory, members, failover(members)) as running:
+        yield running
 
 
 def failover(

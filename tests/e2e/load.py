@@ -160,7 +160,7 @@ def _only(frame: Frame, command: str) -> Frame:
 
 
 def end(port: int, destination: str) -> None:
-    """Send the message that ends consumers to a broker itself."""
+    """Send the message that ends consumers."""
     with Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
         client.write(_send(destination, END))

@@ -144,6 +144,11 @@ class ScriptedBroker:
     ) -> None:
         self._socket.close()
 
+    @property
+    def uri(self) -> str:
+        """Its address in the relay's configuration."""
+        return f"tcp://127.0.0.1:{self.port}"
+
     def waiting(self) -> bool:
         """Tell whether somebody has connected who is not accepted yet."""
         return bool(select.select([self._socket], [], [], 0)[0])

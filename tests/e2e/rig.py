@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, body, close_all, headers
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Relay, listening, served
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nsession:s1\nserver:scripted\n\n\0"
@@ -38,23 +38,12 @@ class Rig:
 @contextmanager
 def run_rig(directory: Path) -> Iterator[Rig]:
     """Run a relay in front of a scripted broker."""
-    port, hurried = ports = [free_port() for _ in range(2)]
+    hurried = free_port()
+    listener = listening(hurried, "hurried", 'upstream = "main"\nlimits.connect_timeout = 1')
     with ScriptedBroker() as broker:
-        config = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[listener.hurried]
-endpoint = "tcp:{hurried}:interface=127.0.0.1"
-upstream = "main"
-[listener.hurried.limits]
-connect_timeout = 1
-[upstream.main]
-uri = "tcp://127.0.0.1:{broker.port}"
-connect_timeout = 600
-"""
-        with relay(directory, config, ports) as running:
-            yield Rig(running, broker, port, hurried)
+        upstream = f'uri = "{broker.uri}"\nconnect_timeout = 600'
+        with served(directory, upstream, listener, ports=[hurried]) as running:
+            yield Rig(running, broker, running.port, hurried)
 
 
 @contextmanager

@@ -28,6 +28,12 @@ acknowledged, coming again to who comes next; a transaction that is aborted and 
 5 MB of every byte, and a frame that it splits over a hundred messages.
 """
 
+TALK: Final = """([name, url]) => {
+  window.told = [];
+  window.end = talks[name](StompJs.Client, url, (w) => told.push(w));
+}"""
+"""Begins a talk in a page: its words are in `told`, what it saw is in `end`."""
+
 
 def modules() -> Path:
     """Return the folder of Node's modules with both packages. Skips where there is no Node, or they cannot be had."""
@@ -61,6 +67,12 @@ def _refused(npm: str) -> str:
 def bundle() -> str:
     """Return the library as browsers load it."""
     return (modules() / "@stomp" / "stompjs" / "bundles" / "stomp.umd.min.js").read_text(encoding="utf-8")
+
+
+def library_page() -> str:
+    """A web page that has the library and the talks."""
+    talks = SCRIPT.read_text(encoding="utf-8")
+    return f"<!doctype html><title>t</title><script>{bundle()}</script><script>{talks}</script>"
 
 
 def begin(talk: str, url: str, ca: Path | None = None) -> Child:

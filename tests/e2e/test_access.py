@@ -1,12 +1,12 @@
 """Who may come in, at a relay that runs: passcodes, tokens, certificates, over plain STOMP, TLS and WebSocket."""
 
 import json
-import signal
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,7 +20,7 @@ from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, body
-from tests.e2e.relay import ROOT, Relay, relay
+from tests.e2e.relay import ROOT, Relay, served
 
 pytestmark = pytest.mark.e2e
 
@@ -30,11 +30,14 @@ QUICK = 0.9
 
 
 class Door(NamedTuple):
-    """A relay that asks who comes: it, its port, and its users file."""
+    """A relay that asks who comes, and its users file."""
 
     relay: Relay
-    port: int
     users: Path
+
+    @property
+    def port(self) -> int:
+        return self.relay.port
 
     def connect(self, login: str, passcode: str) -> bytes:
         """Come in, say this, and return the answer."""
@@ -58,18 +61,7 @@ def put(folder: Path, users: bytes = USERS, logins: bytes = b"alice:guest:guest\
         (folder / name).chmod(0o600)
 
 
-def config(port: int, uri: str, more: str = "", workers: int = 1) -> str:
-    """The relay's configuration; `more` is in the table of the listener, or follows it."""
-    return f"""
-workers = {workers}
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-auth = "people"
-web = true
-{more}
-[upstream.main]
-uri = "{uri}"
-[auth.people]
+PEOPLE = """
 users = "users"
 logins = "logins"
 broker = "user"
@@ -81,13 +73,22 @@ leeway = 0
 """
 
 
+@contextmanager
+def asking(
+    directory: Path, uri: str = "memory:", listener: str = "", people: str = PEOPLE, workers: int = 1
+) -> Iterator[Door]:
+    """Run a relay that asks who comes. `listener` is in the table of its listener, or follows it."""
+    put(directory)
+    upstream = f'uri = "{uri}"\n[auth.people]\n{people}'
+    with served(directory, upstream, f'auth = "people"\nweb = true\n{listener}', workers=workers) as running:
+        yield Door(running, directory / "users")
+
+
 @pytest.fixture
 def door(tmp_path: Path) -> Iterator[Door]:
     """A relay to the built-in broker."""
-    put(tmp_path)
-    port = free_port()
-    with relay(tmp_path, config(port, "memory:"), [port]) as running:
-        yield Door(running, port, tmp_path / "users")
+    with asking(tmp_path) as running:
+        yield running
 
 
 def test_a_passcode(door: Door) -> None:
@@ -123,22 +124,18 @@ def test_a_users_file_that_is_read_anew(door: Door) -> None:
     """Whoever was added by `passwd` comes in then; a broken file changes nothing, and is named with its line."""
     command = [sys.executable, "-m", "stomprelay", "passwd", "--stdin", str(door.users), "dora"]
     subprocess.run(command, input=b"new-code\n", check=True, cwd=ROOT, timeout=60)
-    start = len(door.relay.log)
-    door.relay.send(signal.SIGHUP)
-    door.relay.wait_for_log("the configuration is reloaded; changed: auth.people.users", start)
+    assert door.relay.reload().endswith("reloaded; changed: auth.people.users")
     with Connection.to(door.port) as stays:
         assert stays.connect("1.2", "dora", "new-code").startswith(b"CONNECTED\n")
         good = door.users.read_bytes()
         door.users.write_bytes(good + b"erwin:broken\n")
-        door.relay.send(signal.SIGHUP)
-        line = door.relay.wait_for_log("the configuration is not reloaded")
+        line = door.relay.reload()
+        assert "the configuration is not reloaded" in line
         assert f"users: line {good.count(bytes([10])) + 1} has 2 fields in place of 3" in line
         assert "broken" not in line.partition("line ")[2]
         assert door.connect("dora", "new-code").startswith(b"CONNECTED\n")
         door.users.write_bytes(USERS)
-        start = len(door.relay.log)
-        door.relay.send(signal.SIGHUP)
-        door.relay.wait_for_log("the configuration is reloaded; changed: auth.people.users", start)
+        assert door.relay.reload().endswith("reloaded; changed: auth.people.users")
         assert door.connect("dora", "new-code").startswith(REFUSED)
         stays.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
         assert stays.frame().startswith(b"RECEIPT\n")
@@ -146,22 +143,20 @@ def test_a_users_file_that_is_read_anew(door: Door) -> None:
 
 def test_a_certificate(tmp_path: Path, authority: Authority) -> None:
     """Its name lets in who shows it, whatever else it says; who shows none needs a passcode."""
-    put(tmp_path)
-    port, own = free_port(), authority.issue("relay")
+    own = authority.issue("relay")
     tls = (
         f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
         f'client_ca = "{authority.file}"'
     )
-    text = config(port, "memory:", tls).replace("[auth.people]", "[auth.people]\ncertificates = true")
     trust = ssl.create_default_context(cafile=str(authority.file))
-    with relay(tmp_path, text, [port]):
-        with Connection.to(port, trust) as client:
+    with asking(tmp_path, "memory:", tls, f"certificates = true{PEOPLE}") as door:
+        with Connection.to(door.port, trust) as client:
             assert client.connect("1.2", "alice", "wrong-code").startswith(REFUSED)
-        with Connection.to(port, trust) as client:
+        with Connection.to(door.port, trust) as client:
             assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
         shown = authority.issue("carol", client=True)
         trust.load_cert_chain(shown.certificate, shown.key)
-        with Connection.to(port, trust) as client:
+        with Connection.to(door.port, trust) as client:
             assert client.connect("1.2", "alice", "wrong-code").startswith(b"CONNECTED\n")
 
 
@@ -203,25 +198,15 @@ def test_a_service(tmp_path: Path, service: tuple[str, list[dict[str, object]]])
     not there nobody is let in.
     """
     url, asked = service
-    port = free_port()
-    text = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-auth = "people"
+    rule = """
 [[rule]]
 action = "allow"
 group = "staff"
 send = "/queue/*"
 subscribe = "/queue/*"
-[upstream.main]
-uri = "memory:"
-[auth.people.service]
-url = "{url}"
-cache = 600
 """
-    with relay(tmp_path, text, [port]) as running:
-        door = Door(running, port, tmp_path)
-        with Connection.to(port) as client:
+    with asking(tmp_path, "memory:", rule, f'service = {{ url = "{url}", cache = 600 }}') as door:
+        with Connection.to(door.port) as client:
             assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
             client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nhello\0")
             assert body(client.frame()) == b"hello"
@@ -230,41 +215,32 @@ cache = 600
         assert asked == [{**known, "passcode": code} for code in ("secret", "wrong-code")]
         assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
         assert len(asked) == 2
-        running.send(signal.SIGHUP)
-        running.wait_for_log("nothing changed")
-        (tmp_path / "stomprelay.toml").write_text(text.replace(url, f"http://127.0.0.1:{free_port()}/who"))
-        running.send(signal.SIGHUP)
-        running.wait_for_log("the configuration is reloaded; changed: auth.people.service")
+        assert door.relay.reload().endswith("nothing changed")
+        elsewhere = door.relay.file.read_text().replace(url, f"http://127.0.0.1:{free_port()}/who")
+        assert door.relay.reload(elsewhere).endswith("reloaded; changed: auth.people.service")
         assert door.connect("alice", "secret").startswith(REFUSED)
-        running.wait_for_log("the service could not be asked: connection refused")
-        assert "secret" not in running.log
+        door.relay.wait_for_log("the service could not be asked: connection refused")
+        assert "secret" not in door.relay.log
 
 
 @pytest.mark.ci
 def test_the_library_shows_a_newer_token(tmp_path: Path) -> None:
     """`@stomp/stompjs` stays when its first token expires, and is told when the newer one has."""
     stompjs.modules()
-    put(tmp_path)
-    port = free_port()
-    text = config(port, "memory:").replace("leeway = 0", 'leeway = 0\nrenew = "/relay/token"')
-    with relay(tmp_path, text, [port]) as running:
+    with asking(tmp_path, people=f'{PEOPLE}renew = "/relay/token"') as door:
         begin = time.time()
         tokens = [token(ISSUER, exp=begin + good).decode() for good in (3, 4.5)]
-        seen = stompjs.talk("renews", f"ws://127.0.0.1:{port}/ws#{','.join(tokens)}")
+        seen = stompjs.talk("renews", f"ws://127.0.0.1:{door.port}/ws#{','.join(tokens)}")
         assert time.time() >= begin + 4.5
         assert seen == {"error": "the token has expired", "taken": True}
-        assert "eyJ" not in running.log
+        assert "eyJ" not in door.relay.log
 
 
 @pytest.mark.ci
 @pytest.mark.broker
 def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
     """Each has users and keys."""
-    put(tmp_path)
-    port = free_port()
-    text = config(port, f"tcp://127.0.0.1:{rabbitmq.port}", workers=2)
-    with relay(tmp_path, text, [port]) as running:
-        door = Door(running, port, tmp_path / "users")
+    with asking(tmp_path, rabbitmq.uri, workers=2) as door:
         for _ in range(4):
             assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
             assert door.connect("alice", "wrong-code").startswith(REFUSED)
@@ -274,11 +250,8 @@ def test_several_workers(tmp_path: Path, rabbitmq: Broker) -> None:
 @pytest.mark.broker
 def test_rabbitmq_is_told_another_login(tmp_path: Path, rabbitmq: Broker) -> None:
     """What the map has for the user: never the passcode, or the token, that was shown to the relay."""
-    put(tmp_path)
-    port = free_port()
-    with relay(tmp_path, config(port, f"tcp://127.0.0.1:{rabbitmq.port}"), [port]) as running:
-        door = Door(running, port, tmp_path / "users")
-        with Connection.to(port) as client:
+    with asking(tmp_path, rabbitmq.uri) as door:
+        with Connection.to(door.port) as client:
             assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
             client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/access\n\n\0")
             client.write(b"SEND\ndestination:/queue/access\n\nhello\0")

@@ -12,9 +12,8 @@ import pytest
 
 from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page, site
 from tests.e2e.certificates import Authority
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Relay, listening, served
 from tests.e2e.shown import HOSTILE, TURNED
 
 pytestmark = pytest.mark.e2e
@@ -38,29 +37,15 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def served(directory: Path, more: str = "", scheme: str = "http", kind: str = "tcp") -> Iterator[Running]:
+def console_of(directory: Path, more: str = "", scheme: str = "http") -> Iterator[Running]:
     """Run a relay with a console, and this at the end of its configuration."""
-    port, admin = free_port(), free_port()
     token = directory / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    config = f"""
-admin = "{kind}:{admin}:interface=127.0.0.1"
-admin_token_file = "{token}"
-admin_console = true
-log_level = "debug"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[listener.old]
-endpoint = "tcp:0:interface=127.0.0.1"
-versions = ["1.0"]
-upstream = "main"
-[upstream.main]
-uri = "memory:"
-{more}"""
-    with relay(directory, config, [port, admin]) as running:
-        yield Running(running, port, admin, scheme)
+    admin = f'admin_token_file = "{token}"\nadmin_console = true\nlog_level = "debug"'
+    old = listening(0, "old", 'versions = ["1.0"]\nupstream = "main"')
+    with served(directory, f'uri = "memory:"\n{more}', old, admin) as running:
+        yield Running(running, running.port, running.admin.port, scheme)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +58,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One for the tests that do it no harm."""
-    with served(tmp_path_factory.mktemp("console")) as running:
+    with console_of(tmp_path_factory.mktemp("console")) as running:
         yield running
 
 
@@ -289,7 +274,7 @@ def test_heart_beats_are_counted(browser: Any, there: Running) -> None:
 def test_a_session_that_ends(browser: Any, tmp_path: Path) -> None:
     """It says why: an operator, this page, a reload that changes `admin`, a relay that stops; and connects anew."""
     with page(browser, http_credentials=CREDENTIALS) as found:
-        with served(tmp_path) as running:
+        with console_of(tmp_path) as running:
             found.goto(running.url)
             found.select_option("#listener", "old")
             assert found.locator("#version option").all_inner_texts() == ["1.0"]
@@ -351,7 +336,7 @@ def test_over_tls(browser: Any, tmp_path: Path) -> None:
     found = Authority(tmp_path, "authority").issue("localhost")
     tls = f'[admin_tls]\ncertificate = "{found.certificate}"\nkey = "{found.key}"\n'
     with (
-        served(tmp_path, tls, "https") as running,
+        console_of(tmp_path, tls, "https") as running,
         console(browser, running, ignore_https_errors=True) as found,
     ):
         connect(found)

@@ -17,7 +17,7 @@ from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import launch, relay
+from tests.e2e.relay import launch, served
 from tests.e2e.shown import HOSTILE, LONG, RATE, SESSIONS, TURNED
 
 pytestmark = pytest.mark.e2e
@@ -297,20 +297,11 @@ def test_orders_reach_a_relay(browser: Any, tmp_path: Path) -> None:
     """A real one: a broker is paused and resumed, a session is ended, nobody is let in for a while, the configuration
     is read anew, each once it is said to be meant.
     """
-    port, admin = free_port(), free_port()
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
-uri = "failover:(memory:)"
-"""
-    with relay(tmp_path, config, [port, admin]):
-        client, other = Connection.to(port), Connection.to(port)
+    with served(tmp_path, 'uri = "failover:(memory:)"') as running:
+        client, other = Connection.to(running.port), Connection.to(running.port)
         client.connect(login="<b>me</b>")
         other.connect(login="other")
-        with looking(browser, f"http://127.0.0.1:{admin}/") as found:
+        with looking(browser, f"{running.admin.url}/") as found:
             state = "#brokers tbody tr:not(.group) .state"
             until(found, "() => document.querySelectorAll('#session-rows tbody tr').length === 2")
             found.click("#brokers button:has-text('Pause')")

@@ -1,16 +1,13 @@
 """More clients than the process has file descriptors for."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Admin
 from tests.e2e.brokers import memory
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import served
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -19,53 +16,41 @@ DESCRIPTORS = 200
 CLIENTS = 400
 
 
-@contextmanager
-def small_relay(directory: Path, uri: str) -> Iterator[tuple[Relay, int, Admin]]:
-    """A relay with few descriptors in front of an embedded broker, with its port."""
-    port, admin = free_port(), Admin(free_port())
-    with memory(directory) as broker:
-        config = f"""
-admin = "tcp:{admin.port}:interface=127.0.0.1"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "{uri.format(broker.port)}"
-"""
-        with relay(directory, config, [port, admin.port], DESCRIPTORS) as running:
-            yield running, port, admin
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("uri", ["failover:(tcp://127.0.0.1:{})", "tcp://localhost:{}"])
 def test_twice_as_many_clients_as_descriptors(tmp_path: Path, uri: str) -> None:
     """Those that can be served are, with their broker; each other one is told why not. Nobody blames the broker, and
     when they have left there is room again.
     """
-    with small_relay(tmp_path, uri) as (running, port, admin), ExitStack() as opened:
-        clients = [opened.enter_context(Connection.to(port)) for _ in range(CLIENTS)]
+    with (
+        memory(tmp_path) as broker,
+        served(tmp_path, f'uri = "{uri.format(broker.port)}"', descriptors=DESCRIPTORS) as running,
+        ExitStack() as opened,
+    ):
+        clients = [opened.enter_context(Connection.to(running.port)) for _ in range(CLIENTS)]
         for each in clients:
             each.write(CONNECT)
         answers = [each.frame() for each in clients]
-        served = [
+        taken = [
             each for each, answer in zip(clients, answers, strict=True) if answer.startswith(b"CONNECTED")
         ]
         refused = [answer for answer in answers if b"message:too many connections\n" in answer]
-        assert len(served) + len(refused) == CLIENTS
-        assert len(served) > DESCRIPTORS // 8
-        for each in served:
+        assert len(taken) + len(refused) == CLIENTS
+        assert len(taken) > DESCRIPTORS // 8
+        for each in taken:
             each.write(b"SUBSCRIBE\nid:0\ndestination:/topic/t\nreceipt:s\n\n\0")
             assert each.frame().startswith(b"RECEIPT\n")
-        served[0].write(b"SEND\ndestination:/topic/t\n\nhello\0")
-        assert all(each.frame().startswith(b"MESSAGE\n") for each in served)
-        found = admin.metrics()
-        assert found["sessions"] == len(served)
+        taken[0].write(b"SEND\ndestination:/topic/t\n\nhello\0")
+        assert all(each.frame().startswith(b"MESSAGE\n") for each in taken)
+        found = running.admin.metrics()
+        assert found["sessions"] == len(taken)
         assert found["clients_refused_total"] == len(refused)
         assert (found["broker_up"], found["broker_failures"], found["brokers_refused_total"]) == (1, 0, 0)
         assert found["connects_prevented_total"] == 0
         for each in clients:
             each.close()
-        running.wait_until(lambda: admin.metrics()["connections"] == 0)
-        again = [opened.enter_context(Connection.to(port)) for _ in range(len(served))]
+        running.wait_until(lambda: running.admin.metrics()["connections"] == 0)
+        again = [opened.enter_context(Connection.to(running.port)) for _ in range(len(taken))]
         for each in again:
             each.write(CONNECT)
         assert all(each.frame().startswith(b"CONNECTED") for each in again)

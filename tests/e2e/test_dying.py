@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker
-from tests.e2e.relay import relay
+from tests.e2e.relay import served
 from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
 
 pytestmark = pytest.mark.e2e
@@ -44,17 +43,9 @@ def test_a_broker_that_closes_in_a_session(rig: Rig, cut: int) -> None:
 
 def test_the_relay_stops_with_open_sessions(tmp_path: Path) -> None:
     """SIGTERM ends sessions on both sides, with an ERROR and a DISCONNECT, and the process."""
-    port = free_port()
     with ScriptedBroker() as scripted:
-        config = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
-uri = "tcp://127.0.0.1:{scripted.port}"
-"""
-        with relay(tmp_path, config, [port]):
-            client = Connection.to(port)
+        with served(tmp_path, f'uri = "{scripted.uri}"') as running:
+            client = Connection.to(running.port)
             client.write(CONNECT)
             broker = scripted.accept()
             broker.connected()

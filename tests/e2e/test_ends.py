@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.asking import Admin
 from tests.e2e.load import drain
 from tests.e2e.ports import free_port
 from tests.e2e.raw import headers
-from tests.e2e.relay import relay
+from tests.e2e.relay import Admin, listening, relay
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -29,7 +28,7 @@ FAULTS = [
 ]
 
 
-class Doors(NamedTuple):
+class Ways(NamedTuple):
     """A relay before one broker: its port for each kind of upstream, and the broker's."""
 
     ports: dict[str, int]
@@ -38,7 +37,7 @@ class Doors(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "activemq", "activemq_6", "artemis"])
-def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+def ways(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
     """Run a relay with a listener for each kind of upstream, before a broker of this product."""
     broker = request.getfixturevalue(request.param).port
     ports = {name: free_port() for name in UPSTREAMS}
@@ -46,26 +45,24 @@ def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     config = f'admin = "tcp:{admin.port}:interface=127.0.0.1"\n'
     config += '[[rule]]\naction = "deny"\nsend = "/queue/denied"\n'
     for name, text in UPSTREAMS.items():
-        config += (
-            f'[listener.{name}]\nendpoint = "tcp:{ports[name]}:interface=127.0.0.1"\nupstream = "{name}"\n'
+        config += listening(
+            ports[name], name, f'upstream = "{name}"\nrules_default = "allow"\nlimits.body = 50000'
         )
-        config += 'rules_default = "allow"\n'
-        config += f"[listener.{name}.limits]\nbody = 50000\n"
         config += f'[upstream.{name}]\nprofile = "{request.param.partition("_")[0]}"\n{text.format(broker)}\n'
     with relay(tmp_path_factory.mktemp("ends"), config, [*ports.values(), admin.port]):
-        yield Doors(ports, broker, admin)
+        yield Ways(ports, broker, admin)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[kind for kind, _ in FAULTS])
-def test_what_came_before_a_fault_is_delivered(doors: Doors, queue: str, kind: str, fault: bytes) -> None:
+def test_what_came_before_a_fault_is_delivered(ways: Ways, queue: str, kind: str, fault: bytes) -> None:
     """All SENDs are at the broker, and their RECEIPTs at the client before the ERROR; no MESSAGE is lost either. SENDs
     are there twice only as far as the relay counts what it had to send again, for it had lost the broker.
     """
-    before = doors.admin.metrics()["frames_resent_total"]
-    with Talker.at(doors.broker) as other:
+    before = ways.admin.metrics()["frames_resent_total"]
+    with Talker.at(ways.broker) as other:
         other.send(f"{queue}-in", *[b"%d" % number + BODY for number in range(100)])
-    client = Talker.at(doors.ports[kind])
+    client = Talker.at(ways.ports[kind])
     client.tell("SUBSCRIBE", destination=f"{queue}-in", id="in", ack="client-individual")
     sends = b"".join(
         b"SEND\ndestination:%b\npersistent:true\nreceipt:%d\n\n%d %b\0"
@@ -82,7 +79,7 @@ def test_what_came_before_a_fault_is_delivered(doors: Doors, queue: str, kind: s
     writing.join()
     client.close()
     assert sorted(receipts) == list(range(SENDS))
-    there = [int(each.partition(b" ")[0]) for each in drain(doors.broker, queue, SENDS)]
+    there = [int(each.partition(b" ")[0]) for each in drain(ways.broker, queue, SENDS)]
     assert set(there) == set(range(SENDS))
-    assert len(there) - SENDS <= doors.admin.metrics()["frames_resent_total"] - before
-    assert len(drain(doors.broker, f"{queue}-in", 100)) == 100
+    assert len(there) - SENDS <= ways.admin.metrics()["frames_resent_total"] - before
+    assert len(drain(ways.broker, f"{queue}-in", 100)) == 100

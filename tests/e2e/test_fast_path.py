@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.asking import Admin, stomprelay
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Admin, Relay, served, stomprelay
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -130,21 +128,12 @@ def shown(admin: Admin) -> list[int | list[str]]:
 def played(directory: Path, uri: str, fast: bool, more: str = "") -> Outcome:
     """Play it on a relay of its own, whose configuration has `more`."""
     directory.mkdir()
-    port, admin = free_port(), Admin(free_port())
     with ScriptedBroker() as broker:
-        config = f"""
-fast_path = {str(fast).lower()}
-admin = "tcp:{admin.port}:interface=127.0.0.1"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-heart_beat = [0, 0]
-[upstream.main]
-uri = "{uri.format(f"tcp://127.0.0.1:{broker.port}")}"
-{more}"""
-        with relay(directory, config, [port, admin.port]) as running:
-            conversation = Conversation(port, broker)
+        upstream, path = f'uri = "{uri.format(broker.uri)}"\n{more}', f"fast_path = {str(fast).lower()}"
+        with served(directory, upstream, "heart_beat = [0, 0]", path) as running:
+            conversation = Conversation(running.port, broker)
             play(conversation)
-            counted, seen = counters(admin), shown(admin)
+            counted, seen = counters(running.admin), shown(running.admin)
             conversation.client.close()
             last_line = _last_line(running)
             conversation.broker.close()

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.brokers import Broker
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import relay
+from tests.e2e.relay import served
 
 pytestmark = pytest.mark.e2e
 
@@ -38,17 +37,9 @@ def _sends(queue: bytes) -> list[bytes]:
 def test_receipts_after_a_half_close(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """All of 500, and of other frames than SENDs; then the end comes, well before the time is over."""
     broker: Broker = request.getfixturevalue(name)
-    port = free_port()
-    config = f"""
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "tcp://127.0.0.1:{broker.port}"
-disconnect_timeout = 60
-"""
     begin, commit = (b"%b\ntransaction:t\nreceipt:%b\n\n\0" % (each, each) for each in (b"BEGIN", b"COMMIT"))
-    with relay(tmp_path, config, [port]) as running:
-        answers = _asks(port, *_sends(b"answered"), begin, commit)
+    with served(tmp_path, f'uri = "{broker.uri}"\ndisconnect_timeout = 60') as running:
+        answers = _asks(running.port, *_sends(b"answered"), begin, commit)
         assert answers.lstrip(b"\n").startswith(b"CONNECTED\n")
         assert _receipts(answers) == {b"%d" % each for each in range(500)} | {b"BEGIN", b"COMMIT"}
         running.wait_for_log("vanished: client left, and has its answers")

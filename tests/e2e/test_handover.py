@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import brokers
-from tests.e2e.asking import Admin
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.crowd import Crowd, taken
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed
-from tests.e2e.relay import RUN, check, launch, start
+from tests.e2e.relay import RUN, Admin, check, launch, start
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e

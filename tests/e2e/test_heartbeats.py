@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import fleet
-from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, headers
-from tests.e2e.relay import relay
+from tests.e2e.relay import served
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -46,19 +44,10 @@ def _header(beats: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beating]:
     """Run the relay."""
-    port = free_port()
-    with ScriptedBroker() as broker:
-        config = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-heart_beat = [{INTERVAL}, {INTERVAL}]
-upstream = "main"
-[upstream.main]
-uri = "tcp://127.0.0.1:{broker.port}"
-heart_beat = [{INTERVAL}, {INTERVAL}]
-"""
-        with relay(tmp_path_factory.mktemp("heartbeats"), config, [port]):
-            yield Beating(port, broker)
+    beats = f"heart_beat = [{INTERVAL}, {INTERVAL}]"
+    directory = tmp_path_factory.mktemp("heartbeats")
+    with ScriptedBroker() as broker, served(directory, f'uri = "{broker.uri}"\n{beats}', beats) as running:
+        yield Beating(running.port, broker)
 
 
 def test_a_silent_client_is_given_up(beating: Beating) -> None:
@@ -75,15 +64,12 @@ def test_a_silent_client_is_given_up(beating: Beating) -> None:
 @pytest.mark.parametrize("broker", ["rabbitmq", pytest.param("activemq", marks=pytest.mark.long)])
 def test_idle_sessions_on_a_real_broker(broker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Nobody says anything but beats for several intervals, and nobody is given up."""
-    config = f"""
-uri = "tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
-heart_beat = [500, 500]
-"""
-    with fleet(tmp_path, [], config) as running, ExitStack() as stack:
+    upstream = f'uri = "{request.getfixturevalue(broker).uri}"\nheart_beat = [500, 500]'
+    with served(tmp_path, upstream) as running, ExitStack() as stack:
         idle = [stack.enter_context(Talker.at(running.port)) for _ in range(100)]
         with Talker.at(running.port, beats="0,1000") as clock:
             for _ in range(6):  # at least 500 ms each: RabbitMQ's own interval is no shorter than 1000 ms
                 assert clock.socket.recv(1) == b"\n"
-        assert running.counted("beats_missed") == 0
+        assert running.admin.counted("beats_missed") == 0
         for client in idle:
             client.leave()

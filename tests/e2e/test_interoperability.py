@@ -42,16 +42,10 @@ def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
     yield "library", library.name, broker
 
 
-def name(cell: Cell) -> str:
-    """Name a cell by all that it stands for."""
-    broker, library, version, script = cell
-    return f"{broker}-{library.name}-{version}-{script.name}"
-
-
 WEB_CELLS = [cell for cell in CELLS if cell[1:3] == (STOMP_PY, "1.2")]
 
 
-@pytest.mark.parametrize("cell", sampled(WEB_CELLS, aspects, name))
+@pytest.mark.parametrize("cell", sampled(WEB_CELLS, aspects))
 def test_stomp_py_over_websocket(
     cell: Cell,
     direct: Callable[[str], Place],
@@ -89,7 +83,7 @@ def ways(cell: Cell) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("cell", sampled(SPRING_CELLS, ways, name))
+@pytest.mark.parametrize("cell", sampled(SPRING_CELLS, ways))
 def test_spring_over_websocket(
     cell: Cell,
     direct: Callable[[str], Place],
@@ -102,7 +96,7 @@ def test_spring_over_websocket(
     assert play(script, through(broker, None), library, version) == expected
 
 
-@pytest.mark.parametrize("cell", sampled(CELLS, aspects, name))
+@pytest.mark.parametrize("cell", sampled(CELLS, aspects))
 def test_the_relay_changes_nothing(
     cell: Cell,
     direct: Callable[[str], Place],

@@ -13,7 +13,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker, body
-from tests.e2e.relay import relay
+from tests.e2e.relay import served
 
 pytestmark = pytest.mark.e2e
 
@@ -32,6 +32,11 @@ def introduced(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -
         pytest.skip(str(absent))
 
 
+def telling(uri: str) -> str:
+    """An upstream that is told of clients, and probed."""
+    return f'uri = "{uri}"\nproxy_protocol = true\nhealth.probe = 0.1\n'
+
+
 @pytest.mark.ci
 @pytest.mark.broker
 @pytest.mark.parametrize("scheme", ["tcp", "ssl"])
@@ -39,21 +44,12 @@ def test_rabbitmq_lists_the_clients(
     tmp_path: Path, introduced: brokers.RabbitMQ, authority: Authority, scheme: str
 ) -> None:
     """With its own command it lists the clients, not the relay; a probe of the relay's own is well received."""
-    port, admin = free_port(), free_port()
     at = introduced.port if scheme == "tcp" else introduced.tls_port
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-[listener.public]
-endpoint = "haproxy:tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "failover:({scheme}://localhost:{at})"
-proxy_protocol = true
-health.probe = 0.1
-"""
+    upstream = telling(f"failover:({scheme}://localhost:{at})")
     if scheme == "ssl":
-        config += f'tls.ca = "{authority.file}"\n'
-    with relay(tmp_path, config, [port, admin]) as running:
-        with Connection.to(port) as four, Connection.to(port) as six:
+        upstream += f'tls.ca = "{authority.file}"\n'
+    with served(tmp_path, upstream, by="haproxy:") as running:
+        with Connection.to(running.port) as four, Connection.to(running.port) as six:
             four.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5555 443\r\n")
             assert four.connect().startswith(b"CONNECTED\n")
             six.write(b"PROXY TCP6 2001:db8::9 2001:db8::1 5556 443\r\n")
@@ -68,18 +64,10 @@ health.probe = 0.1
 @pytest.mark.broker
 def test_rabbitmq_is_told_over_websocket(tmp_path: Path, introduced: brokers.RabbitMQ) -> None:
     """The header comes before the request, a probe's, too; and what is no UTF-8 comes back as it was, in binary."""
-    port = free_port()
-    config = f"""
-[listener.public]
-endpoint = "haproxy:tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "failover:(ws://127.0.0.1:{introduced.web_port}/ws)"
-proxy_protocol = true
-health.probe = 0.1
-"""
+    upstream = telling(f"failover:(ws://127.0.0.1:{introduced.web_port}/ws)")
     content = bytes(range(256)) * 20_000
-    with relay(tmp_path, config, [port]) as running:
-        with Connection.to(port) as client:
+    with served(tmp_path, upstream, by="haproxy:") as running:
+        with Connection.to(running.port) as client:
             client.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5557 443\r\n")
             assert client.connect().startswith(b"CONNECTED\n")
             client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/introduced\n\n\0")
@@ -96,7 +84,7 @@ def test_haproxy_accepts_the_header(tmp_path: Path) -> None:
     haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
     if haproxy is None:
         pytest.skip("needs HAProxy: Debian package haproxy")
-    port, between = free_port(), free_port()
+    between = free_port()
     with ScriptedBroker() as broker:
         (tmp_path / "haproxy.cfg").write_text(f"""
 defaults
@@ -114,20 +102,14 @@ backend broker
         subprocess.run([*command, "-c"], check=True, capture_output=True)
         child = Child("haproxy", command, cwd=tmp_path)
         try:
-            config = f"""
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
-uri = "failover:(tcp://127.0.0.1:{between})"
-proxy_protocol = true
-"""
-            with relay(tmp_path, config, [port]), Connection.to(port) as client:
+            upstream = f'uri = "failover:(tcp://127.0.0.1:{between})"\nproxy_protocol = true'
+            with served(tmp_path, upstream) as running, Connection.to(running.port) as client:
                 client.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
                 own = client.socket.getsockname()
                 with broker.accept() as asked:
                     connect = asked.connected()
                 assert connect.startswith(
-                    b"PROXY TCP4 127.0.0.1 127.0.0.1 %d %d\r\nCONNECT\n" % (own[1], port)
+                    b"PROXY TCP4 127.0.0.1 127.0.0.1 %d %d\r\nCONNECT\n" % (own[1], running.port)
                 )
         finally:
             child.stop()

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import resource
-import signal
 import threading
 import time
 from collections import Counter
@@ -20,13 +19,11 @@ from stomprelay.journal.block import Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, SegmentHeader
 from stomprelay.journal.segment import FRAMES_DROPPED, read
-from tests.e2e.asking import Admin
-from tests.e2e.child import PATIENCE, Child
+from tests.e2e.child import PATIENCE
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import check, start
+from tests.e2e.relay import Admin, Relay, served
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -92,47 +89,34 @@ class Journal:
 class Running:
     """A relay with a journal, in front of the embedded broker."""
 
-    child: Child
-    port: int
-    admin: Admin
+    relay: Relay
     directory: Path
+
+    @property
+    def port(self) -> int:
+        return self.relay.port
+
+    @property
+    def admin(self) -> Admin:
+        return self.relay.admin
 
     def metric(self, name: str) -> int:
         """What its metrics say of the journal."""
         return int(self.admin.metrics()[f"journal_{name}"])
 
-    def until(self, reached: Callable[[], object]) -> None:
-        """Ask again and again until it is so."""
-        deadline = time.monotonic() + PATIENCE
-        while not reached():
-            assert not self.child.exited(within=0.02), self.child.last_words
-            assert time.monotonic() < deadline, self.child.last_words
-
     def limit(self, octets: int) -> None:
         """No file of it may grow beyond this: a disk that takes no more."""
-        hard = resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (octets, hard))
+        hard = resource.prlimit(self.relay.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(self.relay.pid, resource.RLIMIT_FSIZE, (octets, hard))
 
 
 @contextlib.contextmanager
-def running(directory: Path, *settings: str, capture: str = "") -> Iterator[Running]:
+def running(directory: Path, *settings: str) -> Iterator[Running]:
     """Run a relay with these settings of its journal. It may be ended in any way meanwhile."""
-    port, admin = free_port(), free_port()
-    file = directory / "relay.toml"
-    lines = "\n".join(("flush_interval = 0.05", *settings))
-    file.write_text(
-        f'admin = "tcp:{admin}:interface=127.0.0.1"\n[listener.main]\n'
-        f'endpoint = "tcp:{port}:interface=127.0.0.1"\n[journal]\n{lines}\n{capture}'
-    )
     place = directory / "journal"
-    child = start(directory, ["stomprelay", "-c", str(file), "--journal", str(place)])
-    try:
-        for each in (port, admin):
-            child.wait_for_output(rf" starting on {each}$")
-        yield Running(child, port, Admin(admin), place)
-    finally:
-        child.stop()
-    check(child)
+    lines = "\n".join((f'[journal]\ndirectory = "{place}"\nflush_interval = 0.05', *settings))
+    with served(directory, listener=lines) as relay:
+        yield Running(relay, place)
 
 
 LINES = [
@@ -235,11 +219,10 @@ def killed(directory: Path, chance: random.Random) -> None:
         for flood in floods:
             end.callback(flood.connection.close)
             flood.start()
-        relay.until(lambda: relay.metric("frames_total") > 1000)
+        relay.relay.wait_until(lambda: relay.metric("frames_total") > 1000)
         time.sleep(chance.uniform(0, 0.7))  # any moment will do
         written, octets = relay.metric("frames_total"), relay.metric("bytes_total")
-        relay.child.send(signal.SIGKILL)
-        assert relay.child.exited(within=PATIENCE)
+        relay.relay.kill()
         for flood in floods:
             flood.join(PATIENCE)
     before = Folder(relay.directory).segments()
@@ -262,12 +245,12 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
     """The relay goes on; it shows, is counted, and a record says how much is missing."""
     with running(tmp_path, "queue = 20000") as relay, Connection.to(relay.port) as client:
         client.connect(login="me")
-        relay.until(lambda: relay.metric("frames_total") == 2)
+        relay.relay.wait_until(lambda: relay.metric("frames_total") == 2)
         relay.limit(0)
         for number in range(500):
             client.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:%d\n\n\0" % (number, number))
             client.frame()
-        relay.until(lambda: relay.metric("failing"))
+        relay.relay.wait_until(lambda: relay.metric("failing"))
         status, text = relay.admin.ask("/healthz")
         assert (status, text.partition(": ")[0]) == (200, "ok, but the journal cannot be written")
         assert "File too large" in text
@@ -281,10 +264,10 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
         assert relay.metric("dropped_frames_total") > 0
         assert relay.metric("queue_bytes") >= 20_000
         relay.limit(resource.RLIM_INFINITY)
-        relay.until(lambda: not relay.metric("failing") and not relay.metric("queue_bytes"))
+        relay.relay.wait_until(lambda: not relay.metric("failing") and not relay.metric("queue_bytes"))
         client.write(b"SEND\ndestination:/topic/a\nnumber:500\nreceipt:500\n\n\0")
         client.frame()
-        relay.until(lambda: not relay.metric("queue_bytes"))
+        relay.relay.wait_until(lambda: not relay.metric("queue_bytes"))
         dropped = relay.metric("dropped_frames_total")
         assert relay.admin.ask("/healthz") == (200, "ok\n")
         assert relay.admin.ask("/readyz") == (200, '{"ready": true}\n')
@@ -306,13 +289,13 @@ def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
         beating = end.enter_context(Connection.to(relay.port))
         beating.write(CONNECT.replace(b"\n\n", b"\nheart-beat:0,100\n\n"))
         beating.frame()
-        relay.until(lambda: not relay.metric("queue_bytes"))
+        relay.relay.wait_until(lambda: not relay.metric("queue_bytes"))
         relay.limit(0)
         flood = Flood(relay.port, "flood")
         end.callback(flood.connection.close)
         flood.start()
-        relay.child.wait_for_output("the journal's queue is full; nobody is read from")
-        relay.until(lambda: relay.metric("failing"))
+        relay.relay.wait_for_log("the journal's queue is full; nobody is read from")
+        relay.relay.wait_until(lambda: relay.metric("failing"))
         status, text = relay.admin.ask("/healthz")
         assert (status, text.partition(": ")[0]) == (503, "nobody is read from")
         held = _still(flood)
@@ -321,7 +304,7 @@ def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
         late = end.enter_context(Connection.to(relay.port))
         assert late.connect(login="late").startswith(b"CONNECTED\n")
         relay.limit(resource.RLIM_INFINITY)
-        relay.until(lambda: flood.sent > held)
+        relay.relay.wait_until(lambda: flood.sent > held)
         flood.stopping = True
         flood.join(PATIENCE)
         flood.connection.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:r\n\n\0" % flood.sent)

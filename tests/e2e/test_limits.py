@@ -7,27 +7,18 @@ import pytest
 
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, body, headers
-from tests.e2e.relay import relay
+from tests.e2e.relay import listening, relay, served
 
 pytestmark = pytest.mark.e2e
 
 SENDS = 300
 LINE = b"SEND\ndestination:/queue/%b\nreceipt:%d\n\nhello\0"
-CONFIG = """
-[listener.slow]
-endpoint = "tcp:{0}:interface=127.0.0.1"
-limits = {{ frames = 1, burst = 10 }}
-[listener.steady]
-endpoint = "tcp:{1}:interface=127.0.0.1"
-limits.address = {{ frames = 200, bytes = 100000 }}
-[listener.strict]
-endpoint = "tcp:{2}:interface=127.0.0.1"
-limits = {{ frames = 50, when_reached = "refuse" }}
-[listener.free]
-endpoint = "tcp:{3}:interface=127.0.0.1"
-[upstream.main]
-uri = "memory:"
-"""
+LIMITS = {
+    "slow": "limits = { frames = 1, burst = 10 }",
+    "steady": "limits.address = { frames = 200, bytes = 100000 }",
+    "strict": 'limits = { frames = 50, when_reached = "refuse" }',
+    "free": "",
+}
 
 
 def _sends(queue: bytes) -> bytes:
@@ -47,8 +38,9 @@ def _connected(port: int) -> Connection:
 def test_who_sends_faster_than_he_may(tmp_path: Path) -> None:
     """He waits, and gets all his answers in their order; or is refused with the limit's name. Others do not wait."""
     numbers = [b"%d" % each for each in range(SENDS)]
-    ports = [free_port() for _ in range(4)]
-    with relay(tmp_path, CONFIG.format(*ports), ports) as running:
+    ports = [free_port() for _ in LIMITS]
+    config = "".join(listening(port, *limits) for port, limits in zip(ports, LIMITS.items(), strict=True))
+    with relay(tmp_path, f'{config}[upstream.main]\nuri = "memory:"\n', ports) as running:
         slow, steady, strict, free = map(_connected, ports)
         slow.write(_sends(b"slow"))
         assert _receipts(slow, 9) == numbers[:9]
@@ -73,16 +65,8 @@ def test_who_sends_faster_than_he_may(tmp_path: Path) -> None:
 
 def test_who_half_closes_with_more_to_send(tmp_path: Path) -> None:
     """While it waits for its limit it is not taken for gone, though it leaves no longer than a moment otherwise."""
-    port = free_port()
-    config = f"""
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-linger = 0.1
-limits.bytes = 2000000
-[upstream.main]
-uri = "memory:"
-"""
-    with relay(tmp_path, config, [port]), _connected(port) as client:
+    limits = "linger = 0.1\nlimits.bytes = 2000000"
+    with served(tmp_path, listener=limits) as running, _connected(running.port) as client:
         for number in range(400):
             client.write(LINE.replace(b"hello", b"x" * 10_000) % (b"half", number))
         client.socket.shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.brokers import Broker
-from tests.e2e.fleet import CUT, FREEZE, SWALLOW, Fault, Fleet, failover, fleet, nodes
+from tests.e2e.fleet import CUT, FREEZE, SWALLOW, Fault, Fleet, surviving
 from tests.e2e.flood import MUCH, Flood
 from tests.e2e.load import drain
 from tests.e2e.raw import body
@@ -18,14 +18,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 @pytest.fixture
 def pair(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> Iterator[Fleet]:
     """Run a relay whose sessions begin on ActiveMQ and go on on RabbitMQ."""
-    with nodes(activemq, rabbitmq) as members, fleet(tmp_path, members, failover(members)) as running:
+    with surviving(tmp_path, activemq, rabbitmq) as running:
         yield running
 
 
 @pytest.fixture
 def reversed_pair(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> Iterator[Fleet]:
     """Run a relay whose sessions begin on RabbitMQ and go on on ActiveMQ."""
-    with nodes(rabbitmq, activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+    with surviving(tmp_path, rabbitmq, activemq) as running:
         yield running
 
 

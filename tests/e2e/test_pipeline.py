@@ -14,23 +14,11 @@ from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
 from tests.e2e.fleet import CUT, failover, fleet, nodes
-from tests.e2e.load import END, Consumer, Producer, all_flow
-from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
-from tests.e2e.relay import relay
+from tests.e2e.load import END, Consumer, Producer, all_flow, end
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.spark]
 
 MESSAGES = 300
-
-Line = tuple[str, LibraryFacts, str, LibraryFacts, str, str, int]
-LINES: tuple[Line, ...] = (
-    # broker, producer and its version, consumer and its version, ack mode, messages a cumulative ACK is for
-    ("rabbitmq", STOMP_PY, "1.2", STOMPEST, "1.1", "client-individual", 1),
-    ("rabbitmq", STOMP_GEM, "1.1", NET_STOMP, "1.0", "client", 5),
-    ("activemq", NET_STOMP, "1.0", STOMP_GEM, "1.2", "client", 3),
-    ("activemq", STOMPEST, "1.1", STOMP_PY, "1.2", "auto", 1),
-)
 
 
 def once(journal: Path, tables: Path) -> None:
@@ -45,74 +33,6 @@ def ask(tables: Path, table: str, question: str) -> list[tuple[Any, ...]]:
         return []
     files = f"read_parquet('{tables}/{table}/**/*.parquet', hive_partitioning=true)"
     return duckdb.connect().execute(question.replace("TABLE", files)).fetchall()
-
-
-def test_tables_say_what_clients_logged(
-    tmp_path: Path,
-    rabbitmq: Broker,
-    activemq: Broker,
-    client: Callable[[LibraryFacts], Client],
-    queue: str,
-) -> None:
-    """Four foreign libraries, three versions, two brokers: SENDs, RECEIPTs, MESSAGEs, ACKs and outcomes add up."""
-    places = {"rabbitmq": (rabbitmq, free_port()), "activemq": (activemq, free_port())}
-    journal, tables = tmp_path / "journal", tmp_path / "tables"
-    config = f'[journal]\ndirectory = "{journal}"\nsegment_size = 50000\nbodies = "all"\n'
-    for name, (broker, port) in places.items():
-        config += f"""
-[listener.{name}]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "{name}"
-trace = {str(name == "rabbitmq").lower()}
-[upstream.{name}]
-uri = "tcp://127.0.0.1:{broker.port}"
-"""
-    pairs: list[tuple[Producer, Consumer, Line]] = []
-    with relay(tmp_path, config, [port for _, port in places.values()]):
-        for number, line in enumerate(LINES):
-            name, source, source_version, sink, sink_version, ack, every = line
-            port, place = places[name][1], f"{queue}-{number}"
-            producer = Producer(source.name, client(source), port, source_version, place, pause=0.01)
-            consumer = Consumer(sink.name, client(sink), port, sink_version, place, ack, every)
-            pairs.append((producer, consumer, line))
-        for producer, consumer, _ in pairs:
-            consumer.start()
-            producer.start()
-        for producer, _, _ in pairs:
-            producer.wait_for_more(MESSAGES - producer.count)
-            producer.stop()
-        for producer, consumer, line in pairs:
-            consumer.wait_for_more(producer.sent - consumer.count)
-            with Connection.to(places[line[0]][1]) as last:
-                last.connect()
-                last.write(b"SEND\ndestination:%b\nreceipt:1\n\n%b\0" % (producer.destination.encode(), END))
-                assert last.frame().startswith(b"RECEIPT\n")
-            consumer.ends()
-    once(journal, tables)
-    assert ask(tables, "quarantine", "SELECT * FROM TABLE") == []
-    for producer, consumer, (name, _, _, _, _, ack, _) in pairs:
-        where = f"WHERE destination = '{producer.destination}'"
-        heard = dict(ask(tables, "frames", f"SELECT command, count(*) FROM TABLE {where} GROUP BY command"))
-        assert heard["SEND"] == producer.sent + 1
-        assert heard["MESSAGE"] == len(consumer.bodies) + 1
-        rows = ask(
-            tables,
-            "messages",
-            f"SELECT outcome, matched, count(*), sum(len(deliveries)), count(receipt_us), "
-            f"count(DISTINCT producer_session) FROM TABLE {where} GROUP BY ALL",
-        )
-        matched = "trace" if name == "rabbitmq" else "order"
-        assert rows == [("acked", matched, producer.sent + 1, producer.sent + 1, producer.sent + 1, 2)]
-        waited = ask(tables, "messages", f"SELECT count(ack_us) FROM TABLE {where}")
-        assert waited == [(0 if ack == "auto" else producer.sent + 1,)]
-        bodies = ask(
-            tables,
-            "frames",
-            f"SELECT body FROM TABLE {where} AND command = 'SEND' AND client <> '' ORDER BY ns, number",
-        )
-        assert [body for (body,) in bodies[:-1]] == [
-            f"{producer.name}:{number}".encode() for number in range(producer.sent)
-        ]
 
 
 SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
@@ -158,10 +78,7 @@ def test_tables_say_what_a_failover_was(
         for producer, _ in pairs:
             producer.stop()
         for producer, consumer in pairs:
-            with Connection.to(running.port) as last:
-                last.connect()
-                last.write(b"SEND\ndestination:%b\nreceipt:1\n\n%b\0" % (producer.destination.encode(), END))
-                assert last.frame().startswith(b"RECEIPT\n")
+            end(running.port, producer.destination)
             consumer.ends()
         counted = {name: running.counted(name) for name in ("failovers", "frames_resent", "acks_stale")}
     once(journal, tables)

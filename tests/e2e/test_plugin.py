@@ -39,11 +39,6 @@ def test_a_plugin_whose_argument_is_a_uri(tmp_path: Path, monkeypatch: pytest.Mo
     (plugins / "address_endpoint.py").write_text(_PLUGIN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     port = free_port()
-    config = f"""
-[listener.public]
-endpoint = 'address:stomp\\://127.0.0.1\\:{port}:backlog=9'
-[upstream.main]
-uri = "memory:"
-"""
+    config = f"[listener.public]\nendpoint = 'address:stomp\\://127.0.0.1\\:{port}:backlog=9'\n"
     with relay(tmp_path, config, [port]), Connection.to(port) as client:
         assert client.connect().startswith(b"CONNECTED\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.brokers import Broker
-from tests.e2e.fleet import Fleet, failover, fleet, nodes
+from tests.e2e.fleet import Fleet, surviving
 from tests.e2e.load import drain
 from tests.e2e.talker import Talker
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 @pytest.fixture
 def one(tmp_path: Path, activemq: Broker) -> Iterator[Fleet]:
     """Run a relay whose sessions survive their only broker, ActiveMQ."""
-    with nodes(activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+    with surviving(tmp_path, activemq) as running:
         yield running
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.config.reference import put_secrets
-from tests.e2e.asking import Admin, stomprelay
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import relay, twistd
+from tests.e2e.relay import Admin, relay, served, stomprelay, twistd
 from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
@@ -89,12 +88,9 @@ longest_pause = 0.2
 )
 def test_many_scrapes(tmp_path: Path, count: int) -> None:
     """They leave nothing behind but what the first few did."""
-    port, metrics = free_port(), free_port()
-    config = f"""
-metrics = "tcp:{metrics}:interface=127.0.0.1"
-listener.main.endpoint = "tcp:{port}:interface=127.0.0.1"
-"""
-    with relay(tmp_path, config, [port, metrics]) as running:
+    metrics = free_port()
+    page = f'metrics = "tcp:{metrics}:interface=127.0.0.1"'
+    with served(tmp_path, more=page, ports=[metrics]) as running:
         scrapes(metrics, 100)
         before = running.memory()
         scrapes(metrics, count)

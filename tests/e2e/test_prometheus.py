@@ -21,7 +21,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import ROOT, launch, relay
+from tests.e2e.relay import ROOT, launch, served
 from tests.e2e.rig import CONNECT
 from tests.test_monitoring import queries
 
@@ -109,20 +109,18 @@ def test_prometheus_asks(tmp_path: Path) -> None:
     put_secrets(tmp_path)
     own = Authority(tmp_path, "authority").issue("relay")
     shutil.copy(ROOT / "config" / "prometheus" / "stomprelay.rules.yaml", tmp_path)
-    port, metrics, admin = free_port(), free_port(), free_port()
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
+    metrics = free_port()
+    admin = f"""
 admin_token_file = "admin.token"
 metrics = "tcp:{metrics}:interface=127.0.0.1"
-listener.main.endpoint = "tcp:{port}:interface=127.0.0.1"
 [admin_tls]
 certificate = "{own.certificate}"
 key = "{own.key}"
 """
     with (
-        relay(tmp_path, config, [port, metrics, admin]) as running,
-        prometheus(tmp_path, configuration(tmp_path, metrics, admin)) as found,
-        Connection.to(port) as client,
+        served(tmp_path, more=admin, ports=[metrics]) as running,
+        prometheus(tmp_path, configuration(tmp_path, metrics, running.admin.port)) as found,
+        Connection.to(running.port) as client,
     ):
         client.write(CONNECT)
         assert client.frame().startswith(b"CONNECTED\n")

@@ -1,7 +1,6 @@
 """A configuration that is read anew while clients work: none of them notices, whatever it says."""
 
 import contextlib
-import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.e2e.certificates import Authority, Credentials
 from tests.e2e.crowd import Crowd, taken
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Relay, listening, relay
 
 pytestmark = pytest.mark.e2e
 
@@ -23,26 +22,13 @@ TIMES = 20
 
 def door(name: str, port: int, more: str = "") -> str:
     """A listener."""
-    return f'[listener.{name}]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nupstream = "main"\n{more}\n'
+    return listening(port, name, f'upstream = "main"\n{more}')
 
 
 def upstream(*ports: int, more: str = "") -> str:
     """Brokers in this order."""
     places = ",".join(f"tcp://127.0.0.1:{port}" for port in ports)
     return f'[upstream.main]\nuri = "failover:({places})?randomize=false"\n{more}\n'
-
-
-def hang_up(running: Relay, directory: Path, text: str) -> str:
-    """Write another file, send SIGHUP, and return the line that the log has of that."""
-    (directory / "stomprelay.toml").write_text(text)
-    return again(running)
-
-
-def again(running: Relay) -> str:
-    """Send SIGHUP, and return the line that the log has of that."""
-    start = len(running.log)
-    running.send(signal.SIGHUP)
-    return running.wait_for_log("the configuration is (not )?reloaded", start)
 
 
 @pytest.mark.ci
@@ -58,13 +44,8 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
             size = f"limits.body = {100000 + number}"
             more = f"connect_timeout = {5 + number}"
             head = f'workers = {workers}\nlog_level = "{level}"\n'
-            return (
-                head
-                + door("one", first, size)
-                + door("two", second)
-                + extra
-                + upstream(there.port, more=more)
-            )
+            doors = door("one", first, size) + door("two", second) + extra
+            return head + doors + upstream(there.port, more=more)
 
         with (
             relay(tmp_path, text(0), [first, second]) as running,
@@ -72,7 +53,7 @@ def test_again_and_again_under_load(tmp_path: Path, queue: str, workers: int) ->
         ):
             crowd.goes_on()
             for number in range(1, TIMES + 1):
-                line = hang_up(running, tmp_path, text(number))
+                line = running.reload(text(number))
                 assert "changed: log_level" in line
                 assert f"listener.extra {'added' if number % 2 else 'removed'}" in line
                 with contextlib.closing(Connection.to(first)) as late:
@@ -97,10 +78,10 @@ def test_a_broker_that_is_taken_out_under_load(tmp_path: Path, queue: str, worke
         with relay(tmp_path, head + upstream(one, other, more="confirm = true"), [port]) as running:
             with Crowd([port], CLIENTS, queue) as crowd:
                 crowd.goes_on()
-                line = hang_up(running, tmp_path, head + upstream(other, more="confirm = true"))
+                line = running.reload(head + upstream(other, more="confirm = true"))
                 assert line.endswith(f"upstream.main.uri: tcp://127.0.0.1:{one} removed")
                 crowd.goes_on()
-                line = hang_up(running, tmp_path, head + upstream(one, other, more="confirm = true"))
+                line = running.reload(head + upstream(one, other, more="confirm = true"))
                 assert line.endswith(f"upstream.main.uri: tcp://127.0.0.1:{one} added")
                 crowd.goes_on()
             assert not crowd.failed
@@ -196,18 +177,16 @@ def test_a_file_that_is_wrong(
         }
         start = len(running.log)
         for text, reason in wrong.items():
-            line = hang_up(running, tmp_path, text)
+            line = running.reload(text)
             assert f"[stomprelay#error] the configuration is not reloaded: {file}: " in line
             running.wait_for_log(reason, start)
             old.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
             assert old.frame().startswith(b"RECEIPT\n")
             certificate(port, trust)
         file.unlink()
-        assert again(running).endswith(f"{file}: cannot be read: No such file or directory")
+        assert running.reload().endswith(f"{file}: cannot be read: No such file or directory")
         assert len(running.log[start:].splitlines()) < 4 * len(wrong)
-        assert hang_up(running, tmp_path, good + "require_client_certificate = false\n").endswith(
-            "nothing changed"
-        )
-        assert hang_up(running, tmp_path, good.replace("main", "other")).count("listener.") == 2
+        assert running.reload(good + "require_client_certificate = false\n").endswith("nothing changed")
+        assert running.reload(good.replace("main", "other")).count("listener.") == 2
         old.write(b"SEND\ndestination:/queue/a\nreceipt:2\n\nx\0")
         assert old.frame().startswith(b"RECEIPT\n")

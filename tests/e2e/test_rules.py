@@ -1,23 +1,18 @@
 """What clients may do, by a relay that runs: what is denied, what is not, and rules that change under clients."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.brokers import Broker
-from tests.e2e.ports import free_port
-from tests.e2e.relay import ROOT, relay, twistd
+from tests.e2e.brokers import Broker, memory
+from tests.e2e.relay import ROOT, served
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
 
 RULES = """
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-
 [[rule]]
 name = "secrets"
 action = "deny"
@@ -35,9 +30,8 @@ size = 1000
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_rules(tmp_path: Path, version: str) -> None:
     """A client that breaks one is sent an ERROR, and nobody else is disturbed; new ones hold at once."""
-    port = free_port()
-    text = RULES.format(port=port)
-    with relay(tmp_path, text, [port]) as running, Talker.at(port, version) as good:
+    with served(tmp_path, listener=RULES) as running, Talker.at(running.port, version) as good:
+        text = running.file.read_text()
         good.subscribe("/queue/a", "1")
         for frame in (
             b"SEND\ndestination:/queue/a\n\nlast\0SEND\ndestination:/queue/secret\nreceipt:r\n\nx\0",
@@ -45,7 +39,7 @@ def test_rules(tmp_path: Path, version: str) -> None:
             b"SEND\ndestination:/topic/a\nreceipt:r\n\nx\0",
             b"SEND\ndestination:/queue/a\nreceipt:r\n\n" + b"x" * 1001 + b"\0",
         ):
-            with Talker.at(port, version) as bad:
+            with Talker.at(running.port, version) as bad:
                 bad.write(frame)
                 said = bad.error()
                 assert b"message:not allowed\n" in said
@@ -67,37 +61,31 @@ def test_rules(tmp_path: Path, version: str) -> None:
             "/queue/a",
         ]
         for new, status in ((text, 0), (text.replace('"/queue/*"', '"/queue/b"'), 1)):
-            (tmp_path / "stomprelay.toml").write_text(new)
+            running.file.write_text(new)
             done = subprocess.run(asked, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, timeout=60)
             assert done.returncode == status
-        running.send(signal.SIGHUP)
-        running.wait_for_log(r"the configuration is reloaded; changed: listener.main.rule")
+        assert "the configuration is reloaded; changed: listener.main.rule" in running.reload()
         assert b"message:a subscription is no longer allowed\n" in good.error()
-        with Talker.at(port, version) as later:
+        with Talker.at(running.port, version) as later:
             later.send("/queue/b", b"x")
             later.leave()
 
 
 def test_rules_that_come_while_frames_pass_straight_on(tmp_path: Path) -> None:
     """From the reload on no SEND reaches the broker that a rule denies, though they went from socket to socket."""
-    port, behind = free_port(), free_port()
-    text = RULES.format(port=port)
-    before, _, rules = text.partition("[[rule]]")
-    way = f'[upstream.main]\nuri = "tcp://127.0.0.1:{behind}"\n'
     (tmp_path / "broker").mkdir()
     with (
-        twistd(tmp_path / "broker", ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]),
-        relay(tmp_path, before + way, [port]) as running,
-        Talker.at(behind) as consumer,
-        Talker.at(port) as client,
+        memory(tmp_path / "broker") as broker,
+        served(tmp_path, f'uri = "{broker.uri}"') as running,
+        Talker.at(broker.port) as consumer,
+        Talker.at(running.port) as client,
     ):
         consumer.subscribe("/queue/secret", "1")
         for number in range(20):
             client.send("/queue/secret", b"%d" % number)
         assert consumer.bodies(20) == [b"%d" % number for number in range(20)]
-        (tmp_path / "stomprelay.toml").write_text(f"{before}[[rule]]{rules}{way}")
-        running.send(signal.SIGHUP)
-        running.wait_for_log(r"the configuration is reloaded; changed: listener.main.rule")
+        line = running.reload(running.file.read_text() + RULES)
+        assert "the configuration is reloaded; changed: listener.main.rule" in line
         client.write(b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/secret\n\nlate\0")
         assert b"message:not allowed\n" in client.error()
         consumer.subscribe("/queue/a", "2")
@@ -106,18 +94,11 @@ def test_rules_that_come_while_frames_pass_straight_on(tmp_path: Path) -> None:
 
 SECRET = "/queue/secret"
 POSTURE = """
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
 rules_default = "allow"
-
 [[rule]]
 action = "deny"
-send = "{secret}"
-subscribe = "{secret}"
-
-[upstream.main]
-uri = "tcp://127.0.0.1:{behind}"
-profile = "{profile}"
+send = "{0}"
+subscribe = "{0}"
 """
 BOUND = {"destination": "/topic/a", "durable": "true", "auto_delete": "false", "x_queue_name": "secret"}
 LETTER = {
@@ -156,29 +137,30 @@ def test_a_queue_by_its_other_names(
         [{key: value.replace("secret", name) for key, value in headers.items()} for headers in each]
         for each in (sends, subscribes)
     )
-    port = free_port()
-    chosen = own if profile == "own" else profile
-    text = POSTURE.format(port=port, behind=broker.port, secret=secret, profile=chosen)
-    with relay(tmp_path, text, [port]), Talker.at(broker.port) as witness:
+    upstream = f'uri = "{broker.uri}"\nprofile = "{own if profile == "own" else profile}"'
+    with (
+        served(tmp_path, upstream, POSTURE.format(secret)) as running,
+        Talker.at(broker.port) as witness,
+    ):
         witness.subscribe(secret, "1")
         for headers in sends:
             with Talker.at(broker.port) as direct:
                 direct.tell("SEND", b"x", **headers)
                 assert witness.bodies(1) == [b"x"], headers
-            with Talker.at(port) as client:
+            with Talker.at(running.port) as client:
                 client.tell("SEND", b"denied", **headers)
                 assert b"message:not allowed\n" in client.error(), headers
         witness.ask("UNSUBSCRIBE", id="1", destination=secret)
         for headers in subscribes:
             witness.send(secret, b"y")
-            with Talker.at(port) as client:
+            with Talker.at(running.port) as client:
                 client.tell("SUBSCRIBE", id="1", ack="auto", **headers)
                 assert b"message:not allowed\n" in client.error(), headers
             with Talker.at(broker.port) as direct:
                 direct.ask("SUBSCRIBE", id="1", ack="auto", **headers)
                 assert direct.bodies(1) == [b"y"], headers
                 direct.ask("UNSUBSCRIBE", id="1", **headers)
-        with Talker.at(port) as client:
+        with Talker.at(running.port) as client:
             client.send("/queue/open", b"z")
             client.subscribe("/queue/open", "1")
             assert client.bodies(1) == [b"z"]

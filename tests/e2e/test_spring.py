@@ -7,11 +7,9 @@ import pytest
 
 from tests.e2e.clients.client import Client
 from tests.e2e.clients.libraries import libraries
-from tests.e2e.doors import doors
 from tests.e2e.facts import SPRING
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
-from tests.e2e.relay import relay
+from tests.e2e.relay import served
 
 pytestmark = pytest.mark.e2e
 
@@ -26,9 +24,9 @@ def made() -> Iterator[Callable[[], Client]]:
 @pytest.mark.ci
 def test_five_megabytes(tmp_path: Path, made: Callable[[], Client]) -> None:
     """Of text, which it splits over many messages, and of every byte, both back as one frame each."""
-    with doors(tmp_path) as (_, port):
+    with served(tmp_path, listener="web = true") as running:
         client = made()
-        assert client.connect(port, "1.2", "guest", "guest").command == "CONNECTED"
+        assert client.connect(running.port, "1.2", "guest", "guest").command == "CONNECTED"
         client.subscribe("/queue/large", {"id": "1"})
         for body in (b"0123456789abcdef" * 327_680, bytes(range(256)) * 20_480):
             client.send("/queue/large", body, {})
@@ -38,16 +36,11 @@ def test_five_megabytes(tmp_path: Path, made: Callable[[], Client]) -> None:
 
 def test_heart_beats(tmp_path: Path, made: Callable[[], Client]) -> None:
     """They are agreed on, and it keeps them: a client beside it that says no more is given up, and it is not."""
-    port = free_port()
-    config = (
-        f'[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\nheart_beat = [200, 200]\n'
-        '[upstream.main]\nuri = "memory:"\n'
-    )
-    with relay(tmp_path, config, [port]):
+    with served(tmp_path, listener="web = true\nheart_beat = [200, 200]") as running:
         client = made()
         client.heart_beats = (200, 200)  # type: ignore[attr-defined]  # Spring's have them
-        assert client.connect(port, "1.2", "guest", "guest").headers["heart-beat"] == "200,200"
-        with Connection.to(port) as silent:
+        assert client.connect(running.port, "1.2", "guest", "guest").headers["heart-beat"] == "200,200"
+        with Connection.to(running.port) as silent:
             silent.write(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:200,0\n\n\0")
             assert silent.frame().startswith(b"CONNECTED\n")
             assert b"ERROR\n" in silent.rest()

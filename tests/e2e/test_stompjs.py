@@ -8,7 +8,6 @@ import pytest
 from tests.browser import browsing, page
 from tests.e2e import stompjs
 from tests.e2e.cells import sampled
-from tests.e2e.doors import TALK
 from tests.e2e.stage import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -18,7 +17,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("cell", sampled(CELLS, lambda cell: cell, "-".join))
+@pytest.mark.parametrize("cell", sampled(CELLS, lambda cell: cell))
 def test_a_talk(cell: tuple[str, str], through: Callable[[str, str | None], Place]) -> None:
     """Each of them with each broker."""
     broker, name = cell
@@ -38,7 +37,7 @@ def browser() -> Iterator[Any]:
 TABS = [(broker, name) for broker in ("memory", *dict(CELLS)) for name in stompjs.SEEN]
 
 
-@pytest.mark.parametrize("cell", sampled(TABS, lambda cell: cell, "-".join))
+@pytest.mark.parametrize("cell", sampled(TABS, lambda cell: cell))
 def test_a_talk_in_a_tab(
     cell: tuple[str, str], through: Callable[[str, str | None], Place], browser: Any
 ) -> None:
@@ -49,6 +48,6 @@ def test_a_talk_in_a_tab(
         tab.goto(f"http://127.0.0.1:{port}")  # the relay's own few words, into which the library comes
         for script in (stompjs.bundle(), stompjs.SCRIPT.read_text(encoding="utf-8")):
             tab.add_script_tag(content=script)
-        tab.evaluate(TALK, [name, f"ws://127.0.0.1:{port}/ws"])
+        tab.evaluate(stompjs.TALK, [name, f"ws://127.0.0.1:{port}/ws"])
         assert tab.evaluate("() => end") == stompjs.SEEN[name]
         assert [each for each in tab.complaints if "404" not in each] == []  # it has no page there

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Admin
 from tests.e2e.brokers import Broker
-from tests.e2e.child import PATIENCE
 from tests.e2e.fleet import Fleet, Node, nodes
 from tests.e2e.load import drain
-from tests.e2e.ports import free_port
-from tests.e2e.relay import Relay, check, start
+from tests.e2e.relay import served
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -24,33 +21,18 @@ BODIES = [b"%d" % number for number in range(50)]
 
 @contextlib.contextmanager
 def stopping(directory: Path, members: list[Node], within: float) -> Iterator[Fleet]:
-    """Run a relay that the test itself stops; it must be gone at the end, with a clean log."""
-    port, admin = free_port(), free_port()
+    """Run a relay that the test itself stops; it must be gone at the end."""
     places = ",".join(node.uri for node in members)
-    path = directory / "stomprelay.toml"
-    path.write_text(f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-stop_timeout = {within}
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
+    upstream = f"""
 uri = "failover:({places})?randomize=false"
 confirm = true
 heart_beat = [0, 0]
 [journal]
 directory = "{directory}/journal"
-""")
-    child = start(directory, ["stomprelay", "-c", str(path)])
-    try:
-        for each in (port, admin):
-            child.wait_for_output(rf" starting on {each}$")
-        yield Fleet(Relay(child), port, 0, Admin(admin), members)
-        assert child.exited(within=PATIENCE), child.last_words
-    finally:
-        status = child.stop()
-    assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"
-    check(child)
+"""
+    with served(directory, upstream, more=f"stop_timeout = {within}") as running:
+        yield Fleet(running, running.port, running.admin, members)
+        running.ends()
 
 
 def sent(client: Talker, queue: str) -> list[str]:

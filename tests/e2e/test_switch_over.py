@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import stomprelay
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
-from tests.e2e.fleet import Fleet, Node, failover, fleet, nodes
+from tests.e2e.fleet import Fleet, Node, failover, fleet, nodes, surviving
 from tests.e2e.load import Consumer, Producer, all_flow, settle
+from tests.e2e.relay import stomprelay
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.broker]
 @pytest.fixture
 def pair(tmp_path: Path, rabbitmq: Broker, activemq: Broker) -> Iterator[Fleet]:
     """Run a relay in front of a RabbitMQ and an ActiveMQ."""
-    with nodes(rabbitmq, activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+    with surviving(tmp_path, rabbitmq, activemq) as running:
         yield running
 
 

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.asking import Admin
 from tests.e2e.child import PATIENCE, Child
-from tests.e2e.ports import free_port
-from tests.e2e.relay import Relay, launch, relay
+from tests.e2e.relay import Admin, Relay, launch, served
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -25,12 +23,11 @@ TOKEN = "0123456789abcdef"
 
 @dataclass(frozen=True)
 class Scene:
-    """A relay before the embedded broker, with two listeners."""
+    """A relay before the embedded broker."""
 
     relay: Relay
     directory: Path
     port: int
-    other: int
     admin: Admin
 
     @contextlib.contextmanager
@@ -83,26 +80,14 @@ def shown(child: Child, last: str) -> list[dict[str, Any]]:
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """With and without a journal."""
     directory = tmp_path_factory.mktemp("relay")
-    port, other, admin = (free_port() for _ in range(3))
     token = directory / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    config = f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-admin_token_file = "token"
-[listener.public]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[listener.other]
-endpoint = "tcp:{other}:interface=127.0.0.1"
-[upstream.main]
-uri = "memory:"
-[journal]
-redact = ["x-mine"]
-"""
+    journal = '[journal]\nredact = ["x-mine"]\n'
     if request.param != "alone":
-        config += f'directory = "{directory / "journal"}"\n'
-    with relay(directory, config, [port, other, admin]) as running:
-        yield Scene(running, directory, port, other, Admin(admin, TOKEN))
+        journal += f'directory = "{directory / "journal"}"\n'
+    with served(directory, listener=journal, more='admin_token_file = "token"') as running:
+        yield Scene(running, directory, running.port, Admin(running.admin.port, TOKEN))
 
 
 def test_what_is_shown_is_what_passed(scene: Scene) -> None:

@@ -10,28 +10,16 @@ from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority, Credentials
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed, Connection, ScriptedBroker, body, headers
-from tests.e2e.relay import relay
+from tests.e2e.relay import relay, served
 
 pytestmark = pytest.mark.e2e
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
 
 
-def listening(port: int, more: str = "") -> str:
-    """Return the configuration of a listener; `more` goes into its table of TLS."""
-    tls = f"[listener.main.tls]\n{more}" if more else ""
-    return f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-{tls}
-"""
-
-
 def upstream(uri: str, **tls: str | Path) -> str:
-    """Return the configuration of the upstream."""
-    table = "[upstream.main.tls]\n" + "".join(f'{key} = "{value}"\n' for key, value in tls.items())
-    return f'[upstream.main]\nuri = "{uri}"\n{table if tls else ""}'
+    """Return the lines of an upstream with TLS."""
+    return f'uri = "{uri}"\n' + "".join(f'tls.{key} = "{value}"\n' for key, value in tls.items())
 
 
 def files(credentials: Credentials) -> str:
@@ -42,12 +30,10 @@ def files(credentials: Credentials) -> str:
 @pytest.mark.broker
 def test_tls_on_both_sides(tmp_path: Path, authority: Authority, rabbitmq: Broker) -> None:
     """A client on a TLS listener reaches RabbitMQ's TLS port; both certificates are verified."""
-    port = free_port()
-    config = listening(port, files(authority.issue("relay"))) + upstream(
-        f"ssl://localhost:{rabbitmq.tls_port}", ca=authority.file
-    )
+    behind = upstream(f"ssl://localhost:{rabbitmq.tls_port}", ca=authority.file)
+    tls = f"[listener.main.tls]\n{files(authority.issue('relay'))}"
     trust = ssl.create_default_context(cafile=str(authority.file))
-    with relay(tmp_path, config, [port]), Connection.to(port, trust) as client:
+    with served(tmp_path, behind, tls) as running, Connection.to(running.port, trust) as client:
         assert client.connect().startswith(b"CONNECTED\n")
         client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/tls\n\n\0")
         sent = b"x" * 300000
@@ -62,9 +48,8 @@ def test_tls_to_a_broker_in_java(
 ) -> None:
     """A plain client reaches the broker's TLS port."""
     broker: Broker = request.getfixturevalue(name)
-    port = free_port()
-    config = listening(port) + upstream(f"ssl://localhost:{broker.tls_port}", ca=authority.file)
-    with relay(tmp_path, config, [port]), Connection.to(port) as client:
+    behind = upstream(f"ssl://localhost:{broker.tls_port}", ca=authority.file)
+    with served(tmp_path, behind) as running, Connection.to(running.port) as client:
         assert client.connect().startswith(b"CONNECTED\n")
 
 
@@ -134,9 +119,8 @@ def test_what_clients_offer(
 @pytest.mark.parametrize("required", [True, False])
 def test_client_certificates(tmp_path: Path, authority: Authority, required: bool) -> None:
     """A listener asks for certificates of its authority: others are refused, none where it is required."""
-    port = free_port()
     strangers = Authority(tmp_path, "strangers")
-    tls = f'{files(authority.issue("relay"))}client_ca = "{authority.file}"\n'
+    tls = f'[listener.main.tls]\n{files(authority.issue("relay"))}client_ca = "{authority.file}"\n'
     tls += f"require_client_certificate = {str(required).lower()}\n"
 
     def connects(credentials: Credentials | None) -> bool:
@@ -145,12 +129,12 @@ def test_client_certificates(tmp_path: Path, authority: Authority, required: boo
             trust.load_cert_chain(credentials.certificate, credentials.key)
         try:
             # In TLS 1.3 the refusal comes after the client's side of the handshake.
-            with Connection.to(port, trust) as client:
+            with Connection.to(running.port, trust) as client:
                 return client.connect().startswith(b"CONNECTED\n")
         except (OSError, Closed):
             return False
 
-    with relay(tmp_path, listening(port, tls) + upstream("memory:"), [port]) as running:
+    with served(tmp_path, listener=tls) as running:
         assert connects(authority.issue("member", client=True))
         start = len(running.log)
         assert not connects(strangers.issue("stranger", client=True))
@@ -173,14 +157,13 @@ REFUSED: dict[str, tuple[Issue, str]] = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_a_broker_with_a_bad_certificate(tmp_path: Path, authority: Authority, why: str) -> None:
     """Nothing of the client reaches a broker that cannot prove its name; client and log are told."""
-    port = free_port()
     issue, line = REFUSED[why]
     credentials = issue(authority, tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(credentials.certificate, credentials.key)
     with ScriptedBroker(tls) as scripted:
-        config = listening(port) + upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
-        with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+        behind = upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
+        with served(tmp_path, behind) as running, Connection.to(running.port) as client:
             client.write(CONNECT)
             try:
                 with scripted.accept() as broker:
@@ -196,7 +179,6 @@ def test_a_broker_with_a_bad_certificate(tmp_path: Path, authority: Authority, w
 
 def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority: Authority) -> None:
     """`name` is sent as SNI and verified instead of the host; `certificate` is shown to the broker."""
-    port = free_port()
     server, own = (
         authority.issue("named", ["broker.example"]),
         authority.issue("relay-as-client", client=True),
@@ -207,14 +189,14 @@ def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority
     asked: list[str | None] = []
     tls.sni_callback = lambda sock, name, context: asked.append(name)
     with ScriptedBroker(tls) as scripted:
-        config = listening(port) + upstream(
+        behind = upstream(
             f"ssl://127.0.0.1:{scripted.port}",
             ca=authority.file,
             name="broker.example",
             certificate=own.certificate,
             key=own.key,
         )
-        with relay(tmp_path, config, [port]), Connection.to(port) as client:
+        with served(tmp_path, behind) as running, Connection.to(running.port) as client:
             client.write(CONNECT)
             with scripted.accept() as broker:
                 assert headers(broker.connected())[b"login"] == b"guest"

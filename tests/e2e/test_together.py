@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.asking import Admin
 from tests.e2e.brokers import Broker, memory
-from tests.e2e.ports import free_port
-from tests.e2e.relay import Relay, relay
+from tests.e2e.relay import Relay, served
 from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
@@ -19,9 +17,8 @@ PAIRS = 10
 class Pair:
     """Two embedded brokers, each a process of its own, `first` and `second` on the list, and a relay."""
 
-    def __init__(self, relay: Relay, port: int, admin: Admin, first: Broker) -> None:
-        self.relay, self.port, self.first = relay, port, first
-        self._admin = admin
+    def __init__(self, relay: Relay, first: Broker) -> None:
+        self.relay, self.port, self.first = relay, relay.port, first
 
     def sessions(self) -> tuple[int, int]:
         """How many sessions each broker has."""
@@ -29,28 +26,17 @@ class Pair:
 
     def told(self, what: str) -> tuple[int, int]:
         """What the relay says of each broker."""
-        first, second = self._admin.told("/brokers")["brokers"]
+        first, second = self.relay.admin.told("/brokers")["brokers"]
         return first[what], second[what]
 
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.ci)], ids=["one process", "two workers"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """Two brokers behind a relay of one process, or of two workers, with a list that has no options."""
-    workers, port, admin = request.param, free_port(), Admin(free_port())
     with memory(tmp_path) as first, memory(tmp_path) as second:
-        config = f"""
-workers = {workers}
-admin = "tcp:{admin.port}:interface=127.0.0.1"
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
-uri = "failover:(tcp://127.0.0.1:{first.port},tcp://127.0.0.1:{second.port})"
-"""
-        with relay(tmp_path, config, [port, admin.port]) as running:
-            if workers > 1:
-                running.wait_for_log(f"all {workers} workers serve")
-            yield Pair(running, port, admin, first)
+        uri = f'uri = "failover:({first.uri},{second.uri})"'
+        with served(tmp_path, uri, workers=request.param) as running:
+            yield Pair(running, first)
 
 
 def all_meet(pair: Pair, consumers: list[Talker], queue: str) -> None:

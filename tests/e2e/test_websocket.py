@@ -1,6 +1,5 @@
 """STOMP over WebSocket as it is used: `@stomp/stompjs` in Node and in a browser, against a relay that runs."""
 
-import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,20 +9,58 @@ import pytest
 from tests.browser import browsing, page, site, trusting
 from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
-from tests.e2e.doors import CONNECT, HANDSHAKE, TALK, doors, library, played, said, shaken
-from tests.e2e.ports import free_port
-from tests.e2e.raw import Closed, Connection, ScriptedBroker
-from tests.e2e.relay import RUN, launch, relay, serving
+from tests.e2e.raw import Closed, Connection, ScriptedBroker, headers
+from tests.e2e.relay import RUN, launch, served, serving
+from tests.e2e.rig import CONNECT
+from tests.e2e.stompjs import TALK
 
 pytestmark = pytest.mark.e2e
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def said(frame: bytes) -> bytes:
+    """A client's message with this frame, whose mask changes nothing."""
+    return b"\x82%c\x00\x00\x00\x00%b" % (0x80 | len(frame), frame)
+
+
+def shaken(port: int, path: bytes, more: bytes = b"") -> tuple[Connection, bytes]:
+    """A connection that asked for a WebSocket at this path, and the answer that it got."""
+    client = Connection.to(port)
+    client.write(HANDSHAKE.replace(b" /ws ", b" %b " % path)[:-2] + more + b"\r\n")
+    return client, client.until(b"\r\n\r\n")
+
+
+def message(body: bytes) -> bytes:
+    """What a broker delivers."""
+    return b"MESSAGE\nsubscription:1\nmessage-id:%b\ndestination:/queue/a\n\n%b\0" % (body, body)
+
+
+def played(one: ScriptedBroker, other: ScriptedBroker) -> None:
+    """A session that has begun loses one broker and goes on with the other one."""
+    with one.accept() as broker:
+        broker.connected()
+        assert broker.frame().startswith(b"SUBSCRIBE\n")
+        broker.write(message(b"before"))
+    with other.accept() as broker:
+        broker.connected()
+        assert broker.frame().startswith(b"SUBSCRIBE\n")
+        broker.write(message(b"behind") + message(b"end"))
+        disconnect = broker.frame()
+        assert disconnect.startswith(b"DISCONNECT\n")
+        if b"receipt" in headers(disconnect):
+            broker.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(disconnect)[b"receipt"])
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a relay to the built-in broker speaks WebSocket."""
     stompjs.modules()
-    with doors(tmp_path_factory.mktemp("websocket")) as (_, port):
-        yield f"ws://127.0.0.1:{port}/ws"
+    with served(tmp_path_factory.mktemp("websocket"), listener="web = true") as running:
+        yield f"ws://127.0.0.1:{running.port}/ws"
 
 
 @pytest.mark.parametrize("name", stompjs.SEEN)
@@ -35,11 +72,11 @@ def test_a_talk(url: str, name: str) -> None:
 @pytest.mark.ci
 def test_compression(tmp_path: Path) -> None:
     """What Node's `ws` offers is taken, and all comes through as it was."""
-    with doors(tmp_path, web="compression = true") as (_, port):
-        client, answer = shaken(port, b"/ws", b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+    with served(tmp_path, listener="web.compression = true") as running:
+        client, answer = shaken(running.port, b"/ws", b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
         assert b"permessage-deflate; server_no_context_takeover" in answer
         client.close()
-        url = f"ws://127.0.0.1:{port}/ws"
+        url = f"ws://127.0.0.1:{running.port}/ws"
         assert stompjs.talk("large", url) == stompjs.SEEN["large"]
 
 
@@ -56,13 +93,13 @@ def test_over_tls(tmp_path: Path, authority: Authority) -> None:
     does not is told of in the log.
     """
     own = authority.issue("relay")
-    tls = f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
+    tls = f'[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"'
     home = trusting(tmp_path / "home", authority.file)
     with (
-        site(library()) as origin,
-        doors(tmp_path, web=f'origins = ["{origin}"]', more=tls) as (running, port),
+        site(stompjs.library_page()) as origin,
+        served(tmp_path, listener=f'web.origins = ["{origin}"]\n{tls}') as running,
     ):
-        url = f"wss://localhost:{port}/ws"
+        url = f"wss://localhost:{running.port}/ws"
         assert stompjs.talk("hello", url, authority.file) == stompjs.SEEN["hello"]
         with browsing(home) as browser, page(browser) as tab:
             tab.goto(origin)
@@ -85,12 +122,12 @@ def test_a_client_certificate(tmp_path: Path, authority: Authority, showing: boo
     if showing:
         trust.load_cert_chain(theirs.certificate, theirs.key)
     tls = (
-        f'[listener.web.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
+        f'web = true\n[listener.main.tls]\ncertificate = "{own.certificate}"\nkey = "{own.key}"\n'
         f'client_ca = "{authority.file}"\nrequire_client_certificate = true\n'
     )
-    with doors(tmp_path, more=tls) as (_, port):
+    with served(tmp_path, listener=tls) as running:
         try:
-            with Connection.to(port, trust) as client:
+            with Connection.to(running.port, trust) as client:
                 client.write(HANDSHAKE)
                 assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
                 client.write(said(CONNECT))
@@ -103,17 +140,15 @@ def test_a_client_certificate(tmp_path: Path, authority: Authority, showing: boo
 
 def test_a_proxy_in_front(tmp_path: Path) -> None:
     """The header of the PROXY protocol comes first, then the request; the log has the client's address."""
-    port = free_port()
-    config = (
-        f'[listener.web]\nendpoint = "haproxy:tcp:{port}:interface=127.0.0.1"\nweb = true\n'
-        '[upstream.main]\nuri = "memory:"\n'
-    )
-    with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+    with (
+        served(tmp_path, listener="web = true", by="haproxy:") as running,
+        Connection.to(running.port) as client,
+    ):
         client.write(b"PROXY TCP4 198.51.100.9 203.0.113.1 5555 443\r\n" + HANDSHAKE)
         assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
         client.write(said(CONNECT))
         assert b"CONNECTED\n" in client.until(b"\0")
-        running.wait_for_log("from 198.51.100.9:5555 on web: connected")
+        running.wait_for_log("from 198.51.100.9:5555 on main: connected")
 
 
 @pytest.mark.ci
@@ -122,19 +157,15 @@ def test_a_handover(tmp_path: Path) -> None:
     connection refused between.
     """
     stompjs.modules()
-    port = free_port()
-    config = (
-        f'handover = "{tmp_path / "handover"}"\nstop_timeout = 0\n[listener.web]\n'
-        f'endpoint = "tcp:{port}:interface=127.0.0.1"\nweb = true\n[upstream.main]\nuri = "memory:"\n'
-    )
-    with relay(tmp_path, config, [port]):
-        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{port}/ws")
+    handover = f'handover = "{tmp_path / "handover"}"\nstop_timeout = 0'
+    with served(tmp_path, listener="web = true", more=handover) as running:
+        child = stompjs.begin("reconnects", f"ws://127.0.0.1:{running.port}/ws")
         child.wait_for_output('"ready"')
         before = len(child.output)
-        again = launch(tmp_path, [*RUN, "-c", str(tmp_path / "stomprelay.toml"), "--take-over"])
-        with serving(again, [port]):
+        again = launch(tmp_path, [*RUN, "-c", str(running.file), "--take-over"])
+        with serving(again, [running.port]):
             child.wait_for_output('"ready"', start=before)
-            with Connection.to(port) as other:
+            with Connection.to(running.port) as other:
                 other.connect()
                 other.write(b"SEND\ndestination:/queue/stompjs\n\nend\0")
                 assert stompjs.end(child) == {"closes": [1001, 1000]}
@@ -148,14 +179,14 @@ def test_a_failover_between_products(
     """RabbitMQ dies under the library, in Node and in a browser's tab: both get their messages from ActiveMQ then, on
     the one connection.
     """
-    uri = f"failover:(tcp://127.0.0.1:{rabbitmq.port},tcp://127.0.0.1:{activemq.port})?randomize=false"
+    upstream = f'uri = "failover:({rabbitmq.uri},{activemq.uri})?randomize=false"'
     with (
-        site(library()) as origin,
-        doors(tmp_path, uri, f'origins = ["{origin}"]') as (_, port),
+        site(stompjs.library_page()) as origin,
+        served(tmp_path, upstream, f'web.origins = ["{origin}"]') as running,
         browsing() as browser,
         page(browser) as tab,
     ):
-        url = f"ws://127.0.0.1:{port}/ws"
+        url = f"ws://127.0.0.1:{running.port}/ws"
         tab.goto(origin)
         tab.evaluate("() => { window.destination = '/queue/tab'; }")
         tab.evaluate(TALK, ["reconnects", url])
@@ -178,31 +209,25 @@ def test_a_failover_between_products(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_reload(tmp_path: Path, workers: int) -> None:
     """A session over WebSocket goes on, with one process or several; who comes then comes by the new path."""
-    path, port = tmp_path / "stomprelay.toml", free_port()
-    with ScriptedBroker() as one:
-        config = (
-            f'workers = {workers}\n[listener.web]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
-            f'[listener.web.web]\n[upstream.main]\nuri = "tcp://127.0.0.1:{one.port}"\n'
-        )
-        with relay(tmp_path, config, [port]) as running:
-            if workers > 1:
-                running.wait_for_log("all 2 workers serve")
-            client, answer = shaken(port, b"/ws")
-            assert answer.startswith(b"HTTP/1.1 101 ")
-            client.write(said(CONNECT))
-            broker = one.accept()
-            broker.connected()
-            path.write_text(config.replace("[listener.web.web]", '[listener.web.web]\npath = "/stomp"'))
-            running.send(signal.SIGHUP)
-            running.wait_for_log(r"the configuration is reloaded; changed: listener\.web\.web")
-            client.write(said(b"SEND\ndestination:/queue/a\n\nstill here\0"))
-            assert broker.frame().endswith(b"still here\0")
-            for asked, wanted in ((b"/ws", b"404"), (b"/stomp", b"101")):
-                other, answer = shaken(port, asked)
-                assert answer.split(b" ")[1] == wanted
-                other.close()
-            client.close()
-            broker.close()
+    with (
+        ScriptedBroker() as one,
+        served(tmp_path, f'uri = "{one.uri}"', 'web.path = "/ws"', workers=workers) as running,
+    ):
+        client, answer = shaken(running.port, b"/ws")
+        assert answer.startswith(b"HTTP/1.1 101 ")
+        client.write(said(CONNECT))
+        broker = one.accept()
+        broker.connected()
+        line = running.reload(running.file.read_text().replace('"/ws"', '"/stomp"'))
+        assert "the configuration is reloaded; changed: listener.main.web" in line
+        client.write(said(b"SEND\ndestination:/queue/a\n\nstill here\0"))
+        assert broker.frame().endswith(b"still here\0")
+        for asked, wanted in ((b"/ws", b"404"), (b"/stomp", b"101")):
+            other, answer = shaken(running.port, asked)
+            assert answer.split(b" ")[1] == wanted
+            other.close()
+        client.close()
+        broker.close()
 
 
 def test_a_browser(tmp_path: Path) -> None:
@@ -212,12 +237,13 @@ def test_a_browser(tmp_path: Path) -> None:
     with (
         ScriptedBroker() as one,
         ScriptedBroker() as other,
-        site(library()) as origin,
-        site(library()) as stranger,
+        site(stompjs.library_page()) as origin,
+        site(stompjs.library_page()) as stranger,
     ):
-        brokers = f"failover:(tcp://127.0.0.1:{one.port},tcp://127.0.0.1:{other.port})?randomize=false"
-        with doors(tmp_path, brokers, f'origins = ["{origin}"]') as (running, port), browsing() as browser:
-            url = f"ws://127.0.0.1:{port}/ws"
+        upstream = f'uri = "failover:({one.uri},{other.uri})?randomize=false"'
+        web = f'web.origins = ["{origin}"]'
+        with served(tmp_path, upstream, web) as running, browsing() as browser:
+            url = f"ws://127.0.0.1:{running.port}/ws"
             with page(browser) as tab:
                 tab.goto(stranger)
                 tab.evaluate(TALK, ["failover", url])

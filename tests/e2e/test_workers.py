@@ -17,12 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import brokers
-from tests.e2e.asking import Admin, stomprelay
 from tests.e2e.child import PATIENCE
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Closed, Connection, ScriptedBroker
-from tests.e2e.relay import ROOT, RUN, TWISTD, Relay, check, launch, start
+from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, served, start, stomprelay
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
 from tests.e2e.test_tail import begun, shown, watching
@@ -69,38 +68,20 @@ class Crew:
 
 @contextlib.contextmanager
 def crew(directory: Path, broker: int, more: str = "", upstream: str = "") -> Iterator[Crew]:
-    """Run a relay of several workers; it must end in good order, with a clean log, and leave no process."""
-    port, admin = free_port(), free_port()
-    path = directory / "stomprelay.toml"
-    path.write_text(f"""
-admin = "tcp:{admin}:interface=127.0.0.1"
-workers = {WORKERS}
-{more}
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-[upstream.main]
+    """Run a relay of several workers; it must leave no process."""
+    lines = f"""
 uri = "failover:(tcp://127.0.0.1:{broker})"
 {upstream}
 [journal]
 directory = "{directory}/journal"
 bodies = "all"
-""")
-    child = start(directory, ["stomprelay", "-c", str(path)])
-    processes: set[int] = set()
-    try:
-        child.wait_for_output(rf"all {WORKERS} workers serve")
-        running = Crew(Relay(child), port, Admin(admin), directory / "journal")
+"""
+    with served(directory, lines, more=more, workers=WORKERS) as relay:
+        running = Crew(relay, relay.port, relay.admin, directory / "journal")
         processes = {row[0] for row in running.workers().values()}
         yield running
-        if not child.exited(within=0):
+        if not relay.ended:
             processes |= {row[0] for row in running.workers().values()}
-    except Exception:
-        print(child.output)
-        raise
-    finally:
-        status = child.stop()
-    assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"
-    check(child)
     assert not [each for each in processes if there(each)]
 
 
@@ -258,7 +239,7 @@ def test_nobody_else_reaches_a_worker(running: Crew) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert not [each for each in folder.iterdir() if each.is_socket()]
     running.relay.send(signal.SIGTERM)
-    wait_for_end(running)
+    running.relay.ends()
     assert not folder.exists()
 
 
@@ -295,7 +276,7 @@ def test_a_stop_in_good_order(tmp_path: Path, broker: int, queue: str) -> None:
         running.relay.wait_until(lambda: refused(running.port))
         for client in clients:
             client.close()
-        wait_for_end(running)
+        running.relay.ends()
 
 
 def refused(port: int) -> bool:
@@ -307,11 +288,6 @@ def refused(port: int) -> bool:
     except ConnectionResetError:
         pass  # it was closed while this one waited to be accepted
     return False
-
-
-def wait_for_end(running: Crew) -> None:
-    """Wait until the parent is gone."""
-    assert running.relay._child.exited(within=PATIENCE), running.relay.log
 
 
 @pytest.mark.ci
@@ -337,7 +313,7 @@ def test_a_second_signal(tmp_path: Path) -> None:
         assert running.admin.get("/brokers")
         assert running.admin.ask("/healthz")[0] == 503
         running.relay.send(signal.SIGTERM)
-        wait_for_end(running)
+        running.relay.ends()
         assert len(re.findall(r"SENDs that may be lost: \d", running.relay.log)) >= WORKERS
         for each in owing:
             each.close()
@@ -384,7 +360,7 @@ def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: 
             running.relay.send(signal.SIGTERM)
             while not (told := manager.recv(4096).decode()).startswith("STOPPING=1"):
                 assert told.startswith("STATUS="), told
-            wait_for_end(running)
+            running.relay.ends()
 
 
 @pytest.mark.ci

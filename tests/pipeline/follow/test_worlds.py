@@ -102,25 +102,3 @@ def test_engines_read_only_what_they_must(tables: tuple[Truth, Store, int]) -> N
                 found = column.cast("int64").to_pylist()
                 assert found == sorted(found), file
     assert seen >= {"frames", "messages", "traffic", "latency", "flow"}
-
-
-@pytest.mark.deep
-def test_a_dead_relay_makes_nothing_final_that_goes_on_in_the_next_batch(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    """All segments are there, and read in batches: the first has runs that are over, one of them dead; what they sent
-    is delivered in the next. No message is two rows.
-    """
-    journal = tmp_path / "j"
-    journal.mkdir()
-    truth = make(journal, World(3000, relays=2, deaths=4, age=3600.0, rate=50.0))
-    size = sum(path.stat().st_size for path in journal.iterdir())
-    settings = Settings(journal=str(journal), tables=str(tmp_path / "t"), bytes_per_batch=size * 55 // 100)
-    progress = ProgressLine(io.StringIO())
-    Stream(spark, settings, progress, tuple(each for each in stream.STEPS if each[0] == "messages")).once()
-    assert progress.batches > 1
-    outcomes = Counter(row.outcome for row in Store(spark, settings.tables).read("messages").collect())
-    wanted: Counter[str] = Counter()
-    for (_, outcome), count in truth.outcomes.items():
-        wanted[outcome] += count
-    assert outcomes == wanted

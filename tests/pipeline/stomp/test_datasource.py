@@ -2,7 +2,6 @@
 Kafka's, holds for it."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ from stomprelay.pipeline.stomp.options import ConnectionOptions, GivenOptions
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT
 from tests.e2e.brokers import Broker
-from tests.e2e.ports import free_port
-from tests.e2e.relay import relay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,40 +183,6 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
     with pytest.raises(Exception, match="receiver 0 has ended: STOMP session with tcp://127") as caught:
         query.awaitTermination(60)
     assert "connection refused" in str(caught.value)
-
-
-@pytest.fixture(params=["rabbitmq", "activemq"])
-def through(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Run a relay in front of a real broker; give its name."""
-    broker: Broker = request.getfixturevalue(request.param)
-    port = free_port()
-    config = f"""
-[listener.main]
-endpoint = "tcp:{port}:interface=127.0.0.1"
-upstream = "main"
-[upstream.main]
-uri = "tcp://127.0.0.1:{broker.port}"
-"""
-    with relay(tmp_path, config, [port]):
-        yield f"failover:(tcp://127.0.0.1:{port})"
-
-
-@pytest.mark.deep
-@pytest.mark.broker
-@pytest.mark.parametrize("ack", ["spool", "commit"])
-def test_through_a_relay_to_a_real_broker_and_back(
-    spark: "SparkSession", through: str, queue: str, tmp_path: Path, ack: str
-) -> None:
-    """RabbitMQ and ActiveMQ: what Spark writes Spark reads, each row once, and the queue is empty in the end."""
-    rows = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as body")
-    sending = rows.write.format("stomp").options(destination=queue, login="guest", password="guest")
-    sending.mode("append").save(through)
-    options = {"ack": ack, "maxMessagesPerTrigger": 120, "prefetch": 100, "idleMs": 1500}
-    found = written(reading(spark, through, queue, tmp_path, **options), tmp_path)
-    assert sorted(number for number, _ in found) == list(range(300))
-    assert sorted(sequence for _, sequence in found) == list(range(300))
-    again = reading(spark, through, queue, tmp_path / "again", idleMs=1500)
-    assert written(again, tmp_path / "again") == []
 
 
 def loaded(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
