@@ -198,26 +198,17 @@ def found(
     return Note(Event.RECOVERED, text, {**facts, "lost": before.uri, "resent": resent}, detail=True)
 
 
-def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A broker did not accept the session."""
-    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
-
-
-def denied(broker: Broker | None, upstream: Upstream) -> Note:
-    """A broker does not want this client."""
-    reason = "answered CONNECT with ERROR"
-    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+def fault(
+    event: Event, broker: Broker | None, upstream: Upstream, reason: str, *, detail: bool = True
+) -> Note:
+    """A broker did not accept the session (REFUSED), or the session lost it (LOST)."""
+    return Note(event, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=detail)
 
 
 def vain(group: Group, upstream: Upstream, passes: int) -> Note:
     """No broker of the group was found in so many passes."""
     text = f"no broker of {group} in {passes} attempts"
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
-
-
-def lost(broker: Broker, upstream: Upstream, reason: str) -> Note:
-    """The session lost its broker."""
-    return Note(Event.LOST, f"broker {broker.uri} {reason}", _facts(broker, upstream, reason), detail=True)
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:

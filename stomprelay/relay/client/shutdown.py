@@ -291,11 +291,7 @@ class Shutdown:
             if not client.gone:
                 self._limit(now)
             flow.stop_messages()
-            for link in flow.links:
-                link.stay()
-                if link.up and link.state.leg is not None:
-                    # The receipts that are awaited may stand behind messages that nobody will be sent.
-                    self._outbox.put(Resume(link.state.leg))
+            self._stay()
         if client.state is LegState.CONNECTING or not self._said or all(link.ended for link in flow.links):
             self.conclude()
 
@@ -324,10 +320,15 @@ class Shutdown:
             return
         self.stopping = True
         self._buffer.stop()
-        for link in flow.links:
+        self._stay()
+
+    def _stay(self) -> None:
+        """Let no link move, and read from all brokers: the awaited receipts may stand behind messages that nobody will
+        be sent, or that the client owes too many ACKs for.
+        """
+        for link in self._flow.links:
             link.stay()
             if link.up and link.state.leg is not None:
-                # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.state.leg))
 
     @property

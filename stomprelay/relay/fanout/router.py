@@ -381,10 +381,6 @@ class Router:
             self._known[destination] = target
         return target
 
-    def member(self, link: Link) -> Member:
-        """Return the member that a link is of."""
-        return self.places[link][1]
-
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
             if target.upstream is upstream:

@@ -399,8 +399,12 @@ class Sender:
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
         """A SEND in a transaction passes. Returns the header line to put in front of it."""
-        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self.confirm)
-        return b"" if ours is None else b"receipt:%b\n" % ours
+        unconfirmed = self.unconfirmed
+        if unconfirmed.commits_early and receipt is not None:
+            unconfirmed.committing.asked(name or b"", receipt)
+        elif unconfirmed.commits_early and self.confirm:
+            return b"receipt:%b\n" % unconfirmed.committing.ask(name or b"", unconfirmed.ask)
+        return b""
 
     # Frames that are sent again
 

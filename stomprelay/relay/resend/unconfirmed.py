@@ -314,14 +314,6 @@ class Unconfirmed:
         self._rows = _NO_ROWS
         self._waiting = 0
 
-    def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
-        """A SEND passes in the transaction `name`, with this receipt. Returns the relay's own that it must ask for."""
-        if self.commits_early and receipt is not None:
-            self.committing.asked(name, receipt)
-        elif self.commits_early and confirm:
-            return self.committing.ask(name, self.ask)
-        return None
-
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
         """A COMMIT of the transaction `name` passes. Until this receipt confirms it, its outcome is unknown."""
         self.committing.committed(name, receipt, ours=ours)
