@@ -10,7 +10,7 @@ journal recognises the SEND by it.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -708,14 +708,12 @@ Headed = Callable[[Frame], bytes | None]
 """What becomes of a frame's head, see `NewHead`."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Tracer:
     """Marks the SENDs of the session with this name, numbered from 1."""
 
-    __slots__ = ("_name", "_number")
-
-    def __init__(self, name: bytes) -> None:
-        self._name = name
-        self._number = 0
+    _name: bytes
+    _number: int = 0
 
     def _marked(self, frame: Frame) -> bytes:
         """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.shutdown import Shutdown
-from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
+from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import (
     CROWDED,
@@ -297,7 +297,9 @@ class Relay:
             self._limit(self._connection, now)
 
     def _limit(self, connection: "ClientConnection", now: float) -> None:
-        connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
+        limiter = self.limiter
+        buckets = () if limiter is None else limiter.buckets(now, self.address, self.identity.user)
+        connection.limit(Pace(buckets) if buckets else None, now)
 
     # How long it waits
 
@@ -468,7 +470,11 @@ class ClientConnection:
                     if ready and buffer.pace is None and not buffer.cost:
                         self._to_broker(now, data)
                     else:
-                        self._wait(data, now)
+                        buffer.append(data)
+                        if buffer.pace is None:
+                            buffer.paced(self.flow)
+                        else:
+                            self._release(now)
                 case LegState.CONNECTED | LegState.LEAVING if not downstream:
                     leg.decoder.feed(data)
                     if leg not in self.turns.deferred:
@@ -769,14 +775,6 @@ class ClientConnection:
         self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
 
     # Frames
-
-    def _wait(self, data: bytes, now: float) -> None:
-        """Keep bytes of the client that cannot go on now."""
-        self.buffer.append(data)
-        if self.buffer.pace is None:
-            self.buffer.paced(self.flow)
-        else:
-            self._release(now)
 
     def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
         """Carry at most `most` frames of the client: those in its leg and in `data`. Return how many were carried."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from stomprelay.relay.effects import TURN, Outbox, Pass, limited
 from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
+from stomprelay.relay.model.rates import Buckets, Limit, TokenBucket
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import GiveWay, Pause, Resume
 from stomprelay.session.leg import Leg, LegState
@@ -122,12 +122,6 @@ class Pace:
         frames, size = self.begin()
         begun, self._begun = self._begun, 0
         self.done(frames + begun, size, begun=False)
-
-
-def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:
-    """Return the pace of a client of the limiter's listener; None if nothing limits what it sends."""
-    buckets = () if limiter is None else limiter.buckets(now, address, user)
-    return Pace(buckets) if buckets else None
 
 
 _TAKEN: Final = 65536
