@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
@@ -249,9 +250,9 @@ ACKNOWLEDGED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (ID,),
 }
-"""By what an ACK or NACK names a delivery, see `session.recent`."""
+"""By naming: the headers with which an ACK or NACK names a delivery, see `session.recent`."""
 SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
-"""What may stand beside that, and tells more."""
+"""By naming: headers that an ACK may have besides, and that tell more about the delivery."""
 
 
 _BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
@@ -260,7 +261,9 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.ACK: ((ID,), 2),
 }
-"""The headers by which a broker is told which delivery is meant, and from which value of a row on theirs are."""
+"""By naming: the headers that tell a broker which delivery an ACK is for, and the place in a row (see `session.recent`)
+where their values begin.
+"""
 
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
@@ -279,7 +282,7 @@ def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | Non
 
 
 def _name(frame: Frame, source: Dialect) -> bytes | None:
-    """Return by what an ACK or NACK names a delivery, where that is no more and no less; else None."""
+    """Return the values with which an ACK or NACK names its delivery; None where one is missing, or more is said."""
     more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
     return None if more else _row(frame, ACKNOWLEDGED[source.delivery])
 
@@ -345,7 +348,7 @@ DELIVERED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
 }
-"""What a MESSAGE says of its delivery, see `session.recent`."""
+"""By naming: the headers of a MESSAGE that name its delivery, see `session.recent`."""
 
 
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
@@ -459,11 +462,11 @@ class Bridge:
 
     `selectors`: the broker honours them. `tracked`: account is kept of MESSAGEs, because the session may move.
     `judges`: the bridge has to refuse what it cannot follow; between equal versions the broker judges. `alike`: both
-    sides name deliveries alike. `spelling`: for runs where it judges. `facing`: the
-    way of a broker that gets frames as they came. `names`: whether a client of another version names deliveries by what
-    they came with, not by tokens of ours. `names_subscriptions`: the target has to be told an id of each subscription,
-    also of those that the client gave none. `misreads`: a receipt with a backslash may be another to the other side,
-    which reads it as it came.
+    sides name deliveries alike. `spelling`: for runs where it judges. `facing`: the dialect of a broker that is sent
+    frames as they came. `names`: a client of another version names deliveries by the broker's own names, not by tokens
+    of ours. `names_subscriptions`: the target has to be told an id of each subscription, also of those that the client
+    gave none. `misreads`: the other side may take a receipt with a backslash for another receipt, because it reads it
+    as it came.
     """
 
     def __init__(
@@ -704,9 +707,6 @@ class ToClient(Bridge):
 _NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
-Headed = Callable[[Frame], bytes | None]
-"""What becomes of a frame's head, see `NewHead`."""
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tracer:
@@ -728,7 +728,7 @@ class Tracer:
         for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
-    def headed(self, headed: Headed) -> Headed:
+    def headed(self, headed: NewHead) -> NewHead:
         """The same for `carry`, which wants no more than heads."""
 
         def traced(frame: Frame) -> bytes | None:

@@ -42,7 +42,6 @@ from stomprelay.relay.effects import (
     ended,
     failed,
     fault,
-    fell_silent,
     found,
     give_receipts,
     not_renewed,
@@ -68,7 +67,7 @@ from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
 from stomprelay.relay.single import Single
-from stomprelay.session.effects import Close, Event, How, Send, Wake
+from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED
@@ -506,7 +505,7 @@ class ClientConnection:
 
     def gave_way(self, event: inputs.GaveWay, now: float) -> None:
         """Continue with the leg's waiting work."""
-        self.turns.had(event.leg)
+        self.turns.deferred -= {event.leg}
         if event.leg is self._client:
             self._review(now)
             self._release(now)
@@ -554,7 +553,7 @@ class ClientConnection:
             link.refused(f"connection closed before CONNECTED: {reason}", now)
             self._sought([link], now)
         elif link is not None:
-            self.turns.had(leg)
+            self.turns.deferred -= {leg}
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self.flow.to_client(link, now), now)
             leg.gone = True
@@ -707,7 +706,10 @@ class ClientConnection:
                 told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
-                    self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
+                    if not self._client.gone and not self._client.closed:
+                        self._outbox.put(Send(self._client, told))
+                    end = ended(End.BROKER, "a broker answered CONNECT with ERROR")
+                    self.shutdown.close(How.LINGER, end)
                     return
         self._sought([link], now)
 
@@ -741,7 +743,7 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        # Than to carry what came meanwhile.
+        # Whether more is to be done than to carry what came meanwhile.
         more = (client.gone and not first) or connection.done or link.moving is not None or link.hasty
         if (not client.gone or connection.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
@@ -864,7 +866,7 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse frames for which brokers close connections; of several groups of an upstream the quorum decides."""
+        """Refuse frames for which brokers close connections. In an upstream with several groups the quorum decides."""
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
                 for error in link.resender.take_refused():
@@ -985,7 +987,8 @@ class ClientConnection:
             link.fell_silent(now)
             self._broker_lost(link, SILENT, now)
             return
-        self._outbox.put(fell_silent())
+        facts: dict[str, Fact] = {"side": End.CLIENT.value, "beats": 1}
+        self._outbox.put(Note(Event.LOST, "client fell silent", facts, detail=True))
         missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
         self._fail(leg, missed, now, End.CLIENT)
 

@@ -42,7 +42,7 @@ _NAMES: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ((SUBSCRIPTION, MESSAGE_ID), (SUBSCRIPTION, MESSAGE_ID)),
     DeliveryNaming.ACK: ((ACK_HEADER,), (ID,)),
 }
-"""The headers by which a MESSAGE and its ACK say the same."""
+"""By naming: the headers with which a MESSAGE names its delivery, and those with which its ACK does."""
 _ACKS: Final = frozenset({ACK, NACK})
 
 Name = tuple[bytes | None, ...]

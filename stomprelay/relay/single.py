@@ -30,7 +30,7 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import NOTHING_PASSES, Passing, Run
 
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-"""Commands of a client that is gone which need not be sent to a broker any more."""
+"""Commands that a broker need not be sent any more when the client is gone."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -188,7 +188,12 @@ class Single:
         broker, self._bridges = connection.leg, connection.bridges
         frames: Iterator[Frame | Run]
         if tracer is not None or client.gone:
-            frames = islice(self._looked_at(client.decoder.frames()), most)
+            looked = client.decoder.frames()
+            if self.guard.active:
+                looked = self.guard.judged(looked, client.dialect)
+            if tracer is not None and resender is not None:
+                looked = tracer.frames(looked)
+            frames = islice(looked, most)
         else:
             passing = self._from_client(connection)
             frames = client.decoder.runs(NOTHING_PASSES if passing is None else passing[0], most)
@@ -263,14 +268,6 @@ class Single:
                 give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-
-    def _looked_at(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Return these frames of the client, judged and marked with traces, where that is wanted."""
-        if self.guard.active:
-            frames = self.guard.judged(frames, self._client.dialect)
-        if self._tracer is not None and self._resender is not None:
-            frames = self._tracer.frames(frames)
-        return frames
 
     def _counted(
         self, counter: DestinationCounter, frames: Iterator[Frame | Run], leg: Leg

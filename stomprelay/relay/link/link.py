@@ -41,10 +41,10 @@ CLOSED: Final = "the broker closed the connection when it was sent CONNECT"
 STRANGE: Final = "the broker did not answer CONNECT with CONNECTED"
 
 PROOF: Final = 2
-"""So many attempts must have ended at brokers that were well."""
+"""The number of attempts that must have ended at brokers that were well, before the client is to blame."""
 
 REST: Final = 2.0
-"""Seconds until the next attempt of a client whose CONNECT as many brokers turned away: a probe is due within one."""
+"""Seconds until the next attempt of a client that was turned away `PROOF` times. Within one a probe is due."""
 
 
 class Attempt(NamedTuple):

@@ -229,9 +229,6 @@ class Unconfirmed:
         self._name = name + RECEIPTS
         self._rows, self.aside = _NO_ROWS, _NONE_ASIDE
 
-    def __len__(self) -> int:
-        return len(self._kept) + self._waiting + len(self.aside)
-
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs, receipt ids included."""
@@ -398,7 +395,7 @@ class Unconfirmed:
         self._done_with(count)
 
     def _done_with(self, count: int) -> None:
-        """Keep no longer so many things of the first row."""
+        """Forget so many things of the first row."""
         row, before = self._rows[0], self._done
         self._done += count
         self._waiting -= count
@@ -409,7 +406,7 @@ class Unconfirmed:
             self._done = 0
 
     def _first(self, receipt: bytes) -> int | None:
-        """Return the number of the first that this receipt will confirm, which is in no row then."""
+        """Return the number in `_kept` of the first thing that this receipt will confirm; None where there is none."""
         numbers = self._by_receipt.get(receipt)
         if numbers is None and self._rows:
             self._unfold()
@@ -417,7 +414,7 @@ class Unconfirmed:
         return numbers[0] if isinstance(numbers, deque) else numbers
 
     def _forget(self, number: int) -> None:
-        """Keep no longer what is the first of its receipt."""
+        """Forget this thing, the first one that its receipt confirms."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
         self.sends -= kept.sends
