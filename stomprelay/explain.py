@@ -3,11 +3,11 @@ translates them between two versions, and says in words what becomes of each, an
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from textwrap import indent
 from typing import Final
 
-from stomprelay.relay.bridge import Bridge, Edit, Pair, asked, bridges_between, profile
+from stomprelay.relay.bridge import Bridge, Edit, Editing, asked, bridges_between, profile
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy
@@ -89,9 +89,9 @@ class Explanation:
     def _noting(self, bridge: Bridge) -> Bridge:
         """Return a copy of the bridge that keeps each edit it makes."""
 
-        def noted(edit: Callable[[Pair, Frame, Session], Edit]) -> Callable[[Pair, Frame, Session], Edit]:
-            def note(dialects: Pair, frame: Frame, session: Session) -> Edit:
-                made = edit(dialects, frame, session)
+        def noted(edit: Editing) -> Editing:
+            def note(between: Bridge, frame: Frame, session: Session) -> Edit:
+                made = edit(between, frame, session)
                 self._edits.append((edit.__name__.replace("_", " "), made))
                 return made
 

@@ -10,10 +10,11 @@ journal recognises the SEND by it.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stomprelay.relay.effects import NewHead
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO as AUTO_PROFILE
@@ -132,43 +133,21 @@ NOTHING: Final = Edit(())
 """The frame is not for the other leg."""
 
 
-class Pair(NamedTuple):
-    """The dialects that a frame passes between. `selectors`: the broker honours them. `tracked`: account is kept of
-    deliveries, because the session may move.
-    """
-
-    source: Dialect
-    target: Dialect
-    selectors: bool
-    tracked: bool = False
-
-    @property
-    def judges(self) -> bool:
-        """Whether the bridge has to refuse what it cannot follow; between equal versions the broker judges."""
-        return self.source.version != self.target.version
-
-    @property
-    def alike(self) -> bool:
-        """Whether both sides name deliveries alike."""
-        return self.source.delivery is self.target.delivery
-
-    def carries(self, command: bytes) -> bool:
-        """Whether the other leg can be sent this command: between equals all are, and the broker judges."""
-        return not self.judges or command in self.target.commands
-
+Editing = Callable[["Bridge", Frame, Session], Edit]
+"""Returns what a bridge changes in a frame of a session."""
 
 _SPECIAL: Final = re.compile(rb"\n(%b|%b):" % (RECEIPT_HEADER, b"|".join(RESERVED)))
 """Finds what makes a SEND worth a second look: a receipt asked for, or a header that only a broker may set."""
 _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 
-def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
+def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """SEND: a publisher's reserved headers go, and a receipt asked for is remembered as owed."""
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
         return AS_IT_IS
     if RECEIPT_HEADER in found:
-        receipt = frame.header(RECEIPT_HEADER, pair.source)
+        receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
         session.owed(receipt)
         if found == _RECEIPT_ALONE:
@@ -180,25 +159,25 @@ def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
     return Edit(forged)
 
 
-def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
+def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """Record subscriptions and transactions. Raises `ProtocolError` for a SUBSCRIBE it cannot follow, or too many."""
-    headers = frame.headers(pair.source)
+    headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
-        _judge_subscribe(pair, headers, session)
+        _judge_subscribe(bridge, headers, session)
     session.observed(frame.command, headers)
     return AS_IT_IS
 
 
-def count_selector(pair: Pair, headers: Headers, session: Session) -> None:
+def count_selector(bridge: "Bridge", headers: Headers, session: Session) -> None:
     """Count a SUBSCRIBE whose selector the broker will ignore."""
-    if not pair.selectors and any(name == SELECTOR for name, _ in headers):
+    if not bridge.selectors and any(name == SELECTOR for name, _ in headers):
         session.counters["selector_ignored"] += 1
 
 
-def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
+def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> None:
     """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow."""
-    count_selector(pair, headers, session)
-    if not pair.judges:
+    count_selector(bridge, headers, session)
+    if not bridge.judges:
         return
     names = dict(reversed(headers))
     if DESTINATION not in names:
@@ -208,17 +187,17 @@ def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
             "SUBSCRIBE has an unknown ack mode", f"known: {b', '.join(sorted(MODES)).decode()}"
         )
     if ID not in names:
-        if pair.source.named_subscriptions:
+        if bridge.source.named_subscriptions:
             raise ProtocolError("SUBSCRIBE needs an id header")
     elif session.subscriptions.named(names[ID]) is not None:
         raise ProtocolError("SUBSCRIBE repeats the id of an open subscription")
 
 
-def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
+def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """SUBSCRIBE and UNSUBSCRIBE between a side that names subscriptions and one that need not."""
-    headers = frame.headers(pair.source)
+    headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
-        _judge_subscribe(pair, headers, session)
+        _judge_subscribe(bridge, headers, session)
     subscription = session.observed(frame.command, headers)
     if subscription is None:
         raise ProtocolError("UNSUBSCRIBE names no open subscription")
@@ -227,21 +206,21 @@ def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
     return Edit((DESTINATION,) if frame.command is UNSUBSCRIBE else (), ((ID, subscription.id),))
 
 
-def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
+def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """ACK and NACK: use the broker's name of the delivery. An ACK of a lost broker's is not for the next one."""
-    source, target, ledger = pair.source, pair.target, session.ledger
+    source, target, ledger = bridge.source, bridge.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
-    if transaction is None and pair.carries(frame.command):
-        edit = _acknowledge(pair, frame, session)
+    if transaction is None and bridge.carries(frame.command):
+        edit = _acknowledge(bridge, frame, session)
         if edit is not None:
             return edit
     delivery = _FIND[source.delivery](frame, source, ledger)
     stale = ledger.unsure if delivery is None else delivery.lost
-    if delivery is None and not stale and not pair.judges and not ledger.hides(said(frame, source)):
+    if delivery is None and not stale and not bridge.judges and not ledger.hides(said(frame, source)):
         return AS_IT_IS
-    if not stale and (delivery is None or not pair.carries(frame.command)):
-        return refuse(pair, frame, session)
+    if not stale and (delivery is None or not bridge.carries(frame.command)):
+        return refuse(bridge, frame, session)
     if delivery is None:
         whole = not ledger.forgot
     else:
@@ -253,7 +232,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         return NOTHING
     if transaction is not None:
         transaction.acknowledged = True
-    if pair.alike:
+    if bridge.alike:
         return _renamed(frame, delivery, source)
     if target.delivery is DeliveryNaming.ACK:
         if delivery.ack is None:
@@ -271,9 +250,9 @@ ACKNOWLEDGED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (ID,),
 }
-"""By what an ACK or NACK names a delivery, see `session.recent`."""
+"""By naming: the headers with which an ACK or NACK names a delivery, see `session.recent`."""
 SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
-"""What may stand beside that, and tells more."""
+"""By naming: headers that an ACK may have besides, and that tell more about the delivery."""
 
 
 _BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
@@ -282,26 +261,28 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.ACK: ((ID,), 2),
 }
-"""The headers by which a broker is told which delivery is meant, and from which value of a row on theirs are."""
+"""By naming: the headers that tell a broker which delivery an ACK is for, and the place in a row (see `session.recent`)
+where their values begin.
+"""
 
 
-def _acknowledge(pair: Pair, frame: Frame, session: Session) -> Edit | None:
+def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
     """Settle an ACK or NACK by its names alone. Return the edit; None where the ledger has to be asked."""
-    name = _name(frame, pair.source)
+    name = _name(frame, bridge.source)
     if name is None:
         return None
-    if not pair.judges:
+    if not bridge.judges:
         return AS_IT_IS if session.acknowledged(name) else None
-    headers, first = NAMED[pair.target.delivery]
+    headers, first = NAMED[bridge.target.delivery]
     values = session.values(name, first, first + len(headers))
     if values is None or not session.acknowledged(name):
         return None
-    said = pair.source.decode_once(values).split(b"\n")[:-1]
+    said = bridge.source.decode_once(values).split(b"\n")[:-1]
     return Edit((ID, MESSAGE_ID, SUBSCRIPTION), tuple(zip(headers, said, strict=True)))
 
 
 def _name(frame: Frame, source: Dialect) -> bytes | None:
-    """Return by what an ACK or NACK names a delivery, where that is no more and no less; else None."""
+    """Return the values with which an ACK or NACK names its delivery; None where one is missing, or more is said."""
     more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
     return None if more else _row(frame, ACKNOWLEDGED[source.delivery])
 
@@ -367,28 +348,28 @@ DELIVERED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
 }
-"""What a MESSAGE says of its delivery, see `session.recent`."""
+"""By naming: the headers of a MESSAGE that name its delivery, see `session.recent`."""
 
 
-def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
+def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
-    source, target = pair.source, pair.target
-    if pair.tracked and not pair.judges and _noted_by_names(frame, source, session):
+    source, target = bridge.source, bridge.target
+    if bridge.tracked and not bridge.judges and _noted_by_names(frame, source, session):
         return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
-    alike = pair.alike
-    if not alike or pair.tracked:
+    alike = bridge.alike
+    if not alike or bridge.tracked:
         ack = frame.header(ACK_HEADER, source)
         if ack is not None and not alike:
             drop = (ACK_HEADER,)
         if subscription is not None and subscription.ack != AUTO:
             message_id = frame.header(MESSAGE_ID, source)
             if message_id is None:
-                if not pair.judges:
+                if not bridge.judges:
                     return AS_IT_IS
                 raise ProtocolError("MESSAGE without message-id")
             given = ack if source.delivery is DeliveryNaming.ACK else None
@@ -402,7 +383,7 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
                 drop = (MESSAGE_ID, *drop)
                 add = ((MESSAGE_ID, delivery.token),)
     if target.named_subscriptions:
-        if name is None and subscription is not None and pair.judges:
+        if name is None and subscription is not None and bridge.judges:
             add = ((SUBSCRIPTION, subscription.id), *add)
     elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
         drop = (SUBSCRIPTION, *drop)
@@ -416,10 +397,10 @@ def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
     return row is not None and session.delivered(row, len(names), 1)
 
 
-def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
+def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     """Raise `Refused` or `ProtocolError` for a command that the other version lacks, or an unknown name in it."""
     command = frame.command.decode()
-    if pair.carries(frame.command):
+    if bridge.carries(frame.command):
         raise ProtocolError(f"{command} names no message that awaits one")
     raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
 
@@ -429,7 +410,7 @@ class Step(NamedTuple):
 
     commands: frozenset[bytes]
     facts: tuple[str, ...]
-    edit: Callable[[Pair, Frame, Session], Edit]
+    edit: Editing
     tracks: bool = False
 
 
@@ -443,9 +424,7 @@ STEPS: Final = (
 """In order: a later step takes the place of an earlier one for its commands."""
 
 
-def steps_between(
-    source: Dialect, target: Dialect, *, tracked: bool = False
-) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
+def steps_between(source: Dialect, target: Dialect, *, tracked: bool = False) -> dict[bytes, Editing]:
     """Return by command the edits needed between two dialects."""
     edits = {
         command: step.edit
@@ -479,13 +458,15 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 
 
 class Bridge:
-    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
+    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its bridge.
 
-    `tracked`: account is kept of MESSAGEs. `judges`: the pair's. `spelling`: for runs where it judges. `facing`: the
-    way of a broker that gets frames as they came. `names`: whether a client of another version names deliveries by what
-    they came with, not by tokens of ours. `names_subscriptions`: the target has to be told an id of each subscription,
-    also of those that the client gave none. `misreads`: a receipt with a backslash may be another to the other side,
-    which reads it as it came.
+    `selectors`: the broker honours them. `tracked`: account is kept of MESSAGEs, because the session may move.
+    `judges`: the bridge has to refuse what it cannot follow; between equal versions the broker judges. `alike`: both
+    sides name deliveries alike. `spelling`: for runs where it judges. `facing`: the dialect of a broker that is sent
+    frames as they came. `names`: a client of another version names deliveries by the broker's own names, not by tokens
+    of ours. `names_subscriptions`: the target has to be told an id of each subscription, also of those that the client
+    gave none. `misreads`: the other side may take a receipt with a backslash for another receipt, because it reads it
+    as it came.
     """
 
     def __init__(
@@ -503,8 +484,9 @@ class Bridge:
         self.loss = loss
         self.tracked = tracked
         self.steps = steps_between(source, target, tracked=tracked)
-        self._pair = Pair(source, target, selectors, tracked)
-        self.judges = self._pair.judges
+        self.selectors = selectors
+        self.judges = source.version != target.version
+        self.alike = source.delivery is target.delivery
         self.names = self.judges and target.delivery is not DeliveryNaming.ACK
         self.names_subscriptions = self.judges and target.named_subscriptions
         alike = not source.padded and source.escaped_names == target.escaped_names
@@ -520,11 +502,13 @@ class Bridge:
             self._heard = replace(facing, reads=facing.writes)
         self.misreads = self._heard is not None
 
-    def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
+    def carries(self, command: bytes) -> bool:
+        """Whether the other leg can be sent this command: between equals all are, and the broker judges."""
+        return not self.judges or command in self.target.commands
+
+    def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":
         """Return the same bridge with other steps, by command."""
-        other = Bridge(
-            self.source, self.target, self.loss, selectors=self._pair.selectors, tracked=self.tracked
-        )
+        other = Bridge(self.source, self.target, self.loss, selectors=self.selectors, tracked=self.tracked)
         other.steps = steps
         return other
 
@@ -538,7 +522,7 @@ class Bridge:
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
         """Return a frame of the relay's in the client's name, without a body and `content-length`. Raises `Refused`."""
         if command is SUBSCRIBE:
-            count_selector(self._pair, headers, session)
+            count_selector(self, headers, session)
         if self._heard is not None:
             asked = next((value for name, value in headers if name == RECEIPT_HEADER), None)
             self._note(asked, self._heard, session)
@@ -568,7 +552,7 @@ class Bridge:
         step = self.steps.get(frame.command)
         traces = session.traces
         try:
-            edit = AS_IT_IS if step is None else step(self._pair, frame, session)
+            edit = AS_IT_IS if step is None else step(self, frame, session)
             if edit is NOTHING:
                 return b""
             alike = frame.plain or not self.judges or (self._only_cr and self._without_cr(frame))
@@ -723,18 +707,13 @@ class ToClient(Bridge):
 _NEEDLE: Final = b"\n%b:" % TRACE
 _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
-Headed = Callable[[Frame], bytes | None]
-"""What becomes of a frame's head, see `NewHead`."""
 
-
+@dataclass(slots=True, eq=False, repr=False)
 class Tracer:
     """Marks the SENDs of the session with this name, numbered from 1."""
 
-    __slots__ = ("_name", "_number")
-
-    def __init__(self, name: bytes) -> None:
-        self._name = name
-        self._number = 0
+    _name: bytes
+    _number: int = 0
 
     def _marked(self, frame: Frame) -> bytes:
         """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
@@ -749,7 +728,7 @@ class Tracer:
         for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
-    def headed(self, headed: Headed) -> Headed:
+    def headed(self, headed: NewHead) -> NewHead:
         """The same for `carry`, which wants no more than heads."""
 
         def traced(frame: Frame) -> bytes | None:

@@ -14,12 +14,14 @@ from stomprelay.wire.run import Passing, Run
 LOOKS: Final = 1000
 """Frames that are looked at in a second, about: a thousandth of what a processor does."""
 _FEWER: Final = 8
-"""By what fewer are looked at when that is too much: in large steps, for each costs as much as many that pass."""
+"""The factor by which fewer frames are looked at when there are too many. It is large, because one look costs as much
+as passing many frames.
+"""
 TURN: Final = 60
 """Ticks after which places in the table may go to others."""
 _SPREAD: Final = 40503
 _ROUND: Final = 65536
-"""What makes intervals differ, so that no client's rhythm is theirs."""
+"""Both make the intervals differ, so that they do not keep step with a client that sends regularly."""
 
 
 class DestinationCounter:
@@ -98,7 +100,7 @@ class DestinationCounter:
 
 
 QUEUE: Final = b"/queue/"
-"""How the destination of a queue begins: what nobody reads waits there."""
+"""How the destination of a queue begins. Messages that nobody reads wait in queues."""
 _TO_QUEUE: Final = b"\ndestination:" + QUEUE
 _HEAD: Final = 1024
 _SMALL: Final = 2048

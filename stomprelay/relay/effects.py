@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.profile import Profile
-from stomprelay.relay.model.rates import TokenBucket
 from stomprelay.relay.model.rules import Claim, Refusal
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session import effects
@@ -198,26 +197,17 @@ def found(
     return Note(Event.RECOVERED, text, {**facts, "lost": before.uri, "resent": resent}, detail=True)
 
 
-def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A broker did not accept the session."""
-    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
-
-
-def denied(broker: Broker | None, upstream: Upstream) -> Note:
-    """A broker does not want this client."""
-    reason = "answered CONNECT with ERROR"
-    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+def fault(
+    event: Event, broker: Broker | None, upstream: Upstream, reason: str, *, detail: bool = True
+) -> Note:
+    """A broker did not accept the session (REFUSED), or the session lost it (LOST)."""
+    return Note(event, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=detail)
 
 
 def vain(group: Group, upstream: Upstream, passes: int) -> Note:
     """No broker of the group was found in so many passes."""
     text = f"no broker of {group} in {passes} attempts"
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
-
-
-def lost(broker: Broker, upstream: Upstream, reason: str) -> Note:
-    """The session lost its broker."""
-    return Note(Event.LOST, f"broker {broker.uri} {reason}", _facts(broker, upstream, reason), detail=True)
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
@@ -270,15 +260,6 @@ def unconfirmed(
 # The client
 
 
-def answered(receipts: Iterable[bytes]) -> list[Note]:
-    """The relay sent these receipts itself, because no broker will."""
-    spelled = [receipt.decode("utf-8", "backslashreplace") for receipt in receipts]
-    return [
-        Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
-        for each in spelled
-    ]
-
-
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
     """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at
     fault.
@@ -306,18 +287,6 @@ def unheard(error: StompError) -> Note:
     """An error of a broker that cannot be sent to the client, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
     return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
-
-
-def fell_silent() -> Note:
-    """The client sent nothing for longer than the heart-beats allow."""
-    return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1}, detail=True)
-
-
-def limited(bucket: TokenBucket) -> Note:
-    """The relay reads from the client only as fast as this bucket fills; reported once for a session's pace."""
-    facts: dict[str, Fact] = {"scope": bucket.scope.value, "limit": bucket.limit.value}
-    text = f"client is read from no faster: {bucket.limit.value}, {bucket.spell()}"
-    return Note(Event.LIMITED, text, facts)
 
 
 # Ends
@@ -354,7 +323,7 @@ behind it looked at. May raise `StompError`.
 
 NOTHING: Final = b""
 NO_MORE: Final = bytes(bytearray(b"\0"))
-"""Known by its identity, as no head is it."""
+"""It is compared by identity, because no head is the same object."""
 
 TURN: Final = 512
 """The frames of one leg in one turn, some milliseconds' work, so that no peer holds up the others."""
@@ -458,8 +427,11 @@ class Joiner:
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
-    """Write a RECEIPT frame for each of these ids, if the client is connected."""
+    """Write a RECEIPT frame for each of these ids, because no broker will, if the client is connected."""
     if receipts and not client.gone:
         frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
         outbox.send(client, b"".join(frames), now)
-        outbox.put(*answered(receipts))
+        for receipt in receipts:
+            spelled = receipt.decode("utf-8", "backslashreplace")
+            text = f"receipt {spelled} is given by the relay"
+            outbox.put(Note(Event.ANSWERED, text, {"receipt": spelled}, quiet=True))

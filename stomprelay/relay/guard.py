@@ -45,7 +45,7 @@ Found = TypeVar("Found", Frame, Frame | Run)
 _KNOWN: Final = 64
 """How many destinations are remembered with the rules that match them."""
 _LONGEST: Final = 256
-"""Bytes that each of these may have."""
+"""The longest destination that is remembered, in bytes."""
 _AUTO: Final = frozenset({AUTO})
 _ESCAPE: Final = re.compile(rb"\\([rnc\\])")
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")

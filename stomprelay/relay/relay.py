@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final
 from stomprelay.relay import inputs
 from stomprelay.relay.client.opening import Let, Opening, join, turn_away
 from stomprelay.relay.client.shutdown import Shutdown
-from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns, pace_of
+from stomprelay.relay.client.turns import Flow, InputBuffer, Pace, Turns
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import (
     CROWDED,
@@ -39,10 +39,9 @@ from stomprelay.relay.effects import (
     Reason,
     Report,
     Took,
-    denied,
     ended,
     failed,
-    fell_silent,
+    fault,
     found,
     give_receipts,
     not_renewed,
@@ -68,7 +67,7 @@ from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
 from stomprelay.relay.single import Single
-from stomprelay.session.effects import Close, How, Send, Wake
+from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED
@@ -144,11 +143,6 @@ class Relay:
         return () if self._connection is None else self._connection.turns.allowed
 
     @property
-    def active_at(self) -> float | None:
-        """When something but a beat was received last, in seconds. None before CONNECT."""
-        return None if self.session is None else self.session.active_at
-
-    @property
     def coupled(self) -> bool:
         """Whether no side is read faster than the other accepts; otherwise report `Blocked` and `Unblocked`."""
         return self._connection is not None and isinstance(self._connection.flow, Single)
@@ -183,7 +177,10 @@ class Relay:
     @property
     def flows(self) -> bool:
         """Whether the next frames of the client go to its brokers without waiting."""
-        return self._connection is not None and self._connection.flows
+        connection = self._connection
+        if connection is None or self.client.gone or connection.buffer.cost:
+            return False
+        return connection.turns.readable
 
     @property
     def pledged(self) -> bool:
@@ -191,7 +188,7 @@ class Relay:
         connection = self._connection
         if connection is None or not any(link.upstream.confirm for link in connection.flow.links):
             return False
-        return not connection.safe
+        return connection.buffer.unread or not connection.flow.safe
 
     # Inputs
 
@@ -211,8 +208,8 @@ class Relay:
             elif isinstance(event, inputs.BrokerConnected):
                 self._outbox.put(Close(event.leg, How.ABORT))
             return self._ended()
-        except Exception as fault:
-            return self.failed(fault)
+        except Exception as bug:
+            return self.failed(bug)
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """Bytes were received on a leg."""
@@ -233,8 +230,8 @@ class Relay:
                 if let is not None:
                     self._let_in(let, now)
             return self._ended()
-        except Exception as fault:
-            return self.failed(fault)
+        except Exception as bug:
+            return self.failed(bug)
 
     def _ended(self) -> list[Effect]:
         """An input ends: settle what it changed, and return its effects."""
@@ -300,7 +297,9 @@ class Relay:
             self._limit(self._connection, now)
 
     def _limit(self, connection: "ClientConnection", now: float) -> None:
-        connection.limit(pace_of(self.limiter, self.address, self.identity.user, now), now)
+        limiter = self.limiter
+        buckets = () if limiter is None else limiter.buckets(now, self.address, self.identity.user)
+        connection.limit(Pace(buckets) if buckets else None, now)
 
     # How long it waits
 
@@ -353,14 +352,12 @@ class Relay:
                     outbox.put(Report(another))
             lost = connection.shutdown.lost
         if not client.closed:
-            fault = StompError("the relay failed", f"the session is over; connect again; {LOST}")
+            bug = StompError("the relay failed", f"the session is over; connect again; {LOST}")
             dialect = V1_0 if connection is None else connection.session.dialect
             if not client.gone:
                 self.counters["errors_sent"] += 1
-                outbox.put(Send(client, complain(fault, dialect)))
-            outbox.put(
-                failed(End.RELAY.value, fault), replace(stopped("the relay failed", lost), quiet=False)
-            )
+                outbox.put(Send(client, complain(bug, dialect)))
+            outbox.put(failed(End.RELAY.value, bug), replace(stopped("the relay failed", lost), quiet=False))
         for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(LegState.CLOSED)
@@ -429,34 +426,22 @@ class ClientConnection:
     login: bytes | None = field(init=False)
     turns: Turns = field(init=False)
     shutdown: Shutdown = field(init=False)
-    _buffer: InputBuffer = field(init=False)
+    buffer: InputBuffer = field(init=False)
 
     def __post_init__(self) -> None:
         client, listener, session, outbox = self._client, self._listener, self.session, self._outbox
         self.login = None if self._offer is None else self._offer.first(LOGIN)
-        buffer = self._buffer = InputBuffer(
-            client, outbox, session.kept.room(listener.upstream.resend_buffer)
-        )
+        buffer = self.buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch(buffer)
         self.turns = Turns(client, self.flow, buffer, outbox)
         self.shutdown = Shutdown(client, listener, session, self.flow, buffer, outbox)
 
-    @property
-    def flows(self) -> bool:
-        """Whether the next frames of the client go to its brokers without waiting."""
-        return not (self._client.gone or self._buffer.cost) and self.turns.readable
-
-    @property
-    def safe(self) -> bool:
-        """Whether everything that the client sent has arrived."""
-        return not self._buffer.unread and self.flow.safe
-
     def limit(self, pace: Pace | None, now: float) -> None:
         """Carry the client's frames at this pace from now on; None: as fast as possible."""
-        self._buffer.limit(pace)
+        self.buffer.limit(pace)
         if self._client.state is LegState.CONNECTED:
             self._release(now)
-            self._buffer.paced(self.flow)
+            self.buffer.paced(self.flow)
 
     # Inputs
 
@@ -465,12 +450,12 @@ class ClientConnection:
         client, dialect = self._client, self.session.dialect
         client.enter(LegState.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
-            self._buffer.hold()
+            self.buffer.hold()
         self._begin(self.flow.links, now)
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
         """Bytes were received on a leg: carry the frames in them to the other side."""
-        buffer, downstream = self._buffer, leg is self._client
+        buffer, downstream = self.buffer, leg is self._client
         if downstream and (leg.gone or self.shutdown.ending):
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
@@ -485,7 +470,11 @@ class ClientConnection:
                     if ready and buffer.pace is None and not buffer.cost:
                         self._to_broker(now, data)
                     else:
-                        self._wait(data, now)
+                        buffer.append(data)
+                        if buffer.pace is None:
+                            buffer.paced(self.flow)
+                        else:
+                            self._release(now)
                 case LegState.CONNECTED | LegState.LEAVING if not downstream:
                     leg.decoder.feed(data)
                     if leg not in self.turns.deferred:
@@ -517,7 +506,7 @@ class ClientConnection:
 
     def gave_way(self, event: inputs.GaveWay, now: float) -> None:
         """Continue with the leg's waiting work."""
-        self.turns.had(event.leg)
+        self.turns.deferred -= {event.leg}
         if event.leg is self._client:
             self._review(now)
             self._release(now)
@@ -565,7 +554,7 @@ class ClientConnection:
             link.refused(f"connection closed before CONNECTED: {reason}", now)
             self._sought([link], now)
         elif link is not None:
-            self.turns.had(leg)
+            self.turns.deferred -= {leg}
             while leg.decoder.behind and not leg.closed:
                 self._carry(leg, lambda: self.flow.to_client(link, now), now)
             leg.gone = True
@@ -622,7 +611,7 @@ class ClientConnection:
         for link in due:
             link.woke(now)
         self._sought(due, now)
-        if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self._buffer.unread):
+        if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
             self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
@@ -713,11 +702,15 @@ class ClientConnection:
                 self._accepted(link, accepted, now)
                 return
             case bytes() as error:
-                self._outbox.put(denied(asked, link.upstream))
+                reason = "answered CONNECT with ERROR"
+                self._outbox.put(fault(Event.REFUSED, asked, link.upstream, reason, detail=False))
                 told = self.flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
-                    self.shutdown.refuse(told, ended(End.BROKER, "a broker answered CONNECT with ERROR"))
+                    if not self._client.gone and not self._client.closed:
+                        self._outbox.put(Send(self._client, told))
+                    end = ended(End.BROKER, "a broker answered CONNECT with ERROR")
+                    self.shutdown.close(How.LINGER, end)
                     return
         self._sought([link], now)
 
@@ -751,7 +744,7 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        # Than to carry what came meanwhile.
+        # Whether more is to be done than to carry what came meanwhile.
         more = (client.gone and not first) or connection.done or link.moving is not None or link.hasty
         if (not client.gone or connection.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
@@ -763,11 +756,11 @@ class ClientConnection:
                 failure = error
             self._carried(client, flow.disconnect, failure, now)
         self._hurry()
-        if client.state is LegState.CONNECTED and (more or self._buffer.unread):
+        if client.state is LegState.CONNECTED and (more or self.buffer.unread):
             self._release(now)
         if first:
             if not client.gone:
-                self._buffer.paced(self.flow)
+                self.buffer.paced(self.flow)
             if self.shutdown.may_finish(now):
                 self._finish(now)
 
@@ -777,22 +770,14 @@ class ClientConnection:
         terms = None if self._offer is None else self._offer.terms
         self._offer = None  # links that may need another broker have it
         client.enter(LegState.CONNECTED)
-        if self._buffer.pace is not None:
-            self._buffer.pace.early = client.decoder.buffered
+        if self.buffer.pace is not None:
+            self.buffer.pace.early = client.decoder.buffered
         client.heartbeat.agree(self._listener.heart_beat, terms or NO_BEATS, now)
         session.counters["sessions_connected"] += 1
         ours = terms and self._listener.heart_beat
         self._outbox.send(client, accepted.accord.connected(session.dialect, ours, session.name), now)
 
     # Frames
-
-    def _wait(self, data: bytes, now: float) -> None:
-        """Keep bytes of the client that cannot go on now."""
-        self._buffer.append(data)
-        if self._buffer.pace is None:
-            self._buffer.paced(self.flow)
-        else:
-            self._release(now)
 
     def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
         """Carry at most `most` frames of the client: those in its leg and in `data`. Return how many were carried."""
@@ -834,7 +819,7 @@ class ClientConnection:
             return
         if (leg.decoder.buffered and leg.decoder.behind) or (survives and link.hasty):
             self.turns.give_way(leg)
-        if (survives or self._buffer.pace is not None) and self._buffer.unread:
+        if (survives or self.buffer.pace is not None) and self.buffer.unread:
             self._release(now)
 
     def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
@@ -877,12 +862,12 @@ class ClientConnection:
         elif flow.survives and not shutdown.ending:
             if self._move(now):
                 self.due = True
-            self._buffer.paced(self.flow)
+            self.buffer.paced(self.flow)
         if (shutdown.ending or shutdown.finish_at < inf) and shutdown.may_finish(now):
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse frames for which brokers close connections; of several groups of an upstream the quorum decides."""
+        """Refuse frames for which brokers close connections. In an upstream with several groups the quorum decides."""
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
                 for error in link.resender.take_refused():
@@ -896,12 +881,12 @@ class ClientConnection:
         except StompError as error:
             self._fail(self._client, error, now)
         if self._client.state is not LegState.CONNECTED:
-            self._buffer.clear()
-        elif self._buffer.pace is not None:
-            self._buffer.paced(self.flow)
+            self.buffer.clear()
+        elif self.buffer.pace is not None:
+            self.buffer.paced(self.flow)
             self.due = True
         elif self.flow.survives:
-            self._buffer.paced(self.flow)
+            self.buffer.paced(self.flow)
 
     # Brokers come and go
 
@@ -1003,7 +988,8 @@ class ClientConnection:
             link.fell_silent(now)
             self._broker_lost(link, SILENT, now)
             return
-        self._outbox.put(fell_silent())
+        facts: dict[str, Fact] = {"side": End.CLIENT.value, "beats": 1}
+        self._outbox.put(Note(Event.LOST, "client fell silent", facts, detail=True))
         missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
         self._fail(leg, missed, now, End.CLIENT)
 

@@ -42,7 +42,7 @@ _NAMES: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ((SUBSCRIPTION, MESSAGE_ID), (SUBSCRIPTION, MESSAGE_ID)),
     DeliveryNaming.ACK: ((ACK_HEADER,), (ID,)),
 }
-"""The headers by which a MESSAGE and its ACK say the same."""
+"""By naming: the headers with which a MESSAGE names its delivery, and those with which its ACK does."""
 _ACKS: Final = frozenset({ACK, NACK})
 
 Name = tuple[bytes | None, ...]
@@ -58,10 +58,6 @@ class Looks:
     def add(self, frames: int, most: int) -> None:
         """So many more may be looked at, but no more than `most`."""
         self.left = min(self.left + frames, most)
-
-    def take(self) -> None:
-        """Count one examined frame."""
-        self.left -= 1
 
 
 @dataclass(eq=False, repr=False)
@@ -115,7 +111,7 @@ class Sample:
         found: list[Took] = []
         self._from_client.feed(data)
         for frame in self._from_client.frames():
-            self._looks.take()
+            self._looks.left -= 1
             if frame.command == SEND:
                 self._sent(frame, now)
             elif frame.command in _ACKS and not self._ack_over and self._name(frame, 1) in self._acks:
@@ -128,7 +124,7 @@ class Sample:
         found: list[Took] = []
         self._to_client.feed(data)
         for frame in self._to_client.frames():
-            self._looks.take()
+            self._looks.left -= 1
             if frame.command == MESSAGE:
                 self._delivered(frame, now)
             elif frame.command == RECEIPT and self._awaits(frame.header(RECEIPT_ID, self._to_client.dialect)):

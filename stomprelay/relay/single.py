@@ -30,9 +30,7 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import NOTHING_PASSES, Passing, Run
 
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-"""Commands of a client that is gone which need not be sent to a broker any more."""
-
-_NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
+"""Commands that a broker need not be sent any more when the client is gone."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,7 +56,7 @@ class Single:
     _ends: bool = False
     _goodbye: bytes | None = None
     _frame: bytes = b""
-    _known: dict[tuple[bool, ...], tuple[Passing, Pass]] = field(init=False)
+    _from: tuple[tuple[bool, ...], Passing, Pass] | None = None
     _passing: tuple[Passing, Pass] | None = None
     _bridges: Bridges = field(init=False)  # of the frames that are carried now
     links: list[Link] = field(init=False)
@@ -69,7 +67,6 @@ class Single:
     def __post_init__(self) -> None:
         self.links = [self._link]
         self._session, self._resender = self._link.session, self._link.resender
-        self._known = _NONE_KNOWN
         self.survives = self._resender is not None
         if self._resender is not None:
             self._session.kept.watch(self._resender.unconfirmed)
@@ -170,17 +167,16 @@ class Single:
         asks = self._resender is not None and self._link.upstream.confirm
         ours = self._resender.received_all if self._resender is not None and asks else None
         state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
-        found = self._known.get(state)
-        if found is None:
+        found = self._from
+        if found is None or found[0] != state:
             passing = straight = to_client(connection.bridges, session, receipts=receipts)
             if ours is not None:
                 passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
             if self._counter is not None:
                 passing = queue_runs(passing, self._link.queue_gave)
                 straight = queue_runs(straight, self._link.queue_gave)
-            found = passing, Pass(connection.leg, self._client, straight, state[2])
-            self._known = {**self._known, state: found}
-        return found
+            found = self._from = state, passing, Pass(connection.leg, self._client, straight, state[2])
+        return found[1], found[2]
 
     # Frames of the client
 
@@ -192,7 +188,12 @@ class Single:
         broker, self._bridges = connection.leg, connection.bridges
         frames: Iterator[Frame | Run]
         if tracer is not None or client.gone:
-            frames = islice(self._looked_at(client.decoder.frames()), most)
+            looked = client.decoder.frames()
+            if self.guard.active:
+                looked = self.guard.judged(looked, client.dialect)
+            if tracer is not None and resender is not None:
+                looked = tracer.frames(looked)
+            frames = islice(looked, most)
         else:
             passing = self._from_client(connection)
             frames = client.decoder.runs(NOTHING_PASSES if passing is None else passing[0], most)
@@ -267,14 +268,6 @@ class Single:
                 give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-
-    def _looked_at(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Return these frames of the client, judged and marked with traces, where that is wanted."""
-        if self.guard.active:
-            frames = self.guard.judged(frames, self._client.dialect)
-        if self._tracer is not None and self._resender is not None:
-            frames = self._tracer.frames(frames)
-        return frames
 
     def _counted(
         self, counter: DestinationCounter, frames: Iterator[Frame | Run], leg: Leg
@@ -405,8 +398,7 @@ class Single:
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker everything that it has to know; for the first one there is nothing."""
         resender = self._resender
-        self._known = _NONE_KNOWN
-        self._passing = None
+        self._from = self._passing = None
         if resender is None:
             return
         self._paused = self.erred = False

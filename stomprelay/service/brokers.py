@@ -581,8 +581,8 @@ class Sampling:
             self._next = 0  # the round is over; the next one begins in a second
         for session in candidates:
             self._next += 1
-            active_at = session.relay.active_at
-            if active_at is None or now - active_at > _RECENT or session in self._watched:
+            conversation = session.relay.session
+            if conversation is None or now - conversation.active_at > _RECENT or session in self._watched:
                 continue
             session.handle(Watched(self._looks))
             if session.watched:

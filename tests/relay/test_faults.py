@@ -97,7 +97,6 @@ INPUTS: dict[str, Callable[[Playbook], None]] = {
 STEPS: list[tuple[type, str | type]] = [
     (Shutdown, "vanished"),
     (Shutdown, "fail"),
-    (Shutdown, "refuse"),
     (Shutdown, "close"),
     (Shutdown, "overdue"),
     (Shutdown, "unanswered"),

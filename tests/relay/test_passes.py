@@ -100,7 +100,7 @@ def test_who_owes_too_many_acks() -> None:
 def test_what_passes_is_activity() -> None:
     """As any frame is, and beats are not."""
     with Playbook() as play:
-        assert play.relay.active_at is None
+        assert play.relay.session is None
     with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
         begin(play)
         play.time_passes(5)
@@ -109,4 +109,5 @@ def test_what_passes_is_activity() -> None:
         for who in (play.client_says, play.broker_says, play.client_says):
             play.time_passes(5)
             who(b"\n")
-            assert play.relay.active_at == at
+            assert play.relay.session is not None
+            assert play.relay.session.active_at == at

@@ -101,7 +101,7 @@ class ScriptedRelay:
         self.listener = listener()
         self.name = b"relay-0-1"
         self.client = Leg(Side.DOWNSTREAM, Limits())
-        self.session = self.login = self.active_at = self.held_by = None
+        self.session = self.login = self.held_by = None
         self.links: tuple[Link, ...] = ()
         self.allowed: tuple[Pass, ...] = ()
         self.coupled = True

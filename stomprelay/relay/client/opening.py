@@ -261,24 +261,16 @@ def join(
     """Return the join of this client to the listener's upstream and routes. Its links are still to seek brokers."""
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
-        link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
-        return Single(client, link, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
+        only = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
+        return Single(client, only, outbox, guard, Tracer(session.name) if listener.trace else None, counter)
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
         """Each has an account of its own with its broker; the client's own serves for the first."""
-        return [
-            Link(
-                listener,
-                needed,
-                group,
-                offer,
-                sessions.pop() if sessions else session.beside(),
-                outbox,
-                chance,
-                resends=True,
-            )
-            for group in needed.groups
-        ]
+        found = []
+        for group in needed.groups:
+            own = sessions.pop() if sessions else session.beside()
+            found.append(Link(listener, needed, group, offer, own, outbox, chance, resends=True))
+        return found
 
     return Fanout(client, listener, session, outbox, links, guard, counter)

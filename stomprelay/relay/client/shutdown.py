@@ -52,7 +52,7 @@ class Shutdown:
                 read from and gets no MESSAGE; brokers get what it sent, and DISCONNECT; it gets their RECEIPTs, then
                 the ERROR
     over        when everything is delivered (`conclude`), the time is over (`overdue`), the broker closed
-                (`ended_with`) or refused the client (`refuse`), or nothing was to be delivered (`close`)
+                (`ended_with`), or nothing was to be delivered (`close`)
 
     While it is delivering or ending, everything has one `disconnect_timeout`.
 
@@ -126,7 +126,7 @@ class Shutdown:
             self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found. A present client has its time again, unless too many closed at DISCONNECT."""
+        """A broker was found. A client that is there has its time again, unless too many closed at DISCONNECT."""
         if self._limited or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
@@ -291,11 +291,7 @@ class Shutdown:
             if not client.gone:
                 self._limit(now)
             flow.stop_messages()
-            for link in flow.links:
-                link.stay()
-                if link.up and link.state.leg is not None:
-                    # The receipts that are awaited may stand behind messages that nobody will be sent.
-                    self._outbox.put(Resume(link.state.leg))
+            self._stay()
         if client.state is LegState.CONNECTING or not self._said or all(link.ended for link in flow.links):
             self.conclude()
 
@@ -324,10 +320,15 @@ class Shutdown:
             return
         self.stopping = True
         self._buffer.stop()
-        for link in flow.links:
+        self._stay()
+
+    def _stay(self) -> None:
+        """Let no link move, and read from all brokers: the awaited receipts may stand behind messages that nobody will
+        be sent, or that the client owes too many ACKs for.
+        """
+        for link in self._flow.links:
             link.stay()
             if link.up and link.state.leg is not None:
-                # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
                 self._outbox.put(Resume(link.state.leg))
 
     @property
@@ -385,8 +386,8 @@ class Shutdown:
         return flow.unanswered()
 
     def answered_by_closing(self, link: Link) -> bool:
-        """A broker closes. Return whether that is all that will be heard of DISCONNECT, as too many did so: then call
-        `overdue`. Other brokers have the time that is left.
+        """A broker closed its connection. Return whether no other answer to DISCONNECT will come, because too many
+        brokers closed at it: then call `overdue`. Otherwise other brokers have the time that is left.
         """
         flow = self._flow
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
@@ -442,12 +443,6 @@ class Shutdown:
         return count
 
     # Ends
-
-    def refuse(self, error: bytes, note: Note) -> None:
-        """End the session with this ERROR frame; a client that is gone does not get it."""
-        if not self._client.gone and not self._client.closed:
-            self._outbox.put(Send(self._client, error))
-        self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
         """Close all legs, the client's with `how`. Brokers get a DISCONNECT if the client sent none: Artemis may

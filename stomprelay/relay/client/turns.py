@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from stomprelay.relay.effects import TURN, Outbox, Pass, limited
+from stomprelay.relay.effects import TURN, Outbox, Pass
 from stomprelay.relay.fanout.fanout import Fanout
-from stomprelay.relay.model.rates import Buckets, Limit, Limiter, TokenBucket
+from stomprelay.relay.model.rates import Buckets, Limit, TokenBucket
 from stomprelay.relay.single import Single
-from stomprelay.session.effects import GiveWay, Pause, Resume
+from stomprelay.session.effects import Event, GiveWay, Note, Pause, Resume
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.wire.run import Passing, Run
 
@@ -124,12 +124,6 @@ class Pace:
         self.done(frames + begun, size, begun=False)
 
 
-def pace_of(limiter: Limiter | None, address: str | None, user: str, now: float) -> Pace | None:
-    """Return the pace of a client of the limiter's listener; None if nothing limits what it sends."""
-    buckets = () if limiter is None else limiter.buckets(now, address, user)
-    return Pace(buckets) if buckets else None
-
-
 _TAKEN: Final = 65536
 """How many bytes are taken together."""
 
@@ -226,8 +220,8 @@ _NONE: Final = frozenset[Leg]()
 
 @dataclass(slots=True, eq=False, repr=False)
 class Turns:
-    """The legs with more than one turn carries, `deferred` until `had`, and the client's `buffer`. `allowed`: what may
-    pass straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
+    """The legs that have more than one turn carries are `deferred` until their next turn. `allowed`: what may pass
+    straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
     _client: Leg
@@ -237,10 +231,6 @@ class Turns:
     deferred: frozenset[Leg] = _NONE
     allowed: tuple[Pass, ...] = ()
     deadline: float = inf
-
-    def had(self, leg: Leg) -> None:
-        """The leg had its next turn, or needs none any more."""
-        self.deferred -= {leg}
 
     def give_way(self, leg: Leg) -> None:
         """Leave the remaining work of this leg to its next turn."""
@@ -273,9 +263,12 @@ class Turns:
             behind = client.decoder.behind
             if not pace.ready(0 if behind else buffer.cost, now):
                 self.deadline = pace.until
-                if pace.held_by is not None and not pace.told:
+                bucket = pace.held_by
+                if bucket is not None and not pace.told:
                     pace.told = True
-                    self._outbox.put(limited(pace.held_by))
+                    facts = {"scope": bucket.scope.value, "limit": bucket.limit.value}
+                    text = f"client is read from no faster: {bucket.limit.value}, {bucket.spell()}"
+                    self._outbox.put(Note(Event.LIMITED, text, facts))
             else:
                 frames, size = pace.begin()
                 data = b"" if behind else buffer.take(size)

@@ -313,7 +313,7 @@ class Fanout:
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker's ERROR was passed on, or the flow is `settled`."""
-        return self.settled or (self.erred and self._router.member(link).erred)
+        return self.settled or (self.erred and self._places[link][1].erred)
 
     def lost(self, link: Link, now: float) -> None:
         """The link seeks another broker. Raises `StompError` where the session cannot survive the loss."""
@@ -354,8 +354,10 @@ class Fanout:
 
     def write_off(self, link: Link) -> int:
         """Return how many SENDs a group has not confirmed, or was not sent yet, and await nothing of it any more."""
-        member = self._router.member(link)
-        self._quorum.do_without(member)
+        _, member = self._places[link]
+        member.given_up = True
+        member.reason = link.reason
+        self._quorum.confirmations.leave(member)
         return member.write_off()
 
     def finish(self, now: float) -> None:

@@ -269,12 +269,6 @@ class Quorum:
         if not target.reachable:
             raise target.failure([each for each in target.members if each.given_up])
 
-    def do_without(self, member: Member) -> None:
-        """The session ends without this group: nothing more is awaited of it."""
-        member.given_up = True
-        member.reason = member.link.reason
-        self.confirmations.leave(member)
-
     def leave(self, target: Target, member: Member, now: float) -> None:
         """Leave a broker that takes nothing any more; its group seeks another one. Raises as `lost`."""
         link = member.link

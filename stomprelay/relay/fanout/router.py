@@ -257,13 +257,12 @@ class Member:
 class Target:
     """One upstream of a session, with a member for each group. `quorum` is how many members must confirm a frame."""
 
-    __slots__ = ("_queues", "members", "quorum", "upstream")
+    __slots__ = ("members", "quorum", "upstream")
 
     def __init__(self, upstream: Upstream, links: Iterable[Link], outbox: Outbox) -> None:
         self.upstream = upstream
         self.members = [Member(link, link.resender, outbox) for link in links if link.resender is not None]
         self.quorum = min(upstream.quorum, len(self.members))
-        self._queues = upstream.fan_out_queues
 
     def __str__(self) -> str:
         return self.upstream.name
@@ -312,7 +311,7 @@ class Target:
 
     def copies(self, destination: bytes) -> bool:
         """Whether a SEND goes to all groups and not only to one."""
-        return self.fans and (self._queues or destination.startswith(TOPICS))
+        return self.fans and (self.upstream.fan_out_queues or destination.startswith(TOPICS))
 
     @property
     def primary(self) -> Member:
@@ -380,10 +379,6 @@ class Router:
                 self._known.clear()
             self._known[destination] = target
         return target
-
-    def member(self, link: Link) -> Member:
-        """Return the member that a link is of."""
-        return self.places[link][1]
 
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:

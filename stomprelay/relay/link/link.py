@@ -14,7 +14,7 @@ from stomprelay.relay.bridge import (
     credentials,
     profile,
 )
-from stomprelay.relay.effects import Open, Outbox, left, lost, moved, refused, vain
+from stomprelay.relay.effects import Open, Outbox, fault, left, moved, vain
 from stomprelay.relay.model.group import Broker, BrokerTally, Group, Reconnect, Sight, spread
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
@@ -41,10 +41,10 @@ CLOSED: Final = "the broker closed the connection when it was sent CONNECT"
 STRANGE: Final = "the broker did not answer CONNECT with CONNECTED"
 
 PROOF: Final = 2
-"""So many attempts must have ended at brokers that were well."""
+"""The number of attempts that must have ended at brokers that were well, before the client is to blame."""
 
 REST: Final = 2.0
-"""Seconds until the next attempt of a client whose CONNECT as many brokers turned away: a probe is due within one."""
+"""Seconds until the next attempt of a client that was turned away `PROOF` times. Within one a probe is due."""
 
 
 class Attempt(NamedTuple):
@@ -729,8 +729,8 @@ class Link:
                 commits_early=product.commits_early,
             )
 
-    def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
-        """The asked broker failed or refused CONNECT: ask the next one. `fault` is for a client that caused it."""
+    def refused(self, reason: str, now: float, blame: str = CLOSED) -> None:
+        """The asked broker failed or refused CONNECT: ask the next one. `blame` is for a client that caused it."""
         asked = self.state
         if not isinstance(asked, Handshake) or asked.sight is None:
             return
@@ -741,7 +741,7 @@ class Link:
             broker.health.doubt(asked.sight)
             if self.fresh:
                 suspicion = self._search.suspicion = self._search.suspicion or Suspicion()
-                suspicion.turned_away(broker, asked.sight, fault)
+                suspicion.turned_away(broker, asked.sight, blame)
         elif not broker.health.sessions and not broker.health.answered_since(asked.sight):
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
@@ -758,7 +758,7 @@ class Link:
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
         self.session.counters["brokers_refused"] += 1
-        self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
+        self._outbox.put(fault(Event.REFUSED, broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
         schedule = self._search
@@ -770,7 +770,9 @@ class Link:
         if not isinstance(self.state, Handshake):
             return
         self.session.counters["connects_prevented"] += 1
-        self._outbox.put(refused(self.state.broker, self.upstream, f"could not be asked: {reason}"))
+        self._outbox.put(
+            fault(Event.REFUSED, self.state.broker, self.upstream, f"could not be asked: {reason}")
+        )
         if self.resender is not None:
             self.hang_up(How.ABORT)
         self._next(self._search, now)
@@ -830,7 +832,7 @@ class Link:
         """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
         if type(self.state) is Connected and not self.state.done:
             self._lost(self.state)
-            self._outbox.put(lost(self.state.broker, self.upstream, reason))
+            self._outbox.put(fault(Event.LOST, self.state.broker, self.upstream, reason))
 
     def _lost(self, connection: Connected) -> None:
         self.session.counters["brokers_lost"] += 1
@@ -980,7 +982,7 @@ class Link:
             else:
                 self._fail(broker, now)
         self.session.counters["brokers_refused"] += 1
-        self._outbox.put(refused(broker, self.upstream, reason))
+        self._outbox.put(fault(Event.REFUSED, broker, self.upstream, reason))
         self._drop()
         if self.up:
             move.refusal, move.again = f"{broker} {reason}", now + AGAIN if alive else 0.0

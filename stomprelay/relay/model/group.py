@@ -275,7 +275,7 @@ class Reconnect:
 
 
 TOLERANCE: Final = 0.1
-"""The part of its share by which a broker may have too many sessions, or too few; one session at least."""
+"""A broker may have more or fewer sessions than its share by this part of it, and by one session in any case."""
 
 REMEMBERED: Final = 60.0
 """Seconds for which new sessions still go to a broker that all sessions have left, with `Policy.TOGETHER`."""

@@ -9,9 +9,11 @@ from stomprelay.wire.errors import StompError
 PLACES: Final = 10_000
 """Addresses, and users, whose buckets are kept; of more, those go first that were not used for the longest time."""
 _LOOKED_AT: Final = 8
-"""Places that are looked at for each that is added, so that full buckets go before others do."""
+"""For each new place so many old places are looked at, so that full buckets are forgotten before others."""
 _SLICE: Final = 20
-"""A session takes a second's worth in so many parts at least, so that others of its scope have theirs between."""
+"""A session takes the tokens of one second in so many parts, at least, so that other sessions of its scope get tokens
+in between.
+"""
 
 
 class Scope(Enum):

@@ -399,8 +399,12 @@ class Sender:
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
         """A SEND in a transaction passes. Returns the header line to put in front of it."""
-        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self.confirm)
-        return b"" if ours is None else b"receipt:%b\n" % ours
+        unconfirmed = self.unconfirmed
+        if unconfirmed.commits_early and receipt is not None:
+            unconfirmed.committing.asked(name or b"", receipt)
+        elif unconfirmed.commits_early and self.confirm:
+            return b"receipt:%b\n" % unconfirmed.committing.ask(name or b"", unconfirmed.ask)
+        return b""
 
     # Frames that are sent again
 
@@ -440,14 +444,14 @@ class Sender:
         return b"".join([self.bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
-        """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
+        """Add this to the batch. Its last SEND alone asks for a receipt, so each waits until the next one comes."""
         self.close(batch=False)
         self._batch.append(frame)
         self._sends += sends
         self._last = (frame, head, extra)
 
     def close(self, *, batch: bool = True) -> None:
-        """The SEND that waits goes out. With it the batch is complete, unless it goes on (not `batch`)."""
+        """Put in the SEND that waits. It ends the `batch` and asks for its receipt, unless the batch goes on."""
         if self._last is None:
             return
         frame, head, extra = self._last
@@ -583,7 +587,7 @@ class Line:
         unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
 
     def _say(self, part: Part) -> bytes:
-        """Put in the first part, which is this one. Returns the receipt that answers it."""
+        """Put in this part, which is the first one. Returns the receipt that answers it."""
         sender, unconfirmed = self._sender, self._sender.unconfirmed
         unconfirmed.take_latest()
         if isinstance(part, Subscription):
@@ -612,7 +616,7 @@ class Line:
         return receipt
 
     def _drop(self, part: Part) -> None:
-        """Take the first part, which is this one, out of the line for good."""
+        """Take this part, which is the first one, out of the line for good."""
         dialect = self._sender.session.dialect
         if isinstance(part, Subscription):
             self._subscriptions.popleft()

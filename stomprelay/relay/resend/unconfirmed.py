@@ -229,9 +229,6 @@ class Unconfirmed:
         self._name = name + RECEIPTS
         self._rows, self.aside = _NO_ROWS, _NONE_ASIDE
 
-    def __len__(self) -> int:
-        return len(self._kept) + self._waiting + len(self.aside)
-
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs, receipt ids included."""
@@ -313,14 +310,6 @@ class Unconfirmed:
             self._done = 0
         self._rows = _NO_ROWS
         self._waiting = 0
-
-    def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
-        """A SEND passes in the transaction `name`, with this receipt. Returns the relay's own that it must ask for."""
-        if self.commits_early and receipt is not None:
-            self.committing.asked(name, receipt)
-        elif self.commits_early and confirm:
-            return self.committing.ask(name, self.ask)
-        return None
 
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
         """A COMMIT of the transaction `name` passes. Until this receipt confirms it, its outcome is unknown."""
@@ -406,7 +395,7 @@ class Unconfirmed:
         self._done_with(count)
 
     def _done_with(self, count: int) -> None:
-        """Keep no longer so many things of the first row."""
+        """Forget so many things of the first row."""
         row, before = self._rows[0], self._done
         self._done += count
         self._waiting -= count
@@ -417,7 +406,7 @@ class Unconfirmed:
             self._done = 0
 
     def _first(self, receipt: bytes) -> int | None:
-        """Return the number of the first that this receipt will confirm, which is in no row then."""
+        """Return the number in `_kept` of the first thing that this receipt will confirm; None where there is none."""
         numbers = self._by_receipt.get(receipt)
         if numbers is None and self._rows:
             self._unfold()
@@ -425,7 +414,7 @@ class Unconfirmed:
         return numbers[0] if isinstance(numbers, deque) else numbers
 
     def _forget(self, number: int) -> None:
-        """Keep no longer what is the first of its receipt."""
+        """Forget this thing, the first one that its receipt confirms."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
         self.sends -= kept.sends

@@ -96,7 +96,7 @@ class SessionInfo(NamedTuple):
 
 def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> SessionInfo:
     """Return the present figures of a relay. `client`: its client's address."""
-    session, links, active_at = relay.session, relay.links, relay.active_at
+    session, links = relay.session, relay.links
     shown = tuple(islice(destinations(relay), SHOWN))
     return SessionInfo(
         relay.name.decode("ascii"),
@@ -107,7 +107,7 @@ def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> Session
         tuple(None if link.broker is None else str(link.broker) for link in links),
         tuple(map(_version, links)),
         round(now - min(relay.opened_at, now), 3),
-        None if active_at is None else round(now - active_at, 3),
+        None if session is None else round(now - session.active_at, 3),
         shown,
         subscribed(relay) - len(shown),
         *open_work(links),
