@@ -646,17 +646,13 @@ class PeriodicChecks(Service):
             self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
-    def stop(self) -> None:
+    def stopService(self) -> None:
         """Run no more checks, and end the probes."""
+        super().stopService()
         if self._loop.running:
             self._loop.stop()
         for probe in tuple(self._probes):
             probe.stop()
-
-    def stopService(self) -> None:
-        """Run no more checks and end the probes; Twisted calls it when the service stops."""
-        super().stopService()
-        self.stop()
 
     def run(self) -> None:
         """Run all checks once. If a check fails, that is logged, and the others still run."""

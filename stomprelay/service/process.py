@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from twisted.application.service import Service
+from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
@@ -116,7 +116,7 @@ class Reloaded(NamedTuple):
     restart: tuple[str, ...]
 
 
-class Reloads(Service):
+class Reloads(MultiService):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
     gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
     nothing can. `notice` gets True before and False after.
@@ -129,23 +129,18 @@ class Reloads(Service):
         use: Callable[[ConfigSource], "Reloaded | Deferred[Reloaded]"],
         notice: Callable[[bool], None],
     ) -> None:
+        super().__init__()
         self._source = source
         self._use = use
         self._notice = notice
         self._lock = DeferredLock()
         self._refused = False
-        self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
+        Signals(reactor, {"SIGHUP": self._at_signal}, spare=True).setServiceParent(self)
 
-    def startService(self) -> None:
-        """Begin to heed SIGHUP."""
-        super().startService()
-        self._signals.startService()
-
-    def stopService(self) -> None:
-        """Heed SIGHUP no more."""
-        super().stopService()
+    def stopService(self) -> Any:
+        """Reload nothing any more, and leave SIGHUP to others."""
         self.refuse()
-        self._signals.stopService()
+        return super().stopService()
 
     def refuse(self) -> None:
         """Reload nothing from now on: the relay stops."""

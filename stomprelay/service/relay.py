@@ -464,7 +464,7 @@ class RelayService(MultiService):
         closed = self._listening.disownServiceParent()
         self._admission.stop()
         await sessions.end(self.config.stop_timeout, runtime)
-        self._checks.stop()
+        self._checks.stopService()
         self.state.tails.stop()
         if closed is not None:
             await closed
