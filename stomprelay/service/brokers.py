@@ -184,7 +184,7 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return this outage and another one of the same broker, as another process saw it, as one."""
+        """Return one outage in place of two: this one, and `other`, which is the same as another process saw it."""
         over = self.ended is not None and other.ended is not None
         return Outage(
             self.upstream,
@@ -382,7 +382,8 @@ def _short(reason: str) -> str:
 
 
 PATIENCE: Final = 2.5
-"""Seconds in which a session that has to move for balance may become quiet; then other sessions are asked."""
+"""Seconds in which a session that was asked to move for balance may become quiet. After that other sessions are asked.
+"""
 
 WATCHED: Final = 16
 _CANDIDATES: Final = 512
@@ -392,7 +393,7 @@ _RECENT: Final = 2.0
 _LOOKS: Final = 2000
 """Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
 _SAVED: Final = 5 * _LOOKS
-"""Frames of watched sessions in a row, if there were few before."""
+"""The largest number of frames of watched sessions at once, after a time with few of them."""
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -438,7 +439,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.received(data, self.runtime.seconds()))
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
-        """Report the probe failed: the broker cannot be connected to."""
+        """Report to the probe that the broker cannot be connected to: it has failed."""
         self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
     def prevented(self, protocol: LegProtocol, reason: str) -> None:
@@ -450,7 +451,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """Report the probe failed where its time is over; the timer calls this."""
+        """Report to the probe that time has passed; it fails if its own time is over. The timer calls this."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:
@@ -497,7 +498,7 @@ class Watch:
             self._at = now + every * self._chance()  # brokers of one list are not all asked at once
 
     def due(self, now: float) -> bool:
-        """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
+        """Whether to probe the broker now: not if an operator paused it, and not while another probe of it runs."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
@@ -535,14 +536,14 @@ class Allowance:
         self._most = self._saved = float(ceil(self._rate))
 
     def left(self, now: float) -> int:
-        """So many may move now."""
+        """Return how many sessions may move now."""
         if now > self._at:
             self._saved = min(self._saved + (now - self._at) * self._rate, self._most) if self._rate else 0.0
             self._at = now
         return int(self._saved + 1e-9)  # tenths of seconds do not add up to whole ones
 
     def spend(self, count: int) -> None:
-        """So many were asked to move."""
+        """Subtract the number of sessions that were asked to move."""
         self._saved -= count
 
 
@@ -592,8 +593,8 @@ class Sampling:
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, if there is anything to check. `sessions` is live. `watched`: readiness
-    and times may be asked for.
+    """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection of all
+    sessions. `watched`: the admin endpoint may be asked for readiness and times.
     """
 
     def __init__(

@@ -26,13 +26,13 @@ _log: Final = logger()
 # Signals
 
 HURRY: Final = ("SIGTERM", "SIGINT")
-"""Each of them ends all sessions at once, where the relay is stopping already."""
+"""The signals that end all sessions at once if the relay is stopping already."""
 UNUSED: Final = {
     "SIGHUP": "the configuration is read anew by the process that was started with it, which tells the others",
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
-"""Signals that end a process which does not expect them; the relay says this in its log, and goes on."""
+"""Signals that would end a process without a handler for them. The relay logs this text, and goes on."""
 
 
 class Signals(Service):

@@ -61,7 +61,7 @@ from stomprelay.wire.decoder import SCANNER
 _log: Final = logger()
 
 OPEN: Final = 32
-"""File descriptors that are taken for open at the start where the system does not tell."""
+"""The number of open file descriptors that is assumed at the start if the system does not tell it."""
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
 RULING: Final = 0.01
@@ -70,8 +70,8 @@ MARGIN: Final = 10.0
 
 
 class Prepared(NamedTuple):
-    """Another configuration that a relay can use: the `change`, the ports that change, the listeners first, and what
-    else is to be done to `use` it. Call `commit` or `abandon` in the same turn of the reactor.
+    """Another configuration that a relay can use: the `change` to it; the ports that change, those of listeners first;
+    and `use`, which does the rest. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
     """
 
     change: Change
@@ -118,7 +118,7 @@ _ADMIN: Final = attrgetter("admin", "admin_token", "admin_tls", "admin_console",
 _WAY: Final = attrgetter("name", "groups", "tls", "proxy_protocol", "versions", "connected")
 """The settings of an upstream that decide how its brokers are connected to, and what is warned of."""
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
-"""How endpoints begin for which no file is read."""
+"""The beginnings of endpoints that need no files such as certificates."""
 
 
 def _reads_files(config: Config) -> bool:
@@ -301,7 +301,7 @@ class RelayService(MultiService):
     # Another configuration
 
     def inherit(self, sockets: Mapping[str, int]) -> None:
-        """Have these sockets of listeners, by name, for the next `prepare`. For a worker only."""
+        """Use these sockets of listeners, by name, at the next `prepare`. Only a worker calls this."""
         assert self._inherited is not None
         self._inherited = self._inherited._replace(sockets=sockets)
 

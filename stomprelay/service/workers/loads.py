@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 from stomprelay.service.brokers import ConfiguredBroker
 
 AWAY: Final = (1 << 64) - 1
-"""In place of the sessions of a worker that does not accept."""
+"""Stands for the number of sessions of a worker that does not accept."""
 ROWS: Final = 4096
 """The number of brokers with a row; for further ones each worker uses only what it knows itself."""
 _CELL: Final = 8
 _SLACK: Final = 8
-"""A worker may have one session more for each so many, so that of many clients at once few have to wait."""
+"""A worker may have one session more than the one with fewest, and one more for each so many sessions. So only few of
+many clients that come at once have to wait.
+"""
 
 
 class Loads:
@@ -64,7 +66,7 @@ class Loads:
             self._rows[row + number] = 0
 
     def close(self) -> None:
-        """Have no worker accept anybody any more, from now on: they stop."""
+        """Make all workers stop accepting: the relay stops."""
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
