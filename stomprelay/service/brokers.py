@@ -186,17 +186,15 @@ class Outage(NamedTuple):
     def joined(self, other: "Outage") -> "Outage":
         """Return one outage in place of two: this one, and `other`, which is the same as another process saw it."""
         over = self.ended is not None and other.ended is not None
-        return Outage(
-            self.upstream,
-            self.broker,
-            min(self.began, other.began),
-            max(self.ended or 0.0, other.ended or 0.0) if over else None,
-            self.down or other.down,
-            self.lost + other.lost,
-            self.elsewhere + other.elsewhere,
-            self.waited + other.waited,
-            self.failed + other.failed,
-            self.reason or other.reason,
+        return self._replace(
+            began=min(self.began, other.began),
+            ended=max(self.ended or 0.0, other.ended or 0.0) if over else None,
+            down=self.down or other.down,
+            lost=self.lost + other.lost,
+            elsewhere=self.elsewhere + other.elsewhere,
+            waited=self.waited + other.waited,
+            failed=self.failed + other.failed,
+            reason=self.reason or other.reason,
         )
 
 
@@ -235,7 +233,7 @@ class _Trouble:
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return the next line of the log ("" for none), and whether the trouble is over."""
-        down = any(broker.health.up is False for broker in brokers)
+        down = False in [broker.health.up for broker in brokers]
         what = ""
         if down and not self.down:
             self.down, what = True, "is down"
@@ -690,8 +688,11 @@ class PeriodicChecks(Service):
 
     def _find_recovered(self, now: float) -> None:
         """Let sessions that wait for a broker of a group try at once when one of its brokers is up again."""
-        recovered = {broker for broker in self._down if broker.health.up}
+        before = self._down
         self._down = {each.broker for each in self._brokers.configured if each.broker.health.up is False}
+        if not before:
+            return
+        recovered = {broker for broker in before if broker.health.up}
         if not recovered:
             return
         for session in tuple(self._sessions):
@@ -705,6 +706,8 @@ class PeriodicChecks(Service):
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._balanced:
             for group in upstream.groups:
+                if not group.balanced:
+                    continue
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)
