@@ -141,9 +141,7 @@ class _Offer(LineOnlyReceiver):
         for key in kept:
             if (port := self._given[key].port) is not None:
                 give_up(port)
-        self._settle()
-        self.transport.write(spell({"left": True}))
-        self.transport.loseConnection()
+        self._end({"left": True})
 
     def stop(self) -> None:
         """This process stops: give the sockets that were offered, or none."""
@@ -155,8 +153,11 @@ class _Offer(LineOnlyReceiver):
     def refuse(self, reason: str) -> None:
         """Tell the other process why it does not get the sockets; this process continues."""
         _log.warn("handover: a process that asked is refused: {reason}", reason=reason)
+        self._end({"refused": reason})
+
+    def _end(self, said: Mapping[str, Any]) -> None:
         self._settle()
-        self.transport.write(spell({"refused": reason}))
+        self.transport.write(spell(said))
         self.transport.loseConnection()
 
     def _settle(self) -> None:

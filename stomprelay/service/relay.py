@@ -162,9 +162,7 @@ class RelayService(MultiService):
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.upstreams)
-        sessions = (
-            Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
-        )
+        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
         settings, journal = config.journal, None
