@@ -36,9 +36,10 @@ UNUSED: Final = {
 
 
 class Signals(Service):
-    """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`.
-    Signals that were blocked before the start are delivered now. Nothing is installed outside the main thread. `spare`:
-    a handler that is there stays, as that of `twistd` for SIGUSR1; an ignored signal gets its action.
+    """Calls each of `actions` at the signal of its name, in the reactor's next turn, from `startService` to
+    `stopService`. Signals that were blocked before the start are delivered now. Outside the main thread nothing is
+    installed. `spare`: an existing handler stays, such as that of `twistd` for SIGUSR1; an ignored signal gets its
+    action.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:

@@ -131,12 +131,11 @@ def _reads_files(config: Config) -> bool:
 
 
 class RelayService(MultiService):
-    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
-
-    `config` is in use now, `state` has the parts that run; services in `when_ready` start when everything listens.
-    `clock` is the time of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process
-    may have, None for no limit. `inherited`: the parts that a worker has of its parent. `source`: where the
-    configuration is read from at a reload, None where there is no reload.
+    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used. `config` is in use
+    now, `state` has the parts that run; the services in `when_ready` start when everything listens. `clock` is the time
+    of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process may have, None for
+    no limit. `inherited`: what a worker has from its parent. `source`: where a reload reads the configuration from,
+    None where there is no reload.
     """
 
     def __init__(
@@ -363,7 +362,7 @@ class RelayService(MultiService):
         return Prepared(found, ports, use)
 
     def _look_at(self, config: Config) -> None:
-        """Log remarks about a configuration, and find out whether a reload has to read other files."""
+        """Find out which warnings a configuration needs, and whether a reload has to read other files."""
         self._reads_files = _reads_files(config)
         self._warnings = list(_warnings(config)) if self._inherited is None else []
 

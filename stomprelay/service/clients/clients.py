@@ -1,5 +1,5 @@
-"""New clients: each gets a session, or is refused. File descriptors are counted first, because one client
-without a broker's descriptor would fail with all the others.
+"""New clients: each gets a session, or is refused. File descriptors are counted before that: a client for whose broker
+no descriptor is left would fail, and all other clients with it.
 """
 
 import random
