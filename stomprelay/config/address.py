@@ -1,5 +1,5 @@
-"""Where a broker is, in each way in which an upstream may be named; and Twisted's endpoint strings, parsed without
-Twisted, to find invalid ones while the configuration is read.
+"""A broker's address in each form that a configuration may have, and Twisted's endpoint strings: they are parsed
+without Twisted, so that invalid ones are found while the configuration is read.
 """
 
 import re
@@ -41,7 +41,9 @@ _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
-    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`; one with a user in it is not shown."""
+    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`, whose text does not show an address that
+    has a user in it.
+    """
     if text == MEMORY:
         return Broker(text, text, weight=weight)
     if several := _SEVERAL.match(text):
@@ -98,7 +100,7 @@ def host_name(text: str) -> str:
 
 
 class Authority(NamedTuple):
-    """The host, in small letters or as a short IP address, and perhaps the port in a URL or a `Host` header."""
+    """A host, in small letters or as a short IP address, with its port or None, as in a URL or a `Host` header."""
 
     host: str
     port: int | None = None
@@ -148,7 +150,7 @@ def host_and_port(broker: Broker) -> str | None:
 
 
 def hosts(value: object) -> tuple[Authority, ...]:
-    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
+    """Return the hosts in a list, each with its port or None. Raises `ValueError` if anything else is in it."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
     found = []

@@ -13,10 +13,10 @@ from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
 KEYS: Final = frozenset({"admin", "admin_token_file", "admin_tls", "admin_console"})
-"""Keys that say how admin is asked."""
+"""The keys about access to admin."""
 
 SHORTEST: Final = 16
-"""Characters of a token, at least: fewer could be guessed."""
+"""The least number of characters of a token: a shorter one could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
 _OCTAL: Final = re.compile("[0-7]+")
 
@@ -30,11 +30,11 @@ _OPEN: Final = (
     "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
 )
 UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"
-"""What is to be said of an admin endpoint whose token passes through the network as it is."""
+"""The warning about an admin endpoint whose token passes through the network unencrypted."""
 
 
 class AdminAccess(NamedTuple):
-    """How the admin endpoint is asked: endpoint (None: there is none), token, TLS, and whether it has the console."""
+    """The access to the admin endpoint: address (None: there is none), token, TLS, and whether it has the console."""
 
     endpoint: str | None
     token: bytes | None
@@ -46,7 +46,7 @@ class AdminAccess(NamedTuple):
 
 
 def read(table: ConfigTable) -> AdminAccess:
-    """Return how the admin endpoint of a file is asked. Reads the file of its token. Raises `ConfigError`."""
+    """Return the access to the admin endpoint of a file. Reads the file of its token. Raises `ConfigError`."""
     place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
@@ -99,5 +99,5 @@ def guarded(access: AdminAccess) -> bool:
 
 
 def unencrypted(endpoint: str, tls: ServerTLS | None) -> bool:
-    """Whether a token passes through the network as it is on its way to an admin endpoint."""
+    """Whether a token passes through the network unencrypted on its way to an admin endpoint."""
     return exposed(endpoint) and tls is None and not server(endpoint).own_tls

@@ -1,4 +1,6 @@
-"""`[auth.NAME]`: who may connect at the listeners that name it. The files that it names are read now."""
+"""`[auth.NAME]`: which clients may connect to the listeners that name the table. The files that the table names are
+read with it.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 
 METHODS: Final = ("users", "certificates", "token", "service")
 INSTALL: Final = "pip install argon2-cffi pyjwt"
-"""How to get what passcodes and tokens need."""
+"""How to install what passcodes and tokens need."""
 
 
 def read(table: ConfigTable) -> AuthSettings:
-    """Return the settings in the table: who may connect. Raises `ConfigError`."""
+    """Return the settings in the table: which clients may connect. Raises `ConfigError`."""
     values = table.read(SETTINGS["auth.NAME"])
     tokens, renew = _tokens(table.table("token")) if "token" in table else (None, None)
     service = table.table("service").read(SETTINGS["auth.NAME.service"]) if "service" in table else None
@@ -64,7 +66,7 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
 
 @contextmanager
 def _package(table: ConfigTable, key: str | None) -> Iterator[None]:
-    """A context in which a package is imported that not every installation has. Raises `ConfigError` if it is
+    """The context for the import of a package that not every installation has. Raises `ConfigError` if the package is
     missing.
     """
     try:
@@ -82,7 +84,7 @@ def _users(table: ConfigTable) -> "Users | None":
 
 
 def _tokens(table: ConfigTable) -> "tuple[Tokens, str | None]":
-    """Return which tokens are good, and where a client shows a new one."""
+    """Return the reader of tokens, and the destination to which clients send new tokens (None: there is none)."""
     with _package(table, None):
         from stomprelay.auth.tokens import ALGORITHMS, Tokens, read_keys
     table.only(SETTINGS["auth.NAME.token"])

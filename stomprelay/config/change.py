@@ -1,5 +1,5 @@
-"""From the running configuration to another one: its source, so that it can be read again; which keys differ, which of
-them can take effect while sessions run, and which groups and brokers stay.
+"""The change from the running configuration to another one: the source from which it is read again, the keys that
+differ, the keys that take effect while sessions run, and the groups and brokers that stay.
 """
 
 import os
@@ -36,7 +36,9 @@ class ConfigSource(NamedTuple):
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """Be in its folder meanwhile, wherever the process runs. Raises `ConfigError` where that is gone."""
+        """Run the `with` block in the folder of the source, wherever the process runs. Raises `ConfigError` if the
+        folder is gone.
+        """
         before: str | None = None
         with suppress(OSError):  # where it runs may be removed
             before = os.getcwd()
@@ -62,18 +64,20 @@ class ConfigSource(NamedTuple):
         return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:
-        """Return the source with the file as it is now; call it `here`. Raises `ConfigError`."""
+        """Return the source with the file as it is now. Call it within `here`. Raises `ConfigError`."""
         return self if self.path is None else self._replace(text=read_text(self.path))
 
 
 _FIXED, _FIXED_IN_JOURNAL = (
     [key for key, each in SETTINGS[table].items() if each.takes is Takes.RESTART] for table in ("", "journal")
 )
-"""Fields of what is made once, when the process starts."""
+"""The fields that have no effect after the start of the process."""
 
 
 class Continued(NamedTuple):
-    """A group that continues, or the new group in place of one that cannot continue: its new settings and brokers."""
+    """A `group` that continues, or a new group in place of one that cannot continue. It gets the settings of `like`,
+    and these brokers.
+    """
 
     group: Group
     like: Group
@@ -112,7 +116,7 @@ class Change:
         ]
 
     def apply(self) -> None:
-        """Let the groups that go on have their brokers. Sessions choose among them from now on."""
+        """Give each continued group its settings and brokers. Sessions choose among them from now on."""
         for group, like, brokers in self.continued:
             group.take(like, brokers)
 
@@ -160,8 +164,8 @@ def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
-    """Yield the groups of a changed upstream, and append what happens to each to `continued`. A group continues only if
-    neither the number of groups nor `movable` changes, because sessions rely on both.
+    """Yield the groups of a changed upstream, and append a `Continued` for each to `continued`. A group continues only
+    if neither the number of groups nor `movable` changes, because sessions rely on both.
     """
     alike = len(before.groups) == len(after.groups) and before.movable == after.movable
     for number, group in enumerate(after.groups):
@@ -220,7 +224,7 @@ def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: An
 
 
 def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
-    """Return the keys of the fields that differ of two records of one kind, each once."""
+    """Return the keys of the fields in which two records of one kind differ, each key once."""
     found: dict[str, None] = {}
     for each in fields(before):
         name = each.name

@@ -36,9 +36,11 @@ DEFAULT: Final = "default"
 
 LONGEST: Final = 1024 * 1024
 BODIES: Final = 4
-"""The memory for all clients must be enough for so many bodies: from three quarters of it on it is short."""
+"""The least number of bodies for which the memory for all clients must be enough. Memory counts as short when three
+quarters of it are used.
+"""
 DEPTH: Final = 16
-"""How many arrays and inline tables may stand within each other; no setting needs more than two."""
+"""The largest depth of arrays and inline tables within each other; no setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
 
@@ -67,15 +69,17 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "workers": Option(None, "N", "How many processes serve the clients, best one a core."),
     "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(LEVELS)}."),
 }
-"""What the command line may say over the file, by the names that `overridden` has for it; there with dashes."""
+"""The options of the command line, which replace values of the file. The names are those that `overridden` has for
+them; the command line has dashes in them.
+"""
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings, checked, by the names of their keys (`config/stomprelay.toml` has their meaning). Not checked:
-    whether endpoints, TLS files and the journal's directory can be used. `admin`, `metrics`, `handover`, `admin_token`:
-    None: there is none. `clients`: None: as many as the process has file descriptors for. `memory`: None: half of what
-    there is. `tables`: the tables of the file.
+    """All settings, checked, by the names of their keys; `config/stomprelay.toml` explains the keys. Not checked:
+    whether endpoints, TLS files and the journal's directory can be used. None means for `admin`, `metrics`, `handover`
+    and `admin_token`: there is none; for `clients`: as many as the process has file descriptors for; for `memory`: half
+    of the memory that there is. `tables`: the tables of the file.
     """
 
     listeners: tuple[Listener, ...]
@@ -108,7 +112,7 @@ class Config:
 
     @property
     def watched(self) -> bool:
-        """Whether figures may be asked for: there is `admin` or `metrics`."""
+        """Whether there is `admin` or `metrics`, where figures can be asked for."""
         return self.admin is not None or self.metrics is not None
 
 
@@ -208,8 +212,8 @@ def overridden(
 
 
 def share(config: Config, number: int) -> Config:
-    """Return the configuration of worker `number`, from 1: with its part of limits for all clients. Only the first
-    worker removes old segments.
+    """Return the configuration of worker `number`, from 1. Of each limit for all clients it has the worker's part. Only
+    the first worker removes old segments.
     """
 
     def part(clients: int | None) -> int | None:
@@ -248,7 +252,7 @@ def sharable(source: str, config: Config) -> None:
 
 
 def _without_tokens(kept: JournalSettings, auths: Iterable[AuthSettings]) -> JournalSettings:
-    """Return journal settings that keep no token, for clients that send new tokens in frames."""
+    """Return the journal's settings so that no token is recorded, if clients send new tokens in frames."""
     if "passcode" in kept.redact or not any(each.renew for each in auths):
         return kept
     return replace(kept, redact=(*kept.redact, "passcode"))
@@ -331,8 +335,8 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 def _read_sessions(
     table: ConfigTable, running: Config
 ) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
-    """Return the listeners with everything that they refer to, and who may connect. Each file that a table names is
-    read.
+    """Return the listeners with their upstreams, routes and rules, and the settings of all `[auth.NAME]`. Each file
+    that a table names is read.
     """
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
@@ -387,7 +391,7 @@ def _read_upstreams(table: ConfigTable, running: Config) -> dict[str, Upstream]:
 
 
 _OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
-"""Tables that say more about listeners than their own tables do."""
+"""Tables that change listeners beside the listeners' own tables."""
 
 
 def _kept_listeners(
@@ -418,7 +422,9 @@ def read_journal(table: ConfigTable) -> JournalSettings:
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:
-    """Raise `ConfigError` when two would listen on one endpoint; port 0 is another port each time."""
+    """Raise `ConfigError` if two listeners, or `admin` or `metrics`, have the same endpoint; with port 0 each gets a
+    port of its own.
+    """
     taken: dict[str, str] = {}
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in listeners]
     places += [(key, place) for key, place in (("admin", admin), ("metrics", metrics)) if place is not None]

@@ -50,7 +50,7 @@ def read(
 
 
 def _limits(bounds: ConfigTable, place: str, *, identified: bool) -> dict[str, Any]:
-    """Return the values of a listener's table `limits`, by field. Raises `ConfigError`, also for one without effect."""
+    """Return the values of a listener's `limits`, by field. Raises `ConfigError`, also for a key without effect."""
     found = bounds.read(SETTINGS["listener.NAME.limits"])
     for key in ("clients_per_address", "address"):
         if key in bounds and place.lower().startswith("haproxy:"):
@@ -132,7 +132,7 @@ def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
 
 
 def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
-    """Return the listener with its routes, in the file's order. Raises `ConfigError` for one that is never reached."""
+    """Return the listener with its routes, in the file's order. Raises `ConfigError` for a route never reached."""
     own = [rule for rule in rules if listener.name in rule.listeners]
     first: dict[tuple[Match, str], RouteRule] = {}
     for rule in own:
@@ -163,20 +163,16 @@ def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> RuleFor:
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
         raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
-    _check_conditions(table, allow=found["allow"])
+    for key, where in (("size", "send"), ("ack", "subscribe")):
+        if key in table and where not in table:
+            raise table.error(key, f"is about {where}, which the rule does not have")
+    if "size" in table and not found["allow"]:
+        raise table.error("size", 'is how large what a rule allows may be: it goes with action = "allow"')
     names = _held(table, listeners)
     rule = AccessRule(int(table.name), **found)
     for name in names:
         _check_who(table, rule, listeners[name])
     return RuleFor(rule, names)
-
-
-def _check_conditions(table: ConfigTable, *, allow: bool) -> None:
-    for key, where in (("size", "send"), ("ack", "subscribe")):
-        if key in table and where not in table:
-            raise table.error(key, f"is about {where}, which the rule does not have")
-    if "size" in table and not allow:
-        raise table.error("size", 'is how large what a rule allows may be: it goes with action = "allow"')
 
 
 def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None:

@@ -21,7 +21,6 @@ from stomprelay.relay.model.profile import PROFILES
 
 Settings = Mapping[str, Setting]
 
-NEW: Final = Takes.NEW_SESSIONS
 NOW: Final = Takes.AT_ONCE
 RESTART: Final = Takes.RESTART
 
@@ -123,7 +122,7 @@ SETTINGS: Final[Mapping[str, Settings]] = {
     },
     "listener.NAME.limits.address": _rates("address"),
     "listener.NAME.limits.user": _rates("user"),
-    "listener.NAME.tls": _server_tls(NEW),
+    "listener.NAME.tls": _server_tls(Takes.NEW_SESSIONS),
     "listener.NAME.web": {
         "path": Setting(values.web_path),
         "origins": Setting(values.origins),

@@ -31,7 +31,7 @@ def _spelled(path: Iterable[str | int]) -> str:
 _TOKEN: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]''', re.DOTALL
 )
-"""What may hold a bracket that opens nothing (a string, a comment), a bracket, or the end of a line."""
+"""A string or a comment, in which brackets open nothing; a bracket; or the end of a line."""
 _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -102,7 +102,7 @@ class Setting(NamedTuple):
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields for a record; a field `part.field` is put into the part that `owner` has."""
+    """Return these fields as the arguments of a record; a field `part.field` is put into the part that `owner` has."""
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():

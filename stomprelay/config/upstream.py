@@ -43,7 +43,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 
 def places(values: Mapping[str, object]) -> str:
-    """Return a text that is equal for tables with equal groups."""
+    """Return a text by which tables are compared: tables with equal groups have equal texts."""
     return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 

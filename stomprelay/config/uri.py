@@ -39,7 +39,7 @@ Options = tuple[tuple[str, str], ...]
 
 _DEPTH: Final = {"(": 1, ")": -1}
 _DEEPEST: Final = 8
-"""Parentheses within each other; no list needs more than three."""
+"""The largest depth of parentheses within each other; no list needs more than three."""
 _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 
@@ -219,7 +219,9 @@ _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
 
 @dataclass(frozen=True)
 class UnnamedGroup:
-    """A group without a name. `listed`: a `failover:` list, with these options of ActiveMQ's that choose the broker."""
+    """A group without a name. `listed`: its URI is a `failover:` list; `chosen`: the options in it by which ActiveMQ
+    chooses the broker.
+    """
 
     brokers: tuple[Broker, ...]
     reconnect: Reconnect | None = None
@@ -227,8 +229,8 @@ class UnnamedGroup:
     chosen: frozenset[str] = frozenset()
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy if none is set: ActiveMQ's, if its own options are used or it makes no difference;
-        otherwise `TOGETHER`.
+        """Return the policy of a group for which none is set: `FAILOVER`, as ActiveMQ's, if the URI has ActiveMQ's own
+        options or the policy makes no difference; otherwise `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)

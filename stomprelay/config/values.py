@@ -30,7 +30,7 @@ Reader = Callable[[object], T]
 _LONG: Final = 80
 _ENDLESS: Final = 10**9
 _LARGEST: Final = 2**63
-"""TOML has no whole numbers beyond it, though Python's parser takes them."""
+"""TOML has no larger whole numbers, but Python's parser accepts them."""
 _MOST_HEADERS: Final = 10_000
 _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
@@ -38,7 +38,7 @@ _FLAGS: Final = {"true": True, "false": False}
 _HEADER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 NEVER: Final = 10**9
-"""In place of a number of passes without end."""
+"""Stands for a number of passes without end."""
 
 
 class OptionText(NamedTuple):
@@ -267,7 +267,9 @@ def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
 
 
 def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
-    """Return a reader of one value or a list of them, which are `expected`, by the reader of one."""
+    """Return a reader of one value or of a list of values, each of which `one` reads. `expected` is for the text of an
+    error.
+    """
 
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
@@ -288,7 +290,7 @@ LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 BODIES: Final = {"none": NOTHING, "all": ALL}
 """Words for how much of a body is recorded."""
 MOST_WORKERS: Final = 256
-"""Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
+"""The largest number of processes of a relay: no usual machine has more cores, and a typing error is found."""
 LONGEST_PATH: Final = 100
 """Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
 

@@ -184,19 +184,17 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return this outage and another one of the same broker, as another process saw it, as one."""
+        """Return one outage in place of two: this one, and `other`, which is the same as another process saw it."""
         over = self.ended is not None and other.ended is not None
-        return Outage(
-            self.upstream,
-            self.broker,
-            min(self.began, other.began),
-            max(self.ended or 0.0, other.ended or 0.0) if over else None,
-            self.down or other.down,
-            self.lost + other.lost,
-            self.elsewhere + other.elsewhere,
-            self.waited + other.waited,
-            self.failed + other.failed,
-            self.reason or other.reason,
+        return self._replace(
+            began=min(self.began, other.began),
+            ended=max(self.ended or 0.0, other.ended or 0.0) if over else None,
+            down=self.down or other.down,
+            lost=self.lost + other.lost,
+            elsewhere=self.elsewhere + other.elsewhere,
+            waited=self.waited + other.waited,
+            failed=self.failed + other.failed,
+            reason=self.reason or other.reason,
         )
 
 
@@ -235,7 +233,7 @@ class _Trouble:
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
         """Return the next line of the log ("" for none), and whether the trouble is over."""
-        down = any(broker.health.up is False for broker in brokers)
+        down = False in [broker.health.up for broker in brokers]
         what = ""
         if down and not self.down:
             self.down, what = True, "is down"
@@ -382,7 +380,8 @@ def _short(reason: str) -> str:
 
 
 PATIENCE: Final = 2.5
-"""Seconds in which a session that has to move for balance may become quiet; then other sessions are asked."""
+"""Seconds in which a session that was asked to move for balance may become quiet. After that other sessions are asked.
+"""
 
 WATCHED: Final = 16
 _CANDIDATES: Final = 512
@@ -392,7 +391,7 @@ _RECENT: Final = 2.0
 _LOOKS: Final = 2000
 """Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
 _SAVED: Final = 5 * _LOOKS
-"""Frames of watched sessions in a row, if there were few before."""
+"""The largest number of frames of watched sessions at once, after a time with few of them."""
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -438,7 +437,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.received(data, self.runtime.seconds()))
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
-        """Report the probe failed: the broker cannot be connected to."""
+        """Report to the probe that the broker cannot be connected to: it has failed."""
         self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
     def prevented(self, protocol: LegProtocol, reason: str) -> None:
@@ -450,7 +449,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """Report the probe failed where its time is over; the timer calls this."""
+        """Report to the probe that time has passed; it fails if its own time is over. The timer calls this."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:
@@ -497,7 +496,7 @@ class Watch:
             self._at = now + every * self._chance()  # brokers of one list are not all asked at once
 
     def due(self, now: float) -> bool:
-        """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
+        """Whether to probe the broker now: not if an operator paused it, and not while another probe of it runs."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
@@ -535,14 +534,14 @@ class Allowance:
         self._most = self._saved = float(ceil(self._rate))
 
     def left(self, now: float) -> int:
-        """So many may move now."""
+        """Return how many sessions may move now."""
         if now > self._at:
             self._saved = min(self._saved + (now - self._at) * self._rate, self._most) if self._rate else 0.0
             self._at = now
         return int(self._saved + 1e-9)  # tenths of seconds do not add up to whole ones
 
     def spend(self, count: int) -> None:
-        """So many were asked to move."""
+        """Subtract the number of sessions that were asked to move."""
         self._saved -= count
 
 
@@ -592,8 +591,8 @@ class Sampling:
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, if there is anything to check. `sessions` is live. `watched`: readiness
-    and times may be asked for.
+    """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection of all
+    sessions. `watched`: the admin endpoint may be asked for readiness and times.
     """
 
     def __init__(
@@ -646,17 +645,13 @@ class PeriodicChecks(Service):
             self._due = self._runtime.seconds() + EVERY
             _ = self._loop.start(EVERY, now=False)
 
-    def stop(self) -> None:
+    def stopService(self) -> None:
         """Run no more checks, and end the probes."""
+        super().stopService()
         if self._loop.running:
             self._loop.stop()
         for probe in tuple(self._probes):
             probe.stop()
-
-    def stopService(self) -> None:
-        """Run no more checks and end the probes; Twisted calls it when the service stops."""
-        super().stopService()
-        self.stop()
 
     def run(self) -> None:
         """Run all checks once. If a check fails, that is logged, and the others still run."""
@@ -693,8 +688,11 @@ class PeriodicChecks(Service):
 
     def _find_recovered(self, now: float) -> None:
         """Let sessions that wait for a broker of a group try at once when one of its brokers is up again."""
-        recovered = {broker for broker in self._down if broker.health.up}
+        before = self._down
         self._down = {each.broker for each in self._brokers.configured if each.broker.health.up is False}
+        if not before:
+            return
+        recovered = {broker for broker in before if broker.health.up}
         if not recovered:
             return
         for session in tuple(self._sessions):
@@ -708,6 +706,8 @@ class PeriodicChecks(Service):
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._balanced:
             for group in upstream.groups:
+                if not group.balanced:
+                    continue
                 wanted: dict[Broker, list[Broker]] = {}
                 for shift in group.shifts(self._placed(group), allowance.left(now), now):
                     wanted.setdefault(shift.origin, []).extend([shift.target] * shift.sessions)

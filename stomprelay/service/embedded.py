@@ -74,7 +74,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.lost(self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """The time of the core's last `Wake` has come."""
+        """Wake the core: the time of its last `Wake` has come."""
         self.perform(self.connection.woke(now))
 
     def pauseProducing(self) -> None:

@@ -100,7 +100,7 @@ class _Offer(LineOnlyReceiver):
         self._given: dict[str, ListeningService] = {}
 
     def connectionMade(self) -> None:
-        """Refuse a process that may not have the sockets, and any other while one is taking over."""
+        """Refuse a process of another user, and each process that comes while another one is taking over."""
         user = stranger(self.transport.socket)
         reason = f"user {user} must not" if user is not None else self._handover.begin(self)
         if reason:
@@ -141,9 +141,7 @@ class _Offer(LineOnlyReceiver):
         for key in kept:
             if (port := self._given[key].port) is not None:
                 give_up(port)
-        self._settle()
-        self.transport.write(spell({"left": True}))
-        self.transport.loseConnection()
+        self._end({"left": True})
 
     def stop(self) -> None:
         """This process stops: give the sockets that were offered, or none."""
@@ -155,8 +153,11 @@ class _Offer(LineOnlyReceiver):
     def refuse(self, reason: str) -> None:
         """Tell the other process why it does not get the sockets; this process continues."""
         _log.warn("handover: a process that asked is refused: {reason}", reason=reason)
+        self._end({"refused": reason})
+
+    def _end(self, said: Mapping[str, Any]) -> None:
         self._settle()
-        self.transport.write(spell({"refused": reason}))
+        self.transport.write(spell(said))
         self.transport.loseConnection()
 
     def _settle(self) -> None:
@@ -327,7 +328,7 @@ class TakenOver(Service):
         self._settled = False
 
     def startService(self) -> None:
-        """Tell the one before, when the reactor runs."""
+        """Tell the earlier relay to leave, as soon as the reactor runs."""
         super().startService()
         self._reactor.callWhenRunning(self._leave)
 
@@ -362,8 +363,8 @@ class TakenOver(Service):
 
 
 def _adopt(passed: PassedMessage, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
-    """Have each service listen on the socket for its place, best that of its name; close the others. Return the
-    services by key. Raises `BrokenMessage`.
+    """Have each service listen on a socket for its place, preferably on that of its own name; close the other sockets.
+    Return the services by key. Raises `BrokenMessage`.
     """
     try:
         known = {key: (str(name), _place(place)) for key, (name, place) in passed.said["places"].items()}

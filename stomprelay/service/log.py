@@ -31,7 +31,7 @@ _unfiltered: Final = Logger(_NAMESPACE, observer=globalLogPublisher)
 _heard: Final[dict[Any, bool]] = {level: level >= LogLevel.info for level in LogLevel.iterconstants()}
 _MARK: Final = "<what is said>"
 _heads: Final[dict[tuple[int, Any], str]] = {}
-"""What stands in front of lines, by second and level."""
+"""The beginnings of lines (time, level), by second and level."""
 
 # Twisted's factories tell by their `repr` that they start and stop; which endpoint listens is told by its name.
 Factory.noisy = False
@@ -53,7 +53,7 @@ def heard(level: Any) -> bool:
 
 
 def literal(line: str) -> str:
-    """Return the form of a line in which nothing stands for a field."""
+    """Return a line as a form that has no fields: its braces are doubled."""
     return line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
 
 

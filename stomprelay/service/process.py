@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from twisted.application.service import Service
+from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
@@ -26,19 +26,20 @@ _log: Final = logger()
 # Signals
 
 HURRY: Final = ("SIGTERM", "SIGINT")
-"""Each of them ends all sessions at once, where the relay is stopping already."""
+"""The signals that end all sessions at once if the relay is stopping already."""
 UNUSED: Final = {
     "SIGHUP": "the configuration is read anew by the process that was started with it, which tells the others",
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
-"""Signals that end a process which does not expect them; the relay says this in its log, and goes on."""
+"""Signals that would end a process without a handler for them. The relay logs this text, and goes on."""
 
 
 class Signals(Service):
-    """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`.
-    Signals that were blocked before the start are delivered now. Nothing is installed outside the main thread. `spare`:
-    a handler that is there stays, as that of `twistd` for SIGUSR1; an ignored signal gets its action.
+    """Calls each of `actions` at the signal of its name, in the reactor's next turn, from `startService` to
+    `stopService`. Signals that were blocked before the start are delivered now. Outside the main thread nothing is
+    installed. `spare`: an existing handler stays, such as that of `twistd` for SIGUSR1; an ignored signal gets its
+    action.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
@@ -116,7 +117,7 @@ class Reloaded(NamedTuple):
     restart: tuple[str, ...]
 
 
-class Reloads(Service):
+class Reloads(MultiService):
     """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
     gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
     nothing can. `notice` gets True before and False after.
@@ -129,23 +130,18 @@ class Reloads(Service):
         use: Callable[[ConfigSource], "Reloaded | Deferred[Reloaded]"],
         notice: Callable[[bool], None],
     ) -> None:
+        super().__init__()
         self._source = source
         self._use = use
         self._notice = notice
         self._lock = DeferredLock()
         self._refused = False
-        self._signals = Signals(reactor, {"SIGHUP": self._at_signal}, spare=True)
+        Signals(reactor, {"SIGHUP": self._at_signal}, spare=True).setServiceParent(self)
 
-    def startService(self) -> None:
-        """Begin to heed SIGHUP."""
-        super().startService()
-        self._signals.startService()
-
-    def stopService(self) -> None:
-        """Heed SIGHUP no more."""
-        super().stopService()
+    def stopService(self) -> Any:
+        """Reload nothing any more, and leave SIGHUP to others."""
         self.refuse()
-        self._signals.stopService()
+        return super().stopService()
 
     def refuse(self) -> None:
         """Reload nothing from now on: the relay stops."""

@@ -61,7 +61,7 @@ from stomprelay.wire.decoder import SCANNER
 _log: Final = logger()
 
 OPEN: Final = 32
-"""File descriptors that are taken for open at the start where the system does not tell."""
+"""The number of open file descriptors that is assumed at the start if the system does not tell it."""
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
 RULING: Final = 0.01
@@ -70,8 +70,8 @@ MARGIN: Final = 10.0
 
 
 class Prepared(NamedTuple):
-    """Another configuration that a relay can use: the `change`, the ports that change, the listeners first, and what
-    else is to be done to `use` it. Call `commit` or `abandon` in the same turn of the reactor.
+    """Another configuration that a relay can use: the `change` to it; the ports that change, those of listeners first;
+    and `use`, which does the rest. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
     """
 
     change: Change
@@ -118,7 +118,7 @@ _ADMIN: Final = attrgetter("admin", "admin_token", "admin_tls", "admin_console",
 _WAY: Final = attrgetter("name", "groups", "tls", "proxy_protocol", "versions", "connected")
 """The settings of an upstream that decide how its brokers are connected to, and what is warned of."""
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
-"""How endpoints begin for which no file is read."""
+"""The beginnings of endpoints that need no files such as certificates."""
 
 
 def _reads_files(config: Config) -> bool:
@@ -131,12 +131,11 @@ def _reads_files(config: Config) -> bool:
 
 
 class RelayService(MultiService):
-    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
-
-    `config` is in use now, `state` has the parts that run; services in `when_ready` start when everything listens.
-    `clock` is the time of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process
-    may have, None for no limit. `inherited`: the parts that a worker has of its parent. `source`: where the
-    configuration is read from at a reload, None where there is no reload.
+    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used. `config` is in use
+    now, `state` has the parts that run; the services in `when_ready` start when everything listens. `clock` is the time
+    of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process may have, None for
+    no limit. `inherited`: what a worker has from its parent. `source`: where a reload reads the configuration from,
+    None where there is no reload.
     """
 
     def __init__(
@@ -162,9 +161,7 @@ class RelayService(MultiService):
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.upstreams)
-        sessions = (
-            Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
-        )
+        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
         settings, journal = config.journal, None
@@ -301,7 +298,7 @@ class RelayService(MultiService):
     # Another configuration
 
     def inherit(self, sockets: Mapping[str, int]) -> None:
-        """Have these sockets of listeners, by name, for the next `prepare`. For a worker only."""
+        """Use these sockets of listeners, by name, at the next `prepare`. Only a worker calls this."""
         assert self._inherited is not None
         self._inherited = self._inherited._replace(sockets=sockets)
 
@@ -365,7 +362,7 @@ class RelayService(MultiService):
         return Prepared(found, ports, use)
 
     def _look_at(self, config: Config) -> None:
-        """Log remarks about a configuration, and find out whether a reload has to read other files."""
+        """Find out which warnings a configuration needs, and whether a reload has to read other files."""
         self._reads_files = _reads_files(config)
         self._warnings = list(_warnings(config)) if self._inherited is None else []
 
@@ -464,7 +461,7 @@ class RelayService(MultiService):
         closed = self._listening.disownServiceParent()
         self._admission.stop()
         await sessions.end(self.config.stop_timeout, runtime)
-        self._checks.stop()
+        self._checks.stopService()
         self.state.tails.stop()
         if closed is not None:
             await closed

@@ -73,8 +73,8 @@ class ListenerSessions:
         """A driver calls this when it is over. One bound method is enough for all of them."""
 
     def change(self, listener: Listener) -> bool:
-        """Use this listener, of the same name, for new sessions. Its rates are for all sessions. Return whether its
-        rules are others: the caller has the sessions judged by them.
+        """Use this listener, of the same name, for new sessions; its rates are for all sessions. Return whether its
+        rules differ from the ones before: then the caller tells the sessions.
         """
         before, self.listener = self.listener, listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
@@ -136,8 +136,8 @@ class Sessions:
         self._over: Deferred[None] | None = None
 
     def change(self, listeners: Iterable[Listener]) -> list[ListenerSessions]:
-        """Use these listeners from now on. A listener of the same name keeps its counts. Return those whose rules are
-        others than before.
+        """Use these listeners from now on. A listener of the same name keeps its counts. Return the listeners whose
+        rules differ from the ones before.
         """
         known, self.listeners = {**self.removed, **self.listeners}, {}
         ruled = []
@@ -152,7 +152,7 @@ class Sessions:
         return ruled
 
     def of(self, name: str) -> ListenerSessions:
-        """Return the sessions of the listener of this name, which has some, or is there."""
+        """Return the sessions of the listener of this name: a configured one, or a removed one that has sessions."""
         return self.listeners[name] if name in self.listeners else self.removed[name]
 
     @property
@@ -174,8 +174,8 @@ class Sessions:
             _log.info("draining: new clients are refused" if draining else "clients are let in again")
 
     def stop_accepting(self) -> float:
-        """Accept no session from now on, and return the longest linger of all listeners that have sessions, or could
-        have some.
+        """Accept no session from now on. Return the longest `linger` of all listeners, including removed listeners that
+        still have sessions.
         """
         self.stopping = True
         return max((each.listener.linger for each in self.counted), default=0.0)
@@ -209,7 +209,7 @@ class Sessions:
             emit(text, sessions=counted(left, "session"), seconds=runtime.seconds() - begun, lost=lost)
 
     def hurry(self) -> None:
-        """Have `end` end the sessions that are left now."""
+        """Make `end` end the remaining sessions now."""
         if self._over is not None:
             self._over.cancel()
 
@@ -223,7 +223,7 @@ class Sessions:
             over.callback(None)
 
     def report_passed(self) -> None:
-        """Have all that passed counted, whether the relays know of it or not. Call it before counters are shown."""
+        """Count all that has passed, also where the core does not know of it. Call this before counters are shown."""
         for each in self:
             each.report_passed()
 

@@ -46,6 +46,13 @@ def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     assert log == []
 
 
+def test_whether_it_was_in_service(harness: PausedBrokers) -> None:
+    """Who pauses or resumes a broker learns whether that changed anything."""
+    health = harness.one.health
+    assert (health.pause(), health.pause(), health.paused) == (True, False, True)
+    assert (health.resume(), health.resume(), health.paused) == (True, False, False)
+
+
 def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     """Who is there cannot go anywhere, which the log does not hide."""
     brokers = Brokers([upstream()])

@@ -344,7 +344,7 @@ class Shift(NamedTuple):
 @dataclass(slots=True, eq=False, repr=False)
 class Group:
     """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients.
-    `together`: all sessions are to be on one broker.
+    `together`: all sessions are to be on one broker. `balanced`: sessions move to another broker while all is well.
     """
 
     name: str
@@ -352,12 +352,14 @@ class Group:
     reconnect: Reconnect | None = None
     policy: Policy = Policy.FAILOVER
     together: bool = False
+    balanced: bool = False
     _home: Broker | None = None
     _home_at: float = -inf
     _turns: dict[Broker, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.together = self.policy is Policy.TOGETHER
+        self.balanced = any(map(self.wants, self.brokers))
         self._turns = dict.fromkeys(self.brokers, 0)
 
     def __str__(self) -> str:
@@ -370,6 +372,7 @@ class Group:
         self.name, self.reconnect = like.name, like.reconnect
         self.policy, self.together = like.policy, like.together
         self.brokers = brokers
+        self.balanced = any(map(self.wants, brokers))
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
@@ -449,7 +452,7 @@ class Group:
         asked to move counts for its new broker. Brokers that are not known to be well are left out. The result depends
         only on where sessions are; within a tolerance nothing moves.
         """
-        if most <= 0 or not any(map(self.wants, self.brokers)):
+        if most <= 0 or not self.balanced:
             return []
         if self.policy is Policy.FAILOVER:
             return _homeward(self.brokers[0], self, placed, most, now)

@@ -1,9 +1,8 @@
 """The HTTP endpoints `admin` and `metrics`: probes, metrics, the dashboard, the list of sessions, and requests that
 pause and resume brokers and end sessions.
 
-`site` which request gets which response; `pages` how a page is sent, the allowed host names, the web pages that may
-send a POST, and the token; `server` the HTTP server; `condition` the relay of this process, as it is asked: its state
-in a few words, and whether it is ready for clients; `sessions` the sessions in JSON, a page at a time; `console` the
-page that speaks STOMP; `metrics` the page for Prometheus; `snapshot` the data of all pages, of one process or the sum
-of several.
+`site` chooses the response to a request. `pages` sends it, and checks the host name, the origin of a POST and the
+token. `server` is the HTTP server. `condition` is the relay of this process for the pages: its state in a few words,
+and whether it is ready. `sessions` lists sessions in JSON, `console` is the page that speaks STOMP, `metrics` the page
+for Prometheus. `snapshot` has the data of all pages, of one process or the sum of several.
 """

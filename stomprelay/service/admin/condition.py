@@ -21,7 +21,7 @@ DRAINING: Final = "draining: the relay stops"
 DRAINED: Final = "draining: new clients are refused"
 AWAY: Final = "no worker serves"
 LISTINGS: Final = 32
-"""Requests for sessions that may wait for their turn."""
+"""The largest number of requests for sessions that wait for their turn."""
 
 
 class Condition(NamedTuple):

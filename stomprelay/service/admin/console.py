@@ -93,7 +93,9 @@ class Console:
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
-        """Make a request's connection that of a client of the ticket's listener; return None, or the refusal."""
+        """Turn the connection of a request into the connection of a client of the ticket's listener. Return None, or
+        the refusal.
+        """
         headers = request.requestHeaders
         if request.method != b"GET":
             request.setHeader(b"allow", b"GET")

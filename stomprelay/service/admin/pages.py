@@ -159,8 +159,8 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Whether a POST comes from the relay's own page, or from no page. `secure`: it came by TLS; a proxy may have
-    removed TLS, then the browser must say that page and relay are one site.
+    """Whether a POST comes from the relay's own page, or from no page. `secure`: it came by TLS. Where it did not, a
+    proxy may have taken TLS off; then the page may have https, if the browser says that page and relay are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")

@@ -350,8 +350,8 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
 
 
 def _certificates(each: list[Snapshot]) -> dict[str, float]:
-    """Return when each certificate ends: the earliest of all but `first`, which serves no clients and counts only where
-    it is alone.
+    """Return when each certificate ends: the earliest time of all processes but `first`. `first` serves no clients; its
+    times count only for tables that no other process has.
     """
     first, *others = (one.certificates for one in each)
     found: dict[str, float] = {}
@@ -363,7 +363,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return rows in the order of their first ones; those with the same key are joined."""
+    """Return the rows, with those of the same key joined, in the order in which the keys come first."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))

@@ -1,5 +1,5 @@
-"""New clients: each gets a session, or is refused. File descriptors are counted first, because one client
-without a broker's descriptor would fail with all the others.
+"""New clients: each gets a session, or is refused. File descriptors are counted before that: a client for whose broker
+no descriptor is left would fail, and all other clients with it.
 """
 
 import random
@@ -115,7 +115,9 @@ class Admission:
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
-        """Everything listens: of `limit` descriptors (None: no limit), `used` are in use outside sessions."""
+        """Begin to count descriptors: everything listens now. Of `limit` descriptors (None: no limit), `used` are in
+        use outside sessions.
+        """
         if limit is None:
             return
         self.descriptors = max(limit - used - RESERVE - limit // RESERVED_SHARE, 0)
@@ -189,7 +191,9 @@ class Admission:
         return ""
 
     def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client that gets an ERROR, over WebSocket if it speaks that, and is closed."""
+        """Return the protocol of a client that is refused: it gets an ERROR, over WebSocket if it speaks that, and is
+        closed.
+        """
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
         refused = f"{listener.name}: {reason.message}"

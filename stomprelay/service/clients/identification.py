@@ -26,7 +26,7 @@ from stomprelay.service.state import network
 from stomprelay.wire.errors import StompError
 
 THREADS: Final = 2
-"""Passcodes that are compared at a time: each needs a processor, and some 64 MiB."""
+"""The number of passcodes that are compared at a time: each needs a processor, and some 64 MiB."""
 WAITING: Final = 1000
 
 Turn = Callable[[], Awaitable[Refusal | None]]
@@ -45,8 +45,8 @@ _WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
 
 class Identification(Service):
-    """Finds out the users of clients, by `auths`. `clock`: nanoseconds since 1970. `admit` returns why a session is too
-    many.
+    """Finds out the users of clients, by `auths`. `clock`: nanoseconds since 1970. `admit` returns the ERROR for a user
+    who has too many sessions, else None.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Identification(Service):
     def _at_once(
         self, auth: AuthSettings, claim: Claim, certificate: str, method: Method | None
     ) -> Identity | Refusal | None:
-        """Return what a method says that needs no waiting; None for any other."""
+        """Return the result of a method that needs no waiting; None for the other methods."""
         if method is Method.CERTIFICATE:
             return auth.identity(certificate, frozenset(), certificate)
         return self._by_token(auth, claim, certificate) if method is Method.TOKEN else None

@@ -94,7 +94,13 @@ class Journal(Service):
         )
         self._folder = Folder(self.directory)
         self.written = WriterThread(
-            settings, self._queue, segments, self._folder, clock, _ThreadLog(reactor), self._roomy
+            settings,
+            self._queue,
+            segments,
+            self._folder,
+            clock,
+            _ThreadLog(reactor),
+            partial(reactor.callFromThread, self._release),
         )
 
     def change(self, settings: JournalSettings) -> None:
@@ -197,9 +203,6 @@ class Journal(Service):
         for session in tuple(self._sessions()):
             session.hold()
         self.written.ask_for_room()
-
-    def _roomy(self) -> None:
-        self._reactor.callFromThread(self._release)
 
     def _release(self) -> None:
         self.full = False

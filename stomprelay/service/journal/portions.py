@@ -111,13 +111,15 @@ PORTIONS: Final[type[Portions]] = Portions if _compiled is None else _compiled.P
 """The compiled twin; `Portions` itself where it was not built, or nothing compiled is wanted."""
 
 ENOUGH: Final = 4 << 20
-"""Bytes with which the writer does not wait for more."""
+"""The number of waiting bytes from which on the writer does not wait for more."""
 PORTION: Final = 4 << 20
-"""Bytes that are written at once. The system uses huge pages only for memory of which they are all."""
+"""Bytes that are written at once. The system uses huge pages only for memory that consists of whole huge pages."""
 BEYOND: Final = 4
-"""So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""
+"""A queue that is not lossy takes up to this many times its room, because bytes that were read before still come after
+reading was stopped.
+"""
 LEAST: Final = 64 << 20
-"""Bytes that such a queue takes at any rate: one chunk read may be large."""
+"""The least number of bytes that such a queue takes, because one chunk that is read may be large."""
 
 
 class Dropped(NamedTuple):
@@ -137,9 +139,9 @@ class Dropped(NamedTuple):
 
 
 class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
-    """Portions, with `room` for so many bytes: a lossy queue drops and counts more, another one calls `full` and drops
-    only far more. `told` are the `dropped` that the journal tells of, `dropped_since` the time of the first one after
-    these. One thread calls `put` and `record`, another one `wait`, `take` and `done`.
+    """Portions, with `room` for so many bytes: a lossy queue drops and counts more; another one calls `full`, and drops
+    only far more. `dropped` counts all drops, `told` those that events in the journal report; `dropped_since` is the
+    time of the first unreported one. One thread calls `put` and `record`, another one `wait`, `take` and `done`.
     """
 
     size: int
@@ -195,7 +197,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
     # The other thread
 
     def tell(self, dropped: Dropped) -> None:
-        """The journal tells of these drops now: what is dropped from now on has a time of its own."""
+        """Record that an event in the journal reports these drops. The next drop sets `dropped_since` again."""
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:

@@ -16,9 +16,9 @@ from stomprelay.service.journal.journal import SOFTWARE, Journal
 
 MOST: Final = 4
 PATIENCE: Final = 10.0
-"""Seconds after which a watch ends that nobody asked for."""
+"""Seconds after which a watch ends if no request asks for its frames."""
 TURN: Final = 100
-"""Sessions that are told in one turn of the reactor who takes their records."""
+"""The number of sessions that learn in one turn of the reactor which object takes their records."""
 
 
 class _Session(Protocol):
@@ -145,7 +145,7 @@ class Tails:
         self._tell()
 
     def _tell(self) -> None:
-        """The takers of records have changed: begin to tell all sessions."""
+        """Begin to tell all sessions which object takes their records: the watches have changed."""
         self._tapped.clear()
         self._untold = iter(tuple(self._sessions()))
         if self._telling is None:

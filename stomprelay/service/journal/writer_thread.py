@@ -13,7 +13,9 @@ from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.portions import Dropped, EncodedBlocks, JournalQueue
 
 LARGE: Final = 1 << 16
-"""Bytes of a portion. What comes while so much is written waits for more."""
+"""The size in bytes from which on a portion is large: blocks that come while a large portion is written wait until
+there are more.
+"""
 IDLE: Final = 1.0
 """Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0

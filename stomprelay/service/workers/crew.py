@@ -25,8 +25,8 @@ _log: Final = logger()
 
 
 class Crew:
-    """The workers of a relay. `own` is the parent's state: listeners, brokers, which are paused, whether clients are
-    refused; no sessions. The counts of ended workers stay in the sums.
+    """The workers of a relay. `own` is the parent's state: its listeners and brokers, with the paused ones, and whether
+    new clients are refused; it has no sessions. The counts of ended workers stay in the sums.
     """
 
     def __init__(self, own: RelayState, reloads: Reloads | None = None) -> None:

@@ -13,18 +13,21 @@ from typing import Final, NamedTuple
 from stomprelay.service.brokers import ConfiguredBroker
 
 AWAY: Final = (1 << 64) - 1
-"""In place of the sessions of a worker that does not accept."""
+"""Stands for the number of sessions of a worker that does not accept."""
 ROWS: Final = 4096
-"""The number of brokers with a row; for further ones each worker uses only what it knows itself."""
+"""The number of brokers that have a row. Of further brokers each worker knows only its own numbers."""
 _CELL: Final = 8
 _SLACK: Final = 8
-"""A worker may have one session more for each so many, so that of many clients at once few have to wait."""
+"""A worker may have one session more than the one with fewest, and one more for each so many sessions. So only few of
+many clients that come at once have to wait.
+"""
 
 
 class Loads:
-    """A worker, from 1, writes its own numbers, the parent those of one that is away. Layout: the number of workers,
-    whether the parent `close`d it, sessions of each, bytes of each, and a row for each broker: its key, which the
-    parent writes, and for each worker twice its sessions there, plus one if it finds the broker gone.
+    """Each worker, from 1, writes its own numbers; the parent writes those of a worker that is away. Layout: the number
+    of workers; whether the parent has called `close`; the sessions of each worker; the bytes of each worker; and a row
+    for each broker. A row has the broker's key, which the parent writes, and for each worker twice the number of its
+    sessions there, plus one if the worker finds the broker gone.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -64,7 +67,7 @@ class Loads:
             self._rows[row + number] = 0
 
     def close(self) -> None:
-        """Have no worker accept anybody any more, from now on: they stop."""
+        """Make all workers stop accepting: the relay stops."""
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:

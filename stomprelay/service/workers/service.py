@@ -120,12 +120,11 @@ class WorkersService(MultiService):
             return WorkerPlan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
 
         for number in range(1, self._count + 1):
-            worker = Worker(number, self._reactor, plan, self._changed, self._timeout)
+            worker = Worker(
+                number, self._reactor, plan, self._changed, lambda: self._alone.config.worker_timeout
+            )
             self.crew.workers.append(worker)
             self._reactor.callWhenRunning(worker.start)
-
-    def _timeout(self) -> float:
-        return self._alone.config.worker_timeout
 
     def _changed(self, worker: Worker) -> None:
         if worker.hung:

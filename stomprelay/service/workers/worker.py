@@ -207,7 +207,7 @@ class Worker:
             answer.callback(passed.said.get("answer"))
 
     def _unheard(self, _why: str) -> None:
-        """The process answers nothing more: it ends, and the next one gets its own plan."""
+        """Fail all questions that wait for an answer: the process ends, and the next one gets a plan of its own."""
         for answer in tuple(self._answers.values()):
             answer.errback(NoAnswer("it ended"))
 
@@ -241,7 +241,7 @@ class Worker:
         self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
     def _said_nothing(self, seconds: float, within: float) -> None:
-        """The process is silent: it gets no clients for now, or is killed."""
+        """Give the silent process no clients for now; at the end of its time kill it."""
         if seconds < within:
             self.hung = True
             _log.warn(

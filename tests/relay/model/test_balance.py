@@ -58,6 +58,19 @@ def test_plain_failover_moves_nobody() -> None:
     assert single.shifts({only: 5}, 10, NOW) == []
 
 
+def test_a_group_that_changes_is_balanced_by_its_new_settings() -> None:
+    """From a reload on: its sessions move, or stay, by the list and the options that it has then."""
+    plain, brokers = group(1, 1, reconnect=Reconnect())
+    a, b = brokers
+    homeward, _ = group(1, 1)
+    plain.take(homeward, (a, b))
+    assert plain.shifts({a: 0, b: 1}, 10, NOW) == [Shift(b, a, 1)]
+    alone, _ = group(1)
+    plain.take(alone, (a,))
+    assert not plain.balanced
+    assert plain.shifts({a: 0, b: 1}, 10, NOW) == []
+
+
 def test_priority_backup_brings_them_home() -> None:
     """To the first broker, from all others in their order, no more than allowed."""
     several, (a, b, c) = group(1, 1, 1)
