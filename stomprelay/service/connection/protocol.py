@@ -45,7 +45,7 @@ from stomprelay.service.network.endpoints import (
 from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.sockets import FIRST_READ, READ, Socket, read_at_most
 from stomprelay.service.network.tls import certificate_problem
-from stomprelay.session.effects import Close, GiveWay, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, GiveWay, How, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED, UNREAD, spell_fault
 from stomprelay.wire.decoder import compiled
@@ -257,19 +257,14 @@ class Driver(Timed):
         if self.legs or not self.over:
             self.runtime.timers.set(self, effect.at)
 
-    def _note(self, effect: Note) -> None:
-        """Write a line to the log."""
-        raise NotImplementedError
-
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         Close: _close,
         Pause: _pause,
         Resume: _resume,
         GiveWay: _give_way,
         Wake: _wake,
-        Note: lambda self, effect: self._note(effect),
     }
-    """The method that performs each kind of effect but `Send`."""
+    """The method that performs each kind of effect but `Send`. Subclasses add those of their core, `Note` for one."""
 
 
 @dataclass(slots=True)
@@ -549,19 +544,19 @@ class LegProtocol(Timed):
         self.runtime.departures.watch(self._watched.descriptor, self._departed)
         return True
 
-    def _unwatch(self) -> None:
-        if self._watched is not None:
-            self.runtime.departures.forget(self._watched.descriptor)
-            self._watched = None
-            if self._owner is not None:  # else the timer is that of a closed connection
-                self.runtime.timers.set(self, inf)
+    def _unwatch(self, watched: _Watched) -> None:
+        self.runtime.departures.forget(watched.descriptor)
+        self._watched = None
+        if self._owner is not None:  # else the timer is that of a closed connection
+            self.runtime.timers.set(self, inf)
 
     def _read_on(self) -> None:
         """Read again, where reading was stopped."""
         if not self._stopped:
             return
         self._stopped = False
-        self._unwatch()
+        if self._watched is not None:
+            self._unwatch(self._watched)
         if self.transport is not None:
             self.transport.resumeProducing()
 
@@ -651,8 +646,10 @@ class LegProtocol(Timed):
                 transport.loseConnection()
             if self.transport is not None:
                 self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
-        self._read_on()
-        self._unwatch()
+        if self._stopped:
+            self._read_on()
+        if self._watched is not None:
+            self._unwatch(self._watched)
         owner.closed(self)
 
     def hasten(self) -> None:

@@ -9,6 +9,7 @@ proxy may have taken another request for a body.
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import Final, NamedTuple
@@ -61,15 +62,13 @@ class AcceptedUpgrade(NamedTuple):
     window: int = 0
 
 
+@dataclass(slots=True)
 class _Heads:
     """Finds heads of HTTP, each of `most` bytes at most, in received bytes. `rest`: the bytes after the last head."""
 
-    __slots__ = ("_most", "_seen", "rest")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._seen = 0
-        self.rest = bytearray()
+    _most: int
+    _seen: int = 0
+    rest: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes = b"") -> bytes | None:
         """Return the next head; None while it is incomplete; b"" if it is too large: then do not call again."""
