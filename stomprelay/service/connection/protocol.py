@@ -83,7 +83,7 @@ def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
 
 
 def send_in_python(connection: tcp.Connection, data: bytes) -> None:
-    """Send what the socket takes now, and queue the rest. The reactor meets an error of the socket, too."""
+    """Send what the socket takes now, and queue the rest. An error of the socket is left to the reactor."""
     sent = 0
     if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
         try:
@@ -100,7 +100,7 @@ send: Final = send_in_python if COMPILED is None else COMPILED.send
 
 
 def close_when_written(connection: tcp.Connection) -> None:
-    """Close when all is written: at once, with the protocol's `connectionLost`, where nothing waits for that."""
+    """Close when all is written. Where nothing waits to be written, close at once: `connectionLost` is called here."""
     if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
         connection._writeDisconnected = True
     connection.loseConnection()
@@ -144,7 +144,7 @@ class Driver(Timed):
         self.refused(protocol, reason)
 
     def patient(self, protocol: "LegProtocol") -> bool:
-        """Whether a leg that is not read from will be again by itself, so that a peer that left may wait for it."""
+        """Whether the leg is not read from only for a while. Then a peer that left meanwhile is not given up."""
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:
@@ -283,10 +283,10 @@ class _Watched:
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told of changes:
-    silence of a peer that is not read from does not count. `bytes_received` and `bytes_sent` count bytes, `plain` is
-    the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
-    are discarded; the timer then waits for a peer that takes too long to close.
+    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told when reading stops
+    and goes on, because silence does not count between. `bytes_received` and `bytes_sent` count bytes, `plain` is the
+    transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received are
+    discarded; the timer then waits for a peer that takes too long to close.
     """
 
     _owner: Driver | None
@@ -488,8 +488,8 @@ class LegProtocol(Timed):
                 self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
-        """Read so many bytes at once, at most, from now on; more is read at once later where more comes, unless memory
-        is short.
+        """Read at most so many bytes at once from now on. Unless memory is short, later reads become larger where more
+        comes.
         """
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
@@ -662,7 +662,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort the connection: the peer took too long. One that is open, but not read from, is looked after."""
+        """Abort a closed connection: its peer took too long. Of an open one, check whether the client is there."""
         if self.transport is None:
             return
         if self._owner is not None:

@@ -129,7 +129,7 @@ def open_work(links: list[Link]) -> tuple[int, int]:
 
 
 def destinations(relay: Relay) -> Iterator[str]:
-    """Yield all destinations that the client of a relay is subscribed to; be done with them in this turn."""
+    """Yield all destinations that the client of a relay is subscribed to. Take them all before the next input."""
     for link in _first(relay.links, _subscribed):
         yield from map(spell_words, link.session.subscriptions.destinations)
 
@@ -336,8 +336,8 @@ class BrokerOutput:
 @dataclass(slots=True, eq=False, repr=False)
 class RelayDriver(Driver):
     """Drives one relay, which stands for one client; `_on_end` is called when nothing more will happen. `_identify` is
-    needed where the listener asks who comes. It can `record_to` somebody: the frames of one chunk are a block, each
-    `Note` an event.
+    needed where the listener asks who comes. By `record_to` it is recorded: the frames of one chunk are a
+    block, each `Note` is an event.
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
@@ -492,7 +492,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether only the lack of memory stops the reading of a connection, and its bytes would not have to wait."""
+        """Whether a connection is not read from only for want of memory, and what it sent could go on at once."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows

@@ -32,7 +32,7 @@ _LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\
 _REQUEST: Final = re.compile(rb"(%b) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n%b" % (_TOKEN, _LINES))
 _ANSWER: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n]*+)?\r\n%b" % _LINES)
 _END: Final = re.compile(rb"\n\r?\n")
-"""The end of a head, also of one that is wrong, and is not waited for any longer."""
+"""Matches the end of a head. Lines that end with LF alone are wrong, and nothing more is waited for either."""
 
 Fields = Mapping[bytes, Sequence[bytes]]
 """The values of headers, by their names in lower case."""

@@ -42,9 +42,9 @@ _WORDS: Final = {
 
 
 class Division:
-    """The bytes of one client, with messages of `most` bytes; None: of a broker, which wsproto reads. Of what comes,
-    the compiled `_messages` takes messages, pings and pongs at once; wsproto reads all else, whole fragments only: what
-    is compressed, what is wrong, and the end of the connection.
+    """Divides received bytes. The compiled `_messages` takes a client's whole messages, of `most` bytes at most, its
+    pings and its pongs. wsproto reads all else: fragments, what is compressed or wrong, and the close frame. `most` is
+    None for a broker, of which wsproto reads everything.
     """
 
     __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
