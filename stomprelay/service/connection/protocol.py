@@ -283,10 +283,10 @@ class _Watched:
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told when reading stops
-    and goes on, because silence does not count between. `bytes_received` and `bytes_sent` count bytes, `plain` is the
-    transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received are
-    discarded; the timer then waits for a peer that takes too long to close.
+    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told when reading
+    stops and goes on, because silence does not count between. `bytes_received` and `bytes_sent` count bytes. `plain` is
+    the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
+    are discarded; the timer then waits for a peer that takes too long to close.
     """
 
     _owner: Driver | None
