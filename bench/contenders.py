@@ -95,9 +95,9 @@ def relay(
     It runs on the core that is kept for what is measured. Raises `AbsentError` when it is not installed,
     `RuntimeError` when it does not start to listen.
     """
-    twistd = Path(sys.executable).with_name("twistd")
-    if not twistd.exists():
-        raise AbsentError(f"no twistd beside {sys.executable}")
+    program = Path(sys.executable).with_name("stomprelay")
+    if not program.exists():
+        raise AbsentError(f"no stomprelay beside {sys.executable}")
     ports = {route: free_port() for route in routes}
     config = directory / f"{name}.toml"
     config.write_text(
@@ -108,7 +108,7 @@ def relay(
         )
         + settings
     )
-    command = [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
+    command = [str(program), "run", "--config", str(config)]
     with listening(name, command, ports.values(), directory) as child:
         yield Contender(name, ports, child.pid)
 

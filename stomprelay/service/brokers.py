@@ -469,7 +469,11 @@ class ProbeDriver(Driver):
     def _open(self, effect: Open) -> None:
         self.connect(effect.leg, self._endpoints[effect.broker])
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        **Driver.effects,
+        Note: _note,
+        Open: _open,
+    }
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
@@ -90,6 +90,8 @@ class BrokerDriver(Driver):
 
     def _note(self, effect: Note) -> None:
         log_note(effect, _FORM, self.runtime.repeats, "embedded broker")
+
+    effects: ClassVar = {**Driver.effects, Note: _note}
 
 
 class BrokerService(MultiService):

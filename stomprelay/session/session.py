@@ -22,7 +22,7 @@ _RECEIPT: Final = 160
 _FRAME: Final = 64
 """The same for a frame of a transaction."""
 _PLACES: Final = 128
-"""Bytes that a subscription costs beside what anything does: its places by id and by destination."""
+"""Bytes that a subscription costs beside its headers: its entries by id and by destination."""
 
 
 _HEADER: Final = 160
@@ -66,7 +66,7 @@ class Budget:
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or fewer, to stop reading before a refusal."""
+        """Return from how many waiting bytes on to stop reading: `wanted`, or fewer, before the client is refused."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
@@ -137,7 +137,7 @@ class Transaction:
 
 
 SENT_TO: Final = 8
-"""Destinations of which is known that a client sent to them, at most."""
+"""So many destinations of a client's last SENDs are kept."""
 _LONGEST: Final = 200
 """Bytes that are kept of such a name."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from stomprelay import PURE
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.frame import CONTENT_LENGTH_LINE, Frame, Head, Limits
+from stomprelay.wire.frame import CONTENT_LENGTH_LINE, Frame, Limits
 from stomprelay.wire.names import (
     BODIES,
     BROKER_COMMANDS,
@@ -57,8 +57,6 @@ _APART: Final = 16
 _SMALL: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
-
-_head = lru_cache(Head)
 
 
 def compiled(module: str) -> Any:
@@ -144,7 +142,6 @@ class Decoder:
     _awaited: Awaited | HeadSoFar | None = None
     _recording: list[Frame | Run] | None = None
     _keeping: Keep | None = None
-    _head: Head = field(init=False)
     _allowed: frozenset[bytes] = field(init=False)
     _commands: dict[bytes, tuple[bytes, bool]] = field(init=False)
     _memo: tuple[bytes, bytes, int, int, bool] | None = field(init=False)
@@ -153,7 +150,6 @@ class Decoder:
     _ahead: object = field(init=False)
 
     def __post_init__(self, commands: frozenset[bytes]) -> None:
-        self._head = _head(self.limits)
         self.expect(self.dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
@@ -322,12 +318,12 @@ class Decoder:
                     if known is None:
                         raise self._unexpected(data[at : head - 1])
                     command, may_have_body = known
-                    plain = self._head.examine(data, head, body, self.dialect)
+                    plain = self.limits.examine(data, head, body, self.dialect)
                     if not plain:
                         spelled = self._spelled_out(data[head - 1 : body])
                     length = -1
                     if data.find(CONTENT_LENGTH_LINE, head - 1, body) >= 0:
-                        length = self._head.content_length(data, head, body, self.dialect)
+                        length = self.limits.content_length(data, head, body, self.dialect)
                     if not may_have_body:
                         if length > 0 or (body < size and data[body]):
                             length = self._lfs(command, data, body, length)
@@ -380,8 +376,8 @@ class Decoder:
         spelled = self.dialect.spell_out(lines)
         if len(spelled) == len(lines):
             return None
-        if self._head.has_long_line(spelled):
-            raise self._head.too_long()
+        if self.limits.has_long_line(spelled):
+            raise self.limits.too_long()
         return spelled
 
     def _scanning(self, rules: Rules) -> "Scanner":
@@ -436,11 +432,11 @@ class Decoder:
         count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")
-        if line + len(lines) > self.limits.header_line and self._head.has_long_line(lines, line):
-            return self._head.too_long()
+        if line + len(lines) > self.limits.header_line and self.limits.has_long_line(lines, line):
+            return self.limits.too_long()
         ends = lines.count(b"\n")
         if count + ends > self.limits.headers + 1:
-            return self._head.too_many()
+            return self.limits.too_many()
         line = len(lines) - lines.rfind(b"\n") - 1 if ends else line + len(lines)
         self._awaited = HeadSoFar(count + ends, line, (end + lines[-2:])[-2:])
         return None

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
@@ -55,6 +55,8 @@ class SpyDriver(Driver):
 
     def _note(self, effect: Note) -> None:
         self.told.append(("note", effect.text))
+
+    effects: ClassVar = {**Driver.effects, Note: _note}
 
 
 class DriverHarness:

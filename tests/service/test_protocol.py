@@ -76,6 +76,19 @@ def test_a_broker_that_closes_its_direction() -> None:
     assert harness.said() == []
 
 
+def test_a_broker_that_closed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its core ends the leg as any other. What the peer would close is closed already."""
+    harness = DriverHarness()
+    protocol = LegProtocol(harness.driver, Leg(Side.UPSTREAM, Limits()))
+    transport = FakeTransport(protocol)
+    protocol.makeConnection(transport)
+    monkeypatch.setattr(harness.driver, "lost", lambda protocol, reason: protocol.close(How.LINGER))
+    protocol.readConnectionLost()
+    assert transport.ends == ["flush"]
+    transport.disconnects()
+    assert harness.clock.getDelayedCalls() == []
+
+
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
 def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""

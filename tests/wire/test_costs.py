@@ -12,7 +12,7 @@ import pytest
 from stomprelay.wire import decoder as module
 from stomprelay.wire.decoder import Decoder, Pieces
 from stomprelay.wire.dialect import V1_1, Dialect
-from stomprelay.wire.frame import Frame, Head, Limits
+from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.run import Run
 from tests.wire.decoding import ANY
 
@@ -92,8 +92,8 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
         monkeypatch.setattr(module, name, Counted(getattr(module, name), meter))
     monkeypatch.setattr(Pieces, "joined", meter.examining(Pieces.joined, lambda pieces: pieces.size))
     sizes: list[tuple[type, str, Callable[..., int]]] = [
-        (Head, "examine", lambda _self, _data, head, body, _dialect: body - head),
-        (Head, "has_long_line", lambda _self, lines, _before=0: len(lines)),
+        (Limits, "examine", lambda _self, _data, head, body, _dialect: body - head),
+        (Limits, "has_long_line", lambda _self, lines, _before=0: len(lines)),
         (Decoder, "_count_lines", lambda _self, lines: len(lines)),
         (Decoder, "_keep", lambda _self, unfinished: len(unfinished)),
         (Decoder, "_asking", lambda _self, _error, data, at: len(data) - at),

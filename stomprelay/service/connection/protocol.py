@@ -45,7 +45,7 @@ from stomprelay.service.network.endpoints import (
 from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.sockets import FIRST_READ, READ, Socket, read_at_most
 from stomprelay.service.network.tls import certificate_problem
-from stomprelay.session.effects import Close, GiveWay, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, GiveWay, How, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.reasons import CLOSED, UNREAD, spell_fault
 from stomprelay.wire.decoder import compiled
@@ -83,7 +83,7 @@ def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
 
 
 def send_in_python(connection: tcp.Connection, data: bytes) -> None:
-    """Send what the socket takes now, and queue the rest. The reactor meets an error of the socket, too."""
+    """Send what the socket takes now, and queue the rest. An error of the socket is left to the reactor."""
     sent = 0
     if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
         try:
@@ -100,7 +100,7 @@ send: Final = send_in_python if COMPILED is None else COMPILED.send
 
 
 def close_when_written(connection: tcp.Connection) -> None:
-    """Close when all is written: at once, with the protocol's `connectionLost`, where nothing waits for that."""
+    """Close when all is written. Where nothing waits to be written, close at once: `connectionLost` is called here."""
     if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
         connection._writeDisconnected = True
     connection.loseConnection()
@@ -144,7 +144,7 @@ class Driver(Timed):
         self.refused(protocol, reason)
 
     def patient(self, protocol: "LegProtocol") -> bool:
-        """Whether a leg that is not read from will be again by itself, so that a peer that left may wait for it."""
+        """Whether the leg is not read from only for a while. Then a peer that left meanwhile is not given up."""
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:
@@ -257,19 +257,14 @@ class Driver(Timed):
         if self.legs or not self.over:
             self.runtime.timers.set(self, effect.at)
 
-    def _note(self, effect: Note) -> None:
-        """Write a line to the log."""
-        raise NotImplementedError
-
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         Close: _close,
         Pause: _pause,
         Resume: _resume,
         GiveWay: _give_way,
         Wake: _wake,
-        Note: lambda self, effect: self._note(effect),
     }
-    """The method that performs each kind of effect but `Send`."""
+    """The method that performs each kind of effect but `Send`. Subclasses add those of their core, `Note` for one."""
 
 
 class _Watched(NamedTuple):
@@ -287,8 +282,8 @@ class _Watched(NamedTuple):
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told of changes:
-    silence of a peer that is not read from does not count. `bytes_received` and `bytes_sent` count bytes, `plain` is
+    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told when reading
+    stops and goes on, because silence does not count between. `bytes_received` and `bytes_sent` count bytes. `plain` is
     the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
     are discarded; the timer then waits for a peer that takes too long to close.
     """
@@ -491,8 +486,8 @@ class LegProtocol(Timed):
                 self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
-        """Read so many bytes at once, at most, from now on; more is read at once later where more comes, unless memory
-        is short.
+        """Read at most so many bytes at once from now on. Unless memory is short, later reads become larger where more
+        comes.
         """
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
@@ -547,19 +542,19 @@ class LegProtocol(Timed):
         self.runtime.departures.watch(self._watched.descriptor, self._departed)
         return True
 
-    def _unwatch(self) -> None:
-        if self._watched is not None:
-            self.runtime.departures.forget(self._watched.descriptor)
-            self._watched = None
-            if self._owner is not None:  # else the timer is that of a closed connection
-                self.runtime.timers.set(self, inf)
+    def _unwatch(self, watched: _Watched) -> None:
+        self.runtime.departures.forget(watched.descriptor)
+        self._watched = None
+        if self._owner is not None:  # else the timer is that of a closed connection
+            self.runtime.timers.set(self, inf)
 
     def _read_on(self) -> None:
         """Read again, where reading was stopped."""
         if not self._stopped:
             return
         self._stopped = False
-        self._unwatch()
+        if self._watched is not None:
+            self._unwatch(self._watched)
         if self.transport is not None:
             self.transport.resumeProducing()
 
@@ -649,8 +644,10 @@ class LegProtocol(Timed):
                 transport.loseConnection()
             if self.transport is not None:
                 self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
-        self._read_on()
-        self._unwatch()
+        if self._stopped:
+            self._read_on()
+        if self._watched is not None:
+            self._unwatch(self._watched)
         owner.closed(self)
 
     def hasten(self) -> None:
@@ -663,7 +660,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort the connection: the peer took too long. One that is open, but not read from, is looked after."""
+        """Abort a closed connection: its peer took too long. Of an open one, check whether the client is there."""
         if self.transport is None:
             return
         if self._owner is not None:

@@ -129,7 +129,7 @@ def open_work(links: list[Link]) -> tuple[int, int]:
 
 
 def destinations(relay: Relay) -> Iterator[str]:
-    """Yield all destinations that the client of a relay is subscribed to; be done with them in this turn."""
+    """Yield all destinations that the client of a relay is subscribed to. Take them all before the next input."""
     for link in _first(relay.links, _subscribed):
         yield from map(spell_words, link.session.subscriptions.destinations)
 
@@ -336,8 +336,8 @@ class BrokerOutput:
 @dataclass(slots=True, eq=False, repr=False)
 class RelayDriver(Driver):
     """Drives one relay, which stands for one client; `_on_end` is called when nothing more will happen. `_identify` is
-    needed where the listener asks who comes. It can `record_to` somebody: the frames of one chunk are a block, each
-    `Note` an event.
+    needed where the listener asks who comes. By `record_to` it is recorded: the frames of one chunk are a
+    block, each `Note` is an event.
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
@@ -460,9 +460,14 @@ class RelayDriver(Driver):
             self.runtime.memory.grew(self, protocol)
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects that the relay returned, then have it known how much is kept of the session now."""
+        """Perform the effects that the relay returned, and count how much is kept of the session now. Where the session
+        had no leg, no leg's close ends it: call `end` if it is over.
+        """
+        legs = self.legs
         Driver.perform(self, effects)
         self._count()
+        if not legs and self.over:
+            self.end()
 
     def _count(self) -> None:
         if not self.kept:
@@ -487,7 +492,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether only the lack of memory stops the reading of a connection, and its bytes would not have to wait."""
+        """Whether a connection is not read from only for want of memory, and what it sent could go on at once."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
@@ -552,31 +557,22 @@ class RelayDriver(Driver):
 
     def woke(self, now: float) -> None:
         """Tell the relay that the time of its last `Wake` has come."""
-        self._perform_legless(self.relay.handle(Woke(), now))
+        self.perform(self.relay.handle(Woke(), now))
 
     def handle(self, event: Input) -> None:
         """Give the relay this input, and perform the effects. Does nothing after the end of the session."""
         if self.kept:
-            self._perform_legless(self.relay.handle(event, self.runtime.seconds()))
+            self.perform(self.relay.handle(event, self.runtime.seconds()))
 
     @property
     def watched(self) -> bool:
         """Whether it is watched for samples."""
         return self._relay.watched
 
-    def _perform_legless(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects of an input that may come while the session has no leg; then call `end` if it is over,
-        because no leg's close will do it.
-        """
-        legs = self.legs
-        self.perform(effects)
-        if not legs and self.over:
-            self.end()
-
     def failed(self, error: Exception) -> None:
         """End the session: one of its effects failed, so its state is unknown."""
         if not self.relay.over:
-            self._perform_legless(self.relay.failed(error))
+            self.perform(self.relay.failed(error))
 
     # What is recorded
 
@@ -706,7 +702,7 @@ class RelayDriver(Driver):
         if client is not None:
             if coupled and full:
                 client.hold(PRESSURE)
-            else:
+            elif client.reasons:
                 client.release(PRESSURE)
         if unreported and not self._report_scheduled:
             self._report_scheduled = True
@@ -878,6 +874,7 @@ class RelayDriver(Driver):
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         **Driver.effects,
         Identify: _ask,
+        Note: _note,
         Open: _open,
         Pass: _pass,
         Report: _report,

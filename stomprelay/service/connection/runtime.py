@@ -54,7 +54,7 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick, with that tick. Those that are armed for another tick by now are skipped."""
+        """By tick: the tick, one object for all, and the objects that wait. Those armed for another tick are skipped."""
         self._places = 0
         self._due: dict[Timed, float] = {}
         self._armed: dict[Timed, float] = {}
@@ -226,7 +226,7 @@ class _Kind(Timed):
 
 
 class Repeats:
-    """Decides which lines are written. A `kind` is logged when lines were left out, so no peer may choose it."""
+    """Decides which lines are written. The name of a `kind` stands in the log, so it must not be a peer's text."""
 
     def __init__(self, timers: Timers, seconds: Callable[[], float]) -> None:
         self._timers = timers
@@ -234,7 +234,7 @@ class Repeats:
         self._kinds: dict[str, _Kind] = {}
 
     def passes(self, kind: str, most: int = MOST) -> bool:
-        """Return whether a line of this kind is to be written now; otherwise, behind `most` of them, it is counted."""
+        """Return whether to write a line of this kind now. Behind `most` of them, others are only counted."""
         found = self._kinds.get(kind)
         if found is None:
             found = self._kinds[kind] = _Kind(kind, self._timers)

@@ -3,6 +3,7 @@ and that to a broker.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
 from typing import Final
@@ -37,13 +38,11 @@ _UNFINISHED: Final = {
 """What a client gets whose request is not finished when the relay ends its connection."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Pings(Timed):
     """Asks the silent client of a WebSocket whether it is there, after the time that `web` says."""
 
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: "WebLegProtocol") -> None:
-        self._protocol = protocol
+    _protocol: "WebLegProtocol"
 
     def woke(self, now: float) -> None:
         """Ask, or give up."""

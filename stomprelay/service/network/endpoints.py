@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -333,14 +334,12 @@ def _with_backlog(description: str) -> str:
 
 
 @implementer(IProtocolFactory)
+@dataclass(slots=True, eq=False, repr=False)
 class OneProtocol:
     """The factory of one attempt to connect, for a protocol that exists. `failed` is called if the attempt fails."""
 
-    __slots__ = ("_failed", "_protocol")
-
-    def __init__(self, protocol: IProtocol, failed: Callable[[Failure], None]) -> None:
-        self._protocol: IProtocol | None = protocol
-        self._failed: Callable[[Failure], None] | None = failed
+    _protocol: IProtocol | None
+    _failed: Callable[[Failure], None] | None
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
         """Return the protocol, and forget it: transports keep their factory."""
@@ -370,18 +369,16 @@ class OneProtocol:
 
 
 @implementer(IStreamClientEndpoint)
+@dataclass(slots=True, eq=False, repr=False)
 class AddressEndpoint:
     """Connects to a port of an IP address. `timeout` None: the caller gives up in time. `attempt` is `connect` without
     the Deferred and the second protocol of an endpoint, which a thousand sessions would pay for.
     """
 
-    def __init__(
-        self, reactor: Any, host: str, port: int, timeout: float | None, local: tuple[str, int] | None
-    ) -> None:
-        self._reactor = reactor
-        self._to = (host, port)
-        self._timeout = timeout
-        self._local = local
+    _reactor: Any
+    _to: tuple[str, int]
+    _timeout: float | None
+    _local: tuple[str, int] | None
 
     def attempt(self, factory: OneProtocol) -> IConnector:
         """Begin to connect. The factory is asked for its protocol, or told why there is no connection."""
@@ -466,7 +463,7 @@ def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     timeout = float(arguments["timeout"]) if "timeout" in arguments else None
     local = (arguments["bindAddress"], 0) if "bindAddress" in arguments else None
     if isIPAddress(host) or isIPv6Address(host):
-        return AddressEndpoint(reactor, host, port, timeout, local)
+        return AddressEndpoint(reactor, (host, port), timeout, local)
     return HostnameEndpoint(
         reactor, host, port, PATIENCE if timeout is None else timeout, local, ATTEMPT_DELAY
     )

@@ -6,6 +6,7 @@ order of its calls of OpenSSL: `bio_write` with what was received, then `recv` u
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from OpenSSL import SSL
@@ -163,15 +164,13 @@ class LayerFactory(TLSMemoryBIOFactory):
 
 
 @implementer(IStreamClientEndpoint)
+@dataclass(eq=False, repr=False)
 class SecuredEndpoint:
     """Connects as another endpoint does, and puts TLS on the connection, which `creator` makes."""
 
-    def __init__(
-        self, creator: IOpenSSLClientConnectionCreator, endpoint: IStreamClientEndpoint, reactor: IReactorTime
-    ) -> None:
-        self.creator = creator
-        self._endpoint = endpoint
-        self._reactor = reactor
+    creator: IOpenSSLClientConnectionCreator
+    _endpoint: IStreamClientEndpoint
+    _reactor: IReactorTime
 
     def over(self, beneath: Callable[[IStreamClientEndpoint], IStreamClientEndpoint]) -> "SecuredEndpoint":
         """Return the endpoint that puts TLS on connections of the endpoint that `beneath` returns."""

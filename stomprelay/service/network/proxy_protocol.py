@@ -3,6 +3,7 @@
 The specification is HAProxy's `doc/proxy-protocol.txt`, section 2.2. The header stands before TLS.
 """
 
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import pack
 from typing import Any, Final
@@ -50,14 +51,14 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 
 
 @implementer(IStreamClientEndpoint)
+@dataclass(slots=True, eq=False, repr=False)
 class ProxyHeaderEndpoint:
     """Connects as another endpoint does, and sends a header of the PROXY protocol first: that of a client by
     `carrying`, else the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
     """
 
-    def __init__(self, endpoint: IStreamClientEndpoint, first: bytes = b"") -> None:
-        self.endpoint = endpoint
-        self._first = first
+    endpoint: IStreamClientEndpoint
+    _first: bytes = b""
 
     def carrying(self, first: bytes) -> "ProxyHeaderEndpoint":
         """Return the endpoint that connects to the same broker and sends this header, which `header` returned."""

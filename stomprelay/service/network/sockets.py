@@ -1,7 +1,7 @@
 """TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
-prefixes, no descriptor that is registered twice. Between its beginning and its end a `Socket` is Twisted's
-`tcp.Connection`, with what Twisted's `__init__` and `connectionLost` would set, and `_writeDisconnected`; the tests
-check Twisted. The sockets are the system's, without what Python's `socket.socket` puts around each.
+prefixes, no descriptor that is registered twice. A `Socket` is Twisted's `tcp.Connection` with an `__init__` and a
+`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`. The tests
+check that Twisted still has them.
 """
 
 import os
@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import EALREADY, EINPROGRESS, EISCONN
 from functools import lru_cache, partial
 from sys import intern
@@ -21,7 +22,6 @@ from twisted.internet.interfaces import (
     IConnector,
     IDelayedCall,
     IProtocol,
-    IProtocolFactory,
     IReadWriteDescriptor,
 )
 from twisted.internet.protocol import ClientFactory
@@ -265,25 +265,21 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 
 
 @implementer(IConnector, IReadWriteDescriptor)
+@dataclass(slots=True, eq=False, repr=False)
 class SocketConnector:
     """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. Only a
     `ClientFactory` is told of the connection's end. It needs Linux, where a second connect returns the outcome.
     """
 
-    __slots__ = ("_call", "_factory", "_host", "_own", "_place", "_port", "_reactor", "_timeout", "transport")
-
-    def __init__(
-        self, reactor: Any, host: str, port: int, factory: IProtocolFactory, timeout: float | None
-    ) -> None:
-        self.transport: Socket | None = None
-        self._reactor = reactor
-        self._host = host
-        self._port = port
-        self._factory: Any = factory
-        self._timeout = timeout
-        self._place: tuple[Any, ...] = ()
-        self._own: socket.SocketType | None = None
-        self._call: IDelayedCall | None = None
+    _reactor: Any
+    _host: str
+    _port: int
+    _factory: Any
+    _timeout: float | None
+    transport: Socket | None = None
+    _place: tuple[Any, ...] = ()
+    _own: socket.SocketType | None = None
+    _call: IDelayedCall | None = None
 
     def getDestination(self) -> IPv4Address | IPv6Address:
         """Return the address that it connects to."""
@@ -295,7 +291,9 @@ class SocketConnector:
         self._factory.doStart()
         self._factory.startedConnecting(self)
         try:
-            self._own = own = self._opened()
+            family, self._place = _target(self._host, self._port)
+            self._own = own = socket.SocketType(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            prepare(own)
         except OSError as problem:
             self._fail_later(error.ConnectBindError(problem.errno, problem.strerror))
             return
@@ -306,12 +304,6 @@ class SocketConnector:
         self._reactor.addWriter(self)
         if self._timeout is not None:
             self._call = self._reactor.callLater(self._timeout, self._fail, error.TimeoutError())
-
-    def _opened(self) -> socket.SocketType:
-        family, self._place = _target(self._host, self._port)
-        own = socket.SocketType(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        prepare(own)
-        return own
 
     def stopConnecting(self) -> None:
         """End the attempt, as failed."""

@@ -9,6 +9,7 @@ proxy may have taken another request for a body.
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import Final, NamedTuple
@@ -31,7 +32,7 @@ _LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\
 _REQUEST: Final = re.compile(rb"(%b) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n%b" % (_TOKEN, _LINES))
 _ANSWER: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n]*+)?\r\n%b" % _LINES)
 _END: Final = re.compile(rb"\n\r?\n")
-"""The end of a head, also of one that is wrong, and is not waited for any longer."""
+"""Matches the end of a head. Lines that end with LF alone are wrong, and nothing more is waited for either."""
 
 Fields = Mapping[bytes, Sequence[bytes]]
 """The values of headers, by their names in lower case."""
@@ -61,15 +62,13 @@ class AcceptedUpgrade(NamedTuple):
     window: int = 0
 
 
+@dataclass(slots=True)
 class _Heads:
     """Finds heads of HTTP, each of `most` bytes at most, in received bytes. `rest`: the bytes after the last head."""
 
-    __slots__ = ("_most", "_seen", "rest")
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._seen = 0
-        self.rest = bytearray()
+    _most: int
+    _seen: int = 0
+    rest: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes = b"") -> bytes | None:
         """Return the next head; None while it is incomplete; b"" if it is too large: then do not call again."""

@@ -6,6 +6,7 @@ several frames may be in one. Brokers get one frame in each message, because som
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from secrets import token_bytes
 from struct import pack
@@ -41,9 +42,9 @@ _WORDS: Final = {
 
 
 class Division:
-    """The bytes of one client, with messages of `most` bytes; None: of a broker, which wsproto reads. Of what comes,
-    the compiled `_messages` takes messages, pings and pongs at once; wsproto reads all else, whole fragments only: what
-    is compressed, what is wrong, and the end of the connection.
+    """Divides received bytes. The compiled `_messages` takes a client's whole messages, of `most` bytes at most, its
+    pings and its pongs. wsproto reads all else: fragments, what is compressed or wrong, and the close frame. `most` is
+    None for a broker, of which wsproto reads everything.
     """
 
     __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
@@ -171,51 +172,33 @@ class Received(NamedTuple):
     ping: bytes | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class WebSocket(ProtocolWrapper):
-    """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `most` bytes.
-    `farewell` returns our close code. `client`: the peer is a broker. `window`: the logarithm of our window, if
+    """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `_most` bytes at
+    most.
+    `_farewell` returns our close code. `client`: the peer is a broker. `window`: the logarithm of our window, if
     compression was agreed. Give what comes to `received`, and call that again while it `waits`. Answers are binary if
     the first message was, or if they are not UTF-8.
     """
 
-    __slots__ = (
-        "_client",
-        "_division",
-        "_failed",
-        "_farewell",
-        "_frames",
-        "_heard",
-        "_losing",
-        "_most",
-        "_reading",
-        "_rest",
-        "_said",
-        "_size",
-        "_window",
-        "transport",
-    )
-    transport: Any
+    transport: Any = field()  # Twisted's class has a default
+    _most: float
+    _farewell: Callable[[], int]
+    _: KW_ONLY
+    client: bool = False
+    window: int = 0
+    _frames: FrameProtocol | None = None
+    _division: Division = field(init=False)
+    _rest: memoryview = _NOTHING
+    _reading: tuple[Iterator[Any], list[bytes]] | None = None
+    _size: int = 0
+    _said: bool = False
+    _heard: bool = False
+    _failed: bool = False
+    _losing: bool = False
 
-    def __init__(
-        self,
-        transport: Any,
-        most: float,
-        farewell: Callable[[], int],
-        *,
-        client: bool = False,
-        window: int = 0,
-    ) -> None:
-        self.transport = transport
-        self._most = most
-        self._farewell = farewell
-        self._client = client
-        self._window = window
-        self._frames: FrameProtocol | None = None
-        self._division = Division(None if client else int(most))
-        self._rest = _NOTHING
-        self._reading: tuple[Iterator[Any], list[bytes]] | None = None
-        self._size = 0
-        self._said = self._heard = self._failed = self._losing = False
+    def __post_init__(self) -> None:
+        self._division = Division(None if self.client else int(self._most))
 
     def _send(self, data: bytes) -> None:
         self.transport.write(data)
@@ -239,7 +222,7 @@ class WebSocket(ProtocolWrapper):
             self._rest, self._reading = _NOTHING, None
             return Received(b"")
         reading = self._reading
-        if self._rest or reading is not None or self._window:
+        if self._rest or reading is not None or self.window:
             rest = memoryview(b"".join((self._rest, data)) if self._rest else data) if data else self._rest
             if reading is None:
                 data, rest = bytes(rest[:PIECE]), rest[PIECE:]
@@ -275,7 +258,7 @@ class WebSocket(ProtocolWrapper):
     @property
     def divided(self) -> bool:
         """Whether messages can be read without wsproto: uncompressed ones of a client."""
-        return not self._client and not self._window
+        return not self.client and not self.window
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
         """If it is `divided`, return the payloads at the beginning of these bytes, and where they end. The rest is for
@@ -288,7 +271,7 @@ class WebSocket(ProtocolWrapper):
         kind.
         """
         if self._frames is None:
-            self._frames = FrameProtocol(self._client, [Inflation()] if self._window else [])
+            self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
         return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
@@ -330,16 +313,16 @@ class WebSocket(ProtocolWrapper):
         if self._said:
             return
         binary = self._division.first == Opcode.BINARY
-        if self._client:
+        if self.client:
             for each in each_frame(data):
                 self._control(opcode_of(each, binary), each)
-        elif self._window and len(data) >= SMALLEST:
-            self._control(opcode_of(data, binary) | COMPRESSED, compressed(data, self._window))
+        elif self.window and len(data) >= SMALLEST:
+            self._control(opcode_of(data, binary) | COMPRESSED, compressed(data, self.window))
         else:
             self._send(framed(data, binary))
 
     def _control(self, first: int, payload: bytes) -> None:
-        self._send(frame(first, payload, token_bytes(_MASK) if self._client else b""))
+        self._send(frame(first, payload, token_bytes(_MASK) if self.client else b""))
 
     def ping(self) -> None:
         """Send a ping, which the peer has to answer."""

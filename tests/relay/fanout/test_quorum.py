@@ -183,6 +183,8 @@ class Brokers:
         if host not in self.up and self.error is None:
             if self.play.at(host).closed is not None:
                 self.play.time_passes(SOON)
+            if self.play.at(host).closed is not None:
+                return  # the session is ending
             comes(self.play, host)
             self.up.add(host)
 
@@ -202,7 +204,7 @@ class Brokers:
             for host in self.hosts:
                 self.answers(host, "confirm")
             self.look()
-        if self.silent and self.error is None:
+        if self.error is None and (self.silent or len(self.answered) < len(self.asked)):
             self.play.time_passes(Upstream.disconnect_timeout)
             self.look()
 
