@@ -54,7 +54,7 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick: the tick, one object for all, and the objects that wait. Those armed for another tick are skipped."""
+        """By tick: the tick, one object for all, and those that wait; one armed for another tick is skipped."""
         self._places = 0
         self._due: dict[Timed, float] = {}
         self._armed: dict[Timed, float] = {}
