@@ -425,9 +425,12 @@ def test_an_aborted_transaction_never_was(version: bytes) -> None:
     messages = client.messages()
     client.sends(b"BEGIN\ntransaction:t\n\n\0")
     client.acknowledges(b"ACK", messages[1], b"transaction:t\n")
-    client.sends(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0ABORT\ntransaction:t\nreceipt:r\n\n\0")
+    before = scene.memory
+    client.sends(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
+    assert scene.memory > before
+    client.sends(b"ABORT\ntransaction:t\nreceipt:r\n\n\0")
     client.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
-    assert scene.kept == {b"/queue/a": 2}
+    assert (scene.memory, scene.kept) == (before, {b"/queue/a": 2})
     client.acknowledges(b"ACK", messages[1])
     assert (scene.memory, client.closed) == (0, None)
     client.sends(b"COMMIT\ntransaction:t\nreceipt:r\n\n\0")

@@ -54,6 +54,33 @@ def test_a_message_that_was_refused_leaves_no_queue() -> None:
     assert scene.kept == {}
 
 
+def test_what_two_consumers_give_back_keeps_its_order() -> None:
+    """That in which it was sent, whoever gave back first."""
+    scene = Scene()
+    first, second, third = scene.client(), scene.client(), scene.client()
+    for each in (first, second):
+        each.subscribes(b"/queue/a", b"client", more=b"prefetch-count:2\n")
+    third.sends_to(b"/queue/a", b"1", b"2", b"3", b"4")
+    second.is_lost()
+    first.is_lost()
+    third.subscribes(b"/queue/a")
+    assert third.bodies() == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_consumer_that_ends_while_it_is_held_up() -> None:
+    """It gets nothing when its client reads again; what waited for it goes to others."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.subscribes(b"/queue/a")
+    client.stops_reading()
+    other.sends_to(b"/queue/a", b"1", b"2")
+    client.sends(b"UNSUBSCRIBE\nid:1\n\n\0")
+    client.reads_again()
+    assert client.reads() == b""
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"1", b"2"]
+
+
 def test_consumers_take_turns() -> None:
     """Each message goes to one of them; one that is full or does not read is passed over until it is able again."""
     scene = Scene()

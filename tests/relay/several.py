@@ -1,5 +1,6 @@
 """A client with several brokers: upstreams with groups called `main-1` and so on, whose brokers are `a`, `b`, `c`."""
 
+import re
 from typing import Any, Final
 
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
@@ -134,3 +135,20 @@ def delivers(play: Playbook, at: str, number: int) -> None:
     wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
     play.broker_says(wire, at=at)
     play.client_gets(wire)
+
+
+def header(frame: bytes, name: bytes) -> bytes:
+    """The first value of a header."""
+    match = re.search(rb"\n%b:([^\n]*)\n" % name, frame)
+    assert match, frame
+    return match[1]
+
+
+def settle(version: bytes, command: bytes, delivered: bytes, more: bytes = b"") -> bytes:
+    """ACK or NACK of a MESSAGE that the client read, its version's way."""
+    if version == b"1.2":
+        return b"%b\nid:%b\n%b\n\0" % (command, header(delivered, b"ack"), more)
+    if version == b"1.1":
+        named = header(delivered, b"subscription"), header(delivered, b"message-id")
+        return b"%b\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (command, *named, more)
+    return b"%b\nmessage-id:%b\n%b\n\0" % (command, header(delivered, b"message-id"), more)

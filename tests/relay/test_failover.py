@@ -29,6 +29,7 @@ from tests.relay.failing import (
     said_welcome,
     started,
 )
+from tests.relay.several import header, settle
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
@@ -63,23 +64,6 @@ def message(version: bytes, name: bytes, mode: bytes = b"client", id: bytes = b"
         ack,
         name,
     )
-
-
-def header(frame: bytes, name: bytes) -> bytes:
-    """The first value of a header."""
-    match = re.search(rb"\n%b:([^\n]*)\n" % name, frame)
-    assert match, frame
-    return match[1]
-
-
-def settle(version: bytes, command: bytes, delivered: bytes, more: bytes = b"") -> bytes:
-    """ACK or NACK of a MESSAGE that the client read, its version's way."""
-    if version == b"1.2":
-        return b"%b\nid:%b\n%b\n\0" % (command, header(delivered, b"ack"), more)
-    if version == b"1.1":
-        named = header(delivered, b"subscription"), header(delivered, b"message-id")
-        return b"%b\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (command, *named, more)
-    return b"%b\nmessage-id:%b\n%b\n\0" % (command, header(delivered, b"message-id"), more)
 
 
 def names(version: bytes, told: bytes, name: bytes) -> bool:

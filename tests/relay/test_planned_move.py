@@ -14,6 +14,7 @@ from tests.relay.failing import (
     sent_away,
     started,
 )
+from tests.relay.several import settle
 from tests.relay.test_failover import (
     ASKING,
     ASKING_AGAIN,
@@ -24,7 +25,6 @@ from tests.relay.test_failover import (
     SUBSCRIBE,
     gets,
     message,
-    settle,
 )
 
 after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)

@@ -6,7 +6,7 @@ from stomprelay.relay import inputs, sample
 from stomprelay.relay.model.counters import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
-from tests.relay.several import THERE, send, two_upstreams
+from tests.relay.several import THERE, send, settle, two_upstreams
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
 CONFIRMED = b"RECEIPT\nreceipt-id:r%d\n\n\0"
@@ -51,15 +51,7 @@ def message(number: int, version: bytes) -> bytes:
 
 def ack(play: Playbook, version: bytes, command: bytes = b"ACK") -> bytes:
     """The ACK of the last MESSAGE that the client got."""
-    head = dict(
-        line.split(b":", 1) for line in play.client_reads().split(b"\0")[-2].split(b"\n") if b":" in line
-    )
-    names = {
-        b"1.0": b"message-id:%b\n" % head[b"message-id"],
-        b"1.1": b"subscription:%b\nmessage-id:%b\n" % (head.get(b"subscription", b""), head[b"message-id"]),
-        b"1.2": b"id:%b\n" % head.get(b"ack", b""),
-    }
-    return b"%b\n%b\n\0" % (command, names[version])
+    return settle(version, command, play.client_reads().split(b"\0")[-2])
 
 
 @pytest.mark.parametrize("cut", [Cut.WHOLE, Cut.OCTETS, Cut.PASSED])

@@ -100,10 +100,6 @@ class Peer(Protocol):
         self._waiting.append(changed)
         return changed.addTimeout(PATIENCE, reactor)
 
-    def skip_eols(self) -> None:
-        """Forget the EOLs that came."""
-        self.received = self.received.lstrip(b"\n")
-
     def read_slowly(self) -> None:
         """Have the kernel keep little for this end, so that the other one is soon stopped, and stop reading."""
         self.transport.getHandle().setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)

@@ -5,8 +5,10 @@ import itertools
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from twisted.logger import Logger
 
 from stomprelay.journal.block import Block, decode, pack_sizes
 from stomprelay.journal.folder import Recovery, SegmentFile
@@ -14,6 +16,7 @@ from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.journal import writer_thread as module
 from stomprelay.service.journal.portions import JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
+from tests.service.conftest import Lines
 from tests.service.harness import told
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
@@ -55,40 +58,6 @@ class FakeSegments:
         return [each for each in decode(self.written) if isinstance(each, Block)]
 
 
-class FakeFolder:
-    """Keeps what it is asked."""
-
-    def __init__(self) -> None:
-        self.found: list[Recovery] = []
-        self.old: list[SegmentFile] = []
-        self.asked: list[tuple[float | None, int | None]] = []
-        self.failure: OSError | None = None
-
-    def recover(self, now: int) -> list[Recovery]:
-        if self.failure is not None:
-            raise self.failure
-        return self.found
-
-    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        self.asked.append((age, size))
-        if self.failure is not None:
-            raise self.failure
-        return self.old
-
-
-class Log:
-    """The lines of the log."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def info(self, form: str, **fields: object) -> None:
-        self.lines.append("info: " + form.format(**fields))
-
-    def warn(self, form: str, **fields: object) -> None:
-        self.lines.append("warn: " + form.format(**fields))
-
-
 class ThreadHarness:
     """A thread, all that is around it, and a clock that the test moves."""
 
@@ -96,15 +65,17 @@ class ThreadHarness:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
         self.queue = JournalQueue(room, itertools.count(1).__next__)
-        self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
+        self.segments, self.log = FakeSegments(), Lines()
+        self.folder = Mock()
+        self.folder.recover.return_value = self.folder.expire.return_value = []
         self.roomy: list[int] = []
         self.thread = WriterThread(
             JournalSettings("/j", **settings),
             self.queue,
             self.segments,  # type: ignore[arg-type]
-            self.folder,  # type: ignore[arg-type]
+            self.folder,
             lambda: 42,
-            self.log,
+            Logger("stomprelay", observer=self.log),
             lambda: self.roomy.append(self.queue.size),
         )
 
@@ -135,11 +106,11 @@ def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
     assert harness.thread.errors == 2
     assert harness.thread.trouble
     assert harness.queue.size > 0
-    assert [line.partition(": ")[0] for line in harness.log.lines] == ["warn"]
+    assert [line.partition(": ")[0] for line in harness.log] == ["warn"]
     harness.segments.failure = None
     harness.thread.turn()
     assert harness.thread.trouble == ""
-    assert harness.log.lines[1:] == ["info: the journal is written again"]
+    assert harness.log[1:] == ["info: the journal is written again"]
     assert [each.payload for each in harness.segments.blocks()] == [b"a", b"b"]
     assert harness.queue.size == 0
 
@@ -159,10 +130,10 @@ def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         harness.thread.turn()
     events = [told(each) for each in harness.segments.blocks() if told(each).event]
     assert [each.facts["blocks"] for each in events] == [2] + [1] * 10
-    assert len(harness.log.lines) == 1
+    assert len(harness.log) == 1
     harness.now = 11
     harness.thread.turn()
-    assert harness.log.lines[1:] == [
+    assert harness.log[1:] == [
         "warn: the journal: 10 blocks with 10 frames were left out: the queue was full"
     ]
 
@@ -194,26 +165,26 @@ def test_an_end_without_a_disk(harness: ThreadHarness) -> None:
     harness.thread.end()
     assert harness.thread.lost.blocks == harness.thread.lost.frames == 10_000
     assert harness.queue.size == 0
-    assert "warn: 10000 blocks of the journal are lost" in harness.log.lines
+    assert "warn: 10000 blocks of the journal are lost" in harness.log
 
 
 def test_relays_that_died(harness: ThreadHarness) -> None:
     """What was done with what they left is told; a folder that cannot be looked through is no reason to stop."""
-    harness.folder.found = [
+    harness.folder.recover.return_value = [
         Recovery(Path("/j/a.open"), Path("/j/a"), 7),
         Recovery(Path("/j/b.open"), None, 3),
         Recovery(Path("/j/c.open"), None, 0, "no"),
     ]
     harness.thread.begin()
-    assert harness.log.lines == [
+    assert harness.log == [
         "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
         "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
         "warn: segment /j/c.open of a relay that died cannot be ended: no",
     ]
-    harness.folder.failure = FULL
+    harness.folder.recover.side_effect = FULL
     harness.thread.begin()
     assert (
-        harness.log.lines[-1]
+        harness.log[-1]
         == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
     )
 
@@ -224,23 +195,23 @@ def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     for now in (0, 1, 59):
         harness.now = now
         harness.thread.turn()
-    assert harness.folder.asked == [(5.0, 7)]
+    assert [each.args[1:] for each in harness.folder.expire.call_args_list] == [(5.0, 7)]
     harness.now = 61
-    harness.folder.old = [SegmentFile(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
+    harness.folder.expire.return_value = [SegmentFile(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
     harness.thread.turn()
     harness.segments.number = 1
     harness.thread.turn()
-    assert len(harness.folder.asked) == 3
-    assert harness.log.lines == ["info: 1 old segments were removed"] * 2
-    harness.folder.failure = FULL
+    assert harness.folder.expire.call_count == 3
+    assert harness.log == ["info: 1 old segments were removed"] * 2
+    harness.folder.expire.side_effect = FULL
     harness.segments.number = 2
     harness.thread.turn()
     assert harness.thread.trouble == ""
-    assert harness.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
+    assert harness.log[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
     harness = ThreadHarness(monkeypatch)
     harness.segments.number = 1
     harness.thread.turn()
-    assert harness.folder.asked == []
+    harness.folder.expire.assert_not_called()
 
 
 def test_room(monkeypatch: pytest.MonkeyPatch) -> None:

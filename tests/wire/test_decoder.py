@@ -23,25 +23,6 @@ CRLF = b"SEND\r\ndestination:/queue/a\r\n\r\nhello\0"
 SMALL = Limits(headers=3, header_line=20, body=30)
 
 
-@pytest.mark.parametrize(
-    ("wire", "lines", "crlf"),
-    [
-        (b"SEND\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", False),
-        (b"SEND\r\na:1\r\nb:2\r\n\r\nx\0", b"a:1\r\nb:2\r\n", True),
-        (b"SEND\r\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", True),
-        (b"SEND\na:1\r\nb:2\n\r\nx\0", b"a:1\r\nb:2\n", False),
-        (b"SEND\na:1\nb:2\r\n\nx\0", b"a:1\nb:2\r\n", False),
-        (b"SEND\r\n\nx\0", b"", True),
-        (b"SEND\n\r\nx\0", b"", False),
-    ],
-    ids=repr,
-)
-def test_line_ends_may_be_mixed_on_1_2(wire: bytes, lines: bytes, *, crlf: bool) -> None:
-    """STOMP 1.2: each EOL is an optional CR and an LF."""
-    (frame,) = decode(wire, V1_2)
-    assert (frame.head_lines, frame.payload, frame.crlf) == (lines, b"x", crlf)
-
-
 # ------------------------------------------------------------------ whole frames
 
 

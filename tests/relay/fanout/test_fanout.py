@@ -17,6 +17,7 @@ from tests.relay.several import (
     receipt,
     routed,
     send,
+    settle,
     tell,
 )
 
@@ -131,17 +132,6 @@ def test_too_many_acks_are_owed() -> None:
         play.client_reads()
 
 
-def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:
-    """The ACK by which a client of this version answers a MESSAGE."""
-    fields = dict(line.split(b":", 1) for line in wire.split(b"\n") if b":" in line)
-    names = {
-        b"1.0": b"message-id:%b\n" % fields[b"message-id"],
-        b"1.1": b"subscription:1\nmessage-id:%b\n" % fields[b"message-id"],
-        b"1.2": b"id:%b\n" % fields.get(b"ack", b""),
-    }
-    return b"ACK\n%breceipt:%b\n\n\0" % (names[client], receipt)
-
-
 @in_all_pairs
 def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) -> None:
     """Each broker is written to in its own version, and both are understood."""
@@ -165,7 +155,10 @@ def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) ->
             play.broker_says(b"%b\n%b\0" % (head, at.encode()), at=at)
             delivered.append(play.client_reads())
         # The other way round, so that it matters which is which although both brokers say the same.
-        play.client_says(_acked(client, delivered[1], b"xb") + _acked(client, delivered[0], b"xa"))
+        play.client_says(
+            settle(client, b"ACK", delivered[1], b"receipt:xb\n")
+            + settle(client, b"ACK", delivered[0], b"receipt:xa\n")
+        )
         for at, version in zip("ab", versions, strict=True):
             acked = play.broker_reads(at=at)
             lines = sorted(acked.split(b"\n\n")[0].splitlines(keepends=False))
