@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system, not unquoted, as Hadoop does; None for another URI."""
+    """Return the path in this machine's file system; None for a URI of another. Like Hadoop, it does not decode `%20`
+    and the like.
+    """
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
@@ -29,7 +31,7 @@ def absolute(path: str) -> str:
 
 
 def literal(path: str) -> str:
-    """Return the path with the characters of Hadoop's patterns escaped, so that it matches only itself."""
+    """Return the path with the special characters of Hadoop's patterns escaped, so that it matches only itself."""
     return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
 
 
