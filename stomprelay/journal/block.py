@@ -123,9 +123,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """So many bytes (`length`) from `offset` on cannot be read, and the `reason`. `torn`: the file ends within a
-    block.
-    """
+    """Bytes from `offset` on, `length` many, that cannot be read, and why. `torn`: the file ends within a block."""
 
     offset: int
     length: int
@@ -169,9 +167,7 @@ class _Reader:
         self._more = more
 
     def _has(self, need: int) -> bool:
-        """Read more of the source until `need` bytes from `_at` on are in memory. Return False if the source ends
-        before.
-        """
+        """Read on until `need` bytes from `_at` on are in memory. Return False if the source ends before."""
         while len(self._data) - self._at < need:
             lacking = need - (len(self._data) - self._at)
             if self._base + self._at + need > self._end:
@@ -339,9 +335,7 @@ def expand(payload: bytes, frames: int) -> list[bytes]:
 
 
 def _shared(first: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """Return the pieces of a group's first head that all heads share: before, between and behind the cuts. Raises
-    `ValueError`.
-    """
+    """Return what all heads of a group share: the pieces of the first one outside the cuts. Raises `ValueError`."""
     places = [0, *cuts, len(first)]
     if places != sorted(places):
         raise ValueError(CONTRADICTION)

@@ -150,9 +150,7 @@ def destination_of(frame: Frame, dialect: Dialect) -> bytes:
 
 
 def traced(head: bytes, trace: bytes) -> bytes:
-    """Return the head with `TRACE` and this value as its first header. A header `TRACE` that the client sent is
-    removed.
-    """
+    """Return the head with `TRACE` and this value as its first header, without any `TRACE` of the client."""
     head = _TRACES.sub(b"", head)
     at = head.index(b"\n") + 1
     end = b"\r\n" if head[:at].endswith(b"\r\n") else b"\n"

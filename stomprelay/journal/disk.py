@@ -53,9 +53,7 @@ def sync(file: int) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a text to a file: it is replaced as a whole or not at all. On return it is synced to the disk. Raises
-    `OSError`.
-    """
+    """Replace a file as a whole or not at all. On return it is synced to the disk. Raises `OSError`."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -14,9 +14,7 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Where there are no locks, the relay of an open segment counts as dead so many seconds after the greatest age of the
-segment.
-"""
+"""Without locks, the relay of an open segment counts as dead so many seconds after its greatest age."""
 
 
 class SegmentFile(NamedTuple):
@@ -85,9 +83,7 @@ class Folder:
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
 
     def gaps(self) -> list[Gap]:
-        """Return the segments that are missing between others of the same run. `expire` leaves no such gaps: it
-        removes the oldest ones.
-        """
+        """Return the segments that are missing between others of a run. `expire` leaves no such gaps."""
         return [
             Gap(*run, before + 1, after - 1)
             for run, numbers in self._runs().items()
@@ -96,9 +92,7 @@ class Folder:
         ]
 
     def heads(self) -> list[Gap]:
-        """Return the segments that are missing before the first one of each run, because `expire` or a user removed
-        them.
-        """
+        """Return the segments before the first one of each run: `expire` or a user removed them."""
         firsts = {run: min(numbers) for run, numbers in self._runs().items()}
         return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
 

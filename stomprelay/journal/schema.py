@@ -102,9 +102,7 @@ class JournalEvent(Enum):
     ("journal").
     """
     RELEASED = "back-pressure off"
-    """The leg has been read from again for a second. Facts: `side`; `seconds`: for how long it was not read from,
-    altogether.
-    """
+    """The leg has been read from again for a second. Facts: `side`; `seconds`: how long it was not."""
     PAUSED = "broker paused"
     """An operator took a broker out of service. Facts: `upstream`, `broker`."""
     RESUMED = "broker resumed"
@@ -155,9 +153,7 @@ class SegmentHeader(NamedTuple):
             raise ValueError("the header of a journal segment lacks fields") from None
 
     def contexts(self, data: bytes) -> Context:
-        """Return the context that these bytes of a block of the segment hold. Raises `ValueError` if
-        they hold none.
-        """
+        """Return the context that bytes of a block of this segment hold. Raises `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, list):
             raise ValueError("not a context")

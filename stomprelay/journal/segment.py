@@ -45,9 +45,7 @@ class SegmentName(NamedTuple):
 
 
 def spell_time(ns: int) -> str:
-    """Return ns since 1970 as `2026-11-21T08:23:00.123456Z`. A time beyond the year 9999 is returned as a number with
-    `ns`.
-    """
+    """Return ns since 1970 as `2026-11-21T08:23:00.123456Z`; as a number with `ns` beyond the year 9999."""
     seconds, rest = divmod(ns, _SECOND)
     try:
         moment = EPOCH + timedelta(seconds=seconds)
@@ -202,9 +200,7 @@ _Leg = tuple[str, str, str, str]
 
 
 class _Jump:
-    """Frames of a leg that are missing: how many, at how many places, and the offset of the block behind the first
-    place.
-    """
+    """Missing frames of a leg: how many, at how many places, and the offset of the block behind the first place."""
 
     __slots__ = ("frames", "offset", "places")
 
@@ -303,9 +299,7 @@ class _Gaps:
         self._pending.clear()
 
     def damages(self) -> Iterator[Damage]:
-        """Yield a damage for each report, and for each leg one for its missing frames that no report explains. Call it
-        at the end.
-        """
+        """Yield a damage for each report, and for each leg with frames that none explains. Call it last."""
         self._settle()
         yield from (drop.damage() for drop in self._drops)
         yield from (jump.damage(leg) for leg, jump in self._jumps.items())
@@ -316,9 +310,7 @@ def _frames(count: int) -> str:
 
 
 def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items, then the damages that `_Gaps` finds. A leg whose frames are counted from 0 again is a new
-    leg.
-    """
+    """Yield these items, then the damages of `_Gaps`. A leg whose frames count from 0 again is a new leg."""
     header: SegmentHeader | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}

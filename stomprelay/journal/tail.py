@@ -138,9 +138,7 @@ class TailWatch:
             self._put(_EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
-        """Keep the requested frames among those that came on a leg. They are still in its recorder, whose `context` is
-        set.
-        """
+        """Keep the requested frames in this recorder of a leg, whose `context` must be set."""
         sizes = bytearray()
         pieces: list[bytes] = []
         room = self._room

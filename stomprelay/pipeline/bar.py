@@ -21,9 +21,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line that shows a name, a bar and how many `unit` are done. `octets`: the numbers are bytes. Methods may be
-    called in any thread.
-    """
+    """A line with a name, a bar and how many `unit` are done. `octets`: these are bytes. For any thread."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
@@ -105,9 +103,7 @@ class ProgressBar:
 
     @contextmanager
     def going(self, look: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Draw the bar again and again while the context is entered, and remove it at the end. `look` is called before
-        each drawing.
-        """
+        """Draw the bar while the context is entered, then remove it. `look` is called before each drawing."""
         over = Event()
 
         def follow() -> None:
@@ -275,9 +271,7 @@ class Shares:
 
 
 class Steps:
-    """Shows on a bar which of several steps is at work. `usual`: the steps in order, each with its usual time beside
-    the others.
-    """
+    """Shows which of several steps is at work. `usual`: their names in order, each with its usual time."""
 
     def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar

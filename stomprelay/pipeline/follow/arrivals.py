@@ -32,9 +32,7 @@ class Part(NamedTuple):
 
 
 class Arrivals:
-    """The segments that the log of Spark's checkpoint names, in parts of at most `most` bytes. Methods raise
-    `OSError`.
-    """
+    """The segments in the log of Spark's checkpoint, in parts of at most `most` bytes. Methods raise `OSError`."""
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
         self._volume = volume

@@ -97,9 +97,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar while the context is entered. It gives a function, to be called with the amount that is
-        done and the whole amount.
-        """
+        """Show another bar in the context. Call the function that it gives with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

@@ -61,9 +61,7 @@ class _Stopped(Exception):
 
 
 class Stream:
-    """One run over a journal: call `once` or `endless`. `steps` are what each batch does after its
-    frames are written.
-    """
+    """One run over a journal: call `once` or `endless`. `steps`: what each batch does after its frames are written."""
 
     def __init__(
         self,

@@ -39,9 +39,7 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what (one of the numbers above), the place of the SEND or MESSAGE (segment, position, number), and a
-value.
-"""
+"""When (ns), what (a number from above), the place of the SEND or MESSAGE (segment, position, number), a value."""
 
 
 _FURTHER: Final = (

@@ -59,9 +59,7 @@ which slices have rows that the batch touches.
 
 
 def advance(batch: Batch) -> list[str]:
-    """Match the messages of this batch and write their rows and the state. Return a sentence for each stretch of the
-    journal that was found missing.
-    """
+    """Match the messages of this batch and write rows and state. Return sentences about missing segments."""
     number = batch.number
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
@@ -203,9 +201,7 @@ def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
 
 
 def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -> DataFrame:
-    """Return bundles of transfers, and of rows of `SessionRow`, for the records of these segments and the state of the
-    sessions.
-    """
+    """Return bundles of transfers, and of rows of `SessionRow`, from these segments and the sessions' state."""
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     bundling = Bundling("session", count, coded=record.REPEATING)
@@ -220,9 +216,7 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return a column that tells for each row whether it passes `JournalOrders` unchanged: its key is that of a single
-    message, or it is no transfer.
-    """
+    """Return a column: whether a row passes `JournalOrders` unchanged (a single message's key, or no transfer)."""
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
 
@@ -252,9 +246,7 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
 def _matched(
     runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
 ) -> DataFrame:
-    """Return rows of `matching.DDL` for these bundles and the kept rows. With a `folder`, final rows are written to
-    files there.
-    """
+    """Return rows of `matching.DDL` for bundles and kept rows. `folder`: final rows go to files there instead."""
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
         transfer.FIELDS,

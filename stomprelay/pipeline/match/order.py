@@ -517,9 +517,7 @@ class SendOrder:
                 del self._named[name]
 
     def dump(self, until: int) -> tuple[str, int] | None:
-        """Return the state at `until` (ns) as JSON, and the time (ns) up to which it matters; None if there is no
-        state.
-        """
+        """Return the state at `until` (ns) as JSON, and up to which time (ns) it matters; or None."""
         for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
             self._forget(flight)
         self._waiting.expire(until)
@@ -648,9 +646,7 @@ class _Current:
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
-        """Yield what is left at the end of the batch: the state, the rows in `out`, and the rows after `until`, which
-        the next batch does again.
-        """
+        """Yield what is left at the end of the batch: state, rows in `out`, and rows after `until`, provisionally."""
         while self._waiting:
             self._again(self._waiting.pop())
         until = self._until

@@ -29,9 +29,7 @@ _INDEX: Final = "match string, due bigint"
 ROWS: Final = 20_000
 """About so many rows are in a new slice at most."""
 JOINED: Final = 5_000
-"""The rows that are left of several slices are joined up to so many: each of them is copied again whenever another one
-of its slice is touched.
-"""
+"""Rows left of several slices are joined up to so many: one that is touched makes all of them be copied."""
 SMALL: Final = 1_000
 MANY: Final = 16
 """If more slices than this have fewer than `SMALL` rows, they are joined."""
@@ -128,9 +126,7 @@ class Touched:
 
 
 def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
-    """Return a column that tells for each row whether a batch touches it: its key in `match` is among `keys`, or its
-    time in `due` is before `until`.
-    """
+    """Return a column: whether a batch touches the row, by its key (one of `keys`) or its time (before `until`)."""
     return pc.or_kleene(pc.is_in(match, value_set=keys), pc.less(due, until))
 
 
@@ -148,9 +144,7 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
 
 
 def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of the slices that are gone, in two parts: those that have keys in `touched` (all if that is
-    None), and the others.
-    """
+    """Return the rows of the slices that are gone: those with keys in `touched` (None: all), and the others."""
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
         return rows, rows.limit(0)

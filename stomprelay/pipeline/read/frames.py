@@ -109,9 +109,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows)
 
 
 def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str, ...]]:
-    """Return the paths of the segments that each task reads: one large segment or several small ones, about two tasks
-    for each processor.
-    """
+    """Return the paths for each task: a large segment or several small ones, about two tasks for a processor."""
     enough = sum(each.size for each in arrivals) // (2 * processors)
     enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []

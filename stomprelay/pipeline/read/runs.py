@@ -45,9 +45,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return two parts: the records up to about `until` (ns), and the rest. None stands for a part without
-        records.
-        """
+        """Return the records up to about `until` (ns), and the rest; None in place of a part without records."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -92,9 +90,7 @@ class RunGap(NamedTuple):
 
 @dataclass
 class RunSummary:
-    """What is known of a run from all its segments: see `schema.RUNS`. `outcome`: how it ended, empty if it did not
-    end.
-    """
+    """What is known of a run: see `schema.RUNS`. `outcome`: how it ended, empty if it did not end."""
 
     relay: str = ""
     began_ns: int | None = None
@@ -294,9 +290,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget the runs that have been silent for long, but for the numbers of their segments; later the numbers,
-        too.
-        """
+        """Forget runs that have long been silent; first all but the numbers of their segments, later these."""
         keep = max(_DAY, self.limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -310,9 +304,7 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time in ns: of a record, or when a relay was found dead, but not after `unread`; 0 without
-        any.
-        """
+        """Return the newest time (ns) of a record or of a found dead relay, not after `unread`; or 0."""
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -350,17 +342,13 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended and were read to their end, each with its newest time in ns. Runs that the last
-        call forgot are included.
-        """
+        """Return the runs that ended and were read, with their newest time (ns); also those just forgotten."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that still write: they have unread segments or are not over, and their newest record is not
-        older than `patience`.
-        """
+        """Return the runs that are not over, or have unread segments, and wrote within `patience`."""
         horizon = self.horizon
         earliest = horizon - self.limits.patience
         return frozenset(

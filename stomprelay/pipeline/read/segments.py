@@ -177,9 +177,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, its damages last. Whatever is in the file, no exception is raised. `origin`: the
-    path to show, if it is not `path`.
-    """
+    """Yield all rows of a segment, damages last; no contents raise an exception. `origin`: a path to show instead."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):

@@ -136,9 +136,7 @@ def _sufficient(frames: "DataFrame", where: str) -> bool:
 
 
 def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
-    """Return how and when the transactions of these messages ended, by session and number. A name may be used again:
-    the next end counts.
-    """
+    """Return by session and number how and when these messages' transactions ended: at the next end of the name."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

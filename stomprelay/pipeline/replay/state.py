@@ -59,9 +59,7 @@ class Frozen:
 
 
 class ReplayState(AbstractContextManager["ReplayState"]):
-    """The folder of one replay, locked while the context is entered. Entering raises `StateError` if the folder cannot
-    be used.
-    """
+    """The folder of one replay, locked while the context is entered. Entering raises `StateError`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -94,9 +92,7 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection; None if there is none. Raises `StateError` if it cannot be read, or if it was
-        made with other options.
-        """
+        """Return the frozen selection or None. Raises `StateError` if it is unreadable or had other options."""
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))

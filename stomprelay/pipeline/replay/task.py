@@ -17,9 +17,7 @@ from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""The columns of what a task returns: the number of its file, how many messages were confirmed, and why it failed, or
-null.
-"""
+"""The columns of a task's result: its file's number, the confirmed messages, and why it failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
@@ -31,9 +29,7 @@ _PAUSE: Final = 0.05
 
 
 def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that each task runs: from numbers of files to rows of `DDL`. `log`: one of
-    `launch.LEVELS`.
-    """
+    """Return the function of each task: from numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -47,9 +43,7 @@ def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[It
 
 
 def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
-    """Send the messages of a file that are not confirmed yet. Return how many are confirmed now and None; or 0 and the
-    reason of a failure.
-    """
+    """Send the unconfirmed messages of a file. Return their number and None; or 0 and the reason of a failure."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{number}"):

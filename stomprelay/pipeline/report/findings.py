@@ -67,9 +67,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Span:
-    """The time axis: from `since` up to `until`, not included, in bins of `step`. All are in microseconds; both ends
-    are multiples of `step`.
-    """
+    """The time axis in µs: from `since` up to `until`, not included, in bins of `step`. Both are multiples of it."""
 
     since: Micros
     until: Micros
@@ -77,9 +75,7 @@ class Span:
 
     @classmethod
     def over(cls, first: Micros, last: Micros, *, fine: bool = True) -> "Span":
-        """Return an axis of at most `BINS` bins that holds the instants from `first` to `last`. `fine`: bins may be
-        shorter than a minute.
-        """
+        """Return an axis of at most `BINS` bins from `first` to `last`. `fine`: bins may be below a minute."""
         length = max(last - first, 0) + 1
         floor = SECOND if fine and length <= FINE else MINUTE
         step = next((step for step in _STEPS if step >= floor and length <= step * (BINS - 1)), _STEPS[-1])
@@ -319,9 +315,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class QuarantineFigures:
-    """A row of `quarantine`; position and length are in bytes. A length of 0 stands for segments or frames that are
-    missing.
-    """
+    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
 
     segment: str
     position: int
@@ -449,9 +443,7 @@ class Findings:
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield each compared range that lacks many records at its begin or end: its name, and the first and last
-        instant with records.
-        """
+        """Yield name, first and last record of each compared range that lacks many at its begin or end."""
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
         ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []

@@ -59,9 +59,7 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows whose `column` is in the range. It must be the time by which the table is in folders: other
-        hours are not read.
-        """
+        """Return the rows in the range, by the column that their folders are by. Other hours are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))
@@ -70,9 +68,7 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows of what went on in the range. Both columns are microseconds; `ended` is null for what still
-        goes on.
-        """
+        """Return the rows of what went on in the range, by two columns of µs; `ended` is null if it goes on."""
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
         return rows if self.until is None else rows.where(F.col(began) < self.until)
@@ -106,9 +102,7 @@ def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: C
 
 
 def passed() -> list[Column]:
-    """Return the aggregates of rows of `traffic` that lists show: the messages `sent` and `delivered`, `octets` and
-    `errors`.
-    """
+    """Return the aggregates of `traffic` for lists: messages `sent` and `delivered`, `octets` and `errors`."""
     way, messages = F.col("direction"), F.col("messages")
     return [
         F.coalesce(F.sum(F.when(way == "to_broker", messages)), F.lit(0)).alias("sent"),
@@ -119,9 +113,7 @@ def passed() -> list[Column]:
 
 
 def coded(column: str, names: Sequence[str]) -> Column:
-    """Return a column of numbers for a column of names: the place of a name in `names`, `OTHER` for any other name,
-    `NULL` for null.
-    """
+    """Return a column of numbers: the place of a name in `names`, `OTHER` for other names, `NULL` for null."""
     code = F.lit(OTHER)
     for place, name in reversed(list(enumerate(names))):
         code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
@@ -150,9 +142,7 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
 def first(
     rows: DataFrame, limit: int, *order: Column | str, sums: Sequence[Column] = ()
 ) -> tuple[list[Row], list[int]]:
-    """Return the first `limit` rows in this order; and a list with the number of all rows and these `sums` over all
-    rows.
-    """
+    """Return the first `limit` rows in this order; and the number of all rows, with these `sums` over them."""
     every = Window.partitionBy()
     wanted = [F.count(F.lit(1)), *sums]
     named = {f"over_{n}": each.over(every) for n, each in enumerate(wanted)}
@@ -442,9 +432,7 @@ def gather(
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """Return the axis for a range without records. A range without an end ends `now`, one without a begin is an hour
-    long.
-    """
+    """Return the axis for a range without records: it ends `now` and is an hour long, unless bounds say it."""
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
@@ -467,9 +455,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """The traffic by bin. `bins`: for each bin the messages sent and delivered, by the number of the destination, see
-    `coded`.
-    """
+    """The traffic by bin. `bins`: messages sent and delivered, by the number of the destination (see `coded`)."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]

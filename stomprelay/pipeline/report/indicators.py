@@ -26,9 +26,7 @@ _WORTH: Final = 1.5
 
 
 class IndicatorKind(Enum):
-    """The kind of an indicator, which decides how its values are written. Shares are from 0 to 1, times in
-    microseconds, sizes in bytes.
-    """
+    """A kind of indicator: how its values are written. Shares are 0 to 1, times are in µs, sizes in bytes."""
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -193,9 +191,7 @@ def compared(now: Findings, before: Findings) -> Compared:
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change is worth a sentence. Not those that were 0 before: they are listed as
-    problems.
-    """
+    """Return the indicators whose change is worth a sentence, but not those that were 0 before."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)

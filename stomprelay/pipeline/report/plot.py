@@ -146,9 +146,7 @@ def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
 
 
 def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of each path for p50, p95 and p99 by bin: first the area between p50 and p99, then the
-    lines.
-    """
+    """Return CSS class and `d` of paths by bin: the area between p50 and p99, then a line for each percentile."""
     p50, _, p99 = courses
     drawn = [
         (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
@@ -208,9 +206,7 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
 def stack(
     span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
 ) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of each stacked area, from the bottom up. Each of `layers` has a value for each bin, in
-    the unit of `scale`.
-    """
+    """Return CSS class and `d` of each stacked area, bottom up. `layers`: values by bin, as `scale` has them."""
     base = [0.0] * span.bins
     areas = []
     for colour, values in zip(colours, layers, strict=True):
@@ -262,9 +258,7 @@ _LATE: Final = 0.7
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with the CSS classes `kind`. `note` is written beside it if there is room; `title` is shown when it is
-    pointed at.
-    """
+    """A bar with CSS classes `kind`. `note`: beside it, if there is room; `title`: shown when it is pointed at."""
 
     since: Micros
     until: Micros

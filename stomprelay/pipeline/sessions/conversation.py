@@ -86,9 +86,7 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Add to `out` what became known of a transfer whose row was written before; nothing for a transfer that is in
-        `out`.
-        """
+        """Add to `out` what became known of a transfer whose row was flushed before."""
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
@@ -209,9 +207,7 @@ class Conversation:
     # What is written, and what is kept
 
     def flush(self) -> None:
-        """Forget the rows in `out`, which the caller has copied. What becomes known of them later is added as rows of
-        its own.
-        """
+        """Forget the rows in `out`, which were copied. What becomes known of them later gets rows of its own."""
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -231,9 +227,7 @@ class Conversation:
         return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether no record of the session that matters can come after `now` (ns), the newest
-        time of its run.
-        """
+        """Return whether no record that matters can come after `now` (ns), the newest time of its run."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts

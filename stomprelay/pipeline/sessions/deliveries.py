@@ -102,9 +102,7 @@ class Subscribed:
         self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
-        """Record an UNSUBSCRIBE of this id; for None, of the oldest subscription to this destination. Nothing changes
-        if there is none.
-        """
+        """Record an UNSUBSCRIBE of this id, or for None of the oldest one to this destination, if there is one."""
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
@@ -122,9 +120,7 @@ class Subscribed:
         return next((each for each in among.values() if each.destination == destination), None)
 
     def delivered(self, id: str | None, destination: str | None) -> SeenSubscription | None:
-        """Return the subscription that a MESSAGE is for, by its header `subscription` (`id`) and its destination; None
-        if it is not known.
-        """
+        """Return the subscription of a MESSAGE, by its header `subscription` (`id`) and destination; or None."""
         opened = self.opened
         named = None if id is None else opened.get(id) or self.ended.get(id)
         if named is not None:
@@ -137,9 +133,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def dump(self, numbers: dict[SeenSubscription, int]) -> list[Any]:
-        """Return its state for JSON. A subscription is written as its number in `numbers`, to which new ones are
-        added.
-        """
+        """Return its state for JSON: subscriptions as their numbers in `numbers`, which gets new ones."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]
@@ -311,9 +305,7 @@ class PendingDeliveries:
             subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
 
     def of(self, broker: str) -> list[PendingDelivery]:
-        """Return the deliveries of this broker, which was just lost. They stay here: the client may
-        still answer them.
-        """
+        """Return the deliveries of this lost broker. They stay here: the client may still answer them."""
         return [each for each in self if each.loss is None and each.broker == broker]
 
     def answering(self, broker: str) -> list[str]:

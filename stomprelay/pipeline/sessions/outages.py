@@ -80,9 +80,7 @@ def begun(
 
 @dataclass
 class SessionBrokers:
-    """A session's brokers: `live` has the addresses of the present ones, `losses` what was lost, oldest first.
-    `several`: the session once had two brokers at the same time.
-    """
+    """A session's brokers: `live` by address; `losses`, oldest first. `several`: it once had two at a time."""
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)

@@ -145,9 +145,7 @@ class Transactions:
         self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
-        """Record that the transaction `name` has an ACK or NACK for a delivery of a lost broker: the relay will refuse
-        its COMMIT.
-        """
+        """Record an ACK or NACK in `name` for a lost broker's delivery: the relay will refuse its COMMIT."""
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:

@@ -52,13 +52,10 @@ AUTO: Final = _AUTO.decode()
 """The `mode` of a subscription whose deliveries need no ACK."""
 
 SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
-"""The order in which `Matchings` takes them. The place tells apart what came in one nanosecond, however it was read.
-"""
+"""The order for `Matchings`. The place tells apart what came in one nanosecond, however it was read."""
 
 PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
-"""The order in which `JournalOrders` takes them: SENDs before deliveries of the same time. `("kind", 1)`: without its
-last bit.
-"""
+"""The order for `JournalOrders`: SENDs before deliveries of that time. `("kind", 1)`: without its last bit."""
 
 REPEATING: Final = (
     "segment",

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Wait(NamedTuple):
-    """A time in which a subscription left deliveries of a broker unanswered, each for too long, as far as one batch
-    knows.
-    """
+    """A time in which a subscription left a broker's deliveries unanswered, each for too long; of one batch."""
 
     relay: str
     session: str

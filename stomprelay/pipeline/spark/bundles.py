@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DDL: Final = "part int, passing boolean, rows binary"
-"""The columns of a bundle: the number of its part; whether the next function leaves it as it is; and its rows as
-bytes.
-"""
+"""Columns of a bundle: its part's number, whether the next function leaves it as it is, its rows as bytes."""
 ROWS: Final = 1 << 17
 """About so many rows are split at a time."""
 WORTH: Final = 200_000
@@ -51,9 +49,7 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles so that each part is in one task, one part after the other. For one part no shuffle is
-    needed.
-    """
+    """Return the bundles, each part in one task, parts one after the other. One part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(
@@ -118,9 +114,7 @@ class Bundling:
 
 
 def part_of(values: pa.Array, parts: int) -> Any:
-    """Return, as a numpy array, the number of the part that each of these texts belongs to. It is the same in all
-    processes.
-    """
+    """Return, as a numpy array, the part of each of these texts; it is the same in all processes."""
     if not isinstance(values, pa.DictionaryArray):
         values = values.dictionary_encode()
     each = [(crc32(value.encode()) * _SPREAD >> 16) % parts for value in values.dictionary.to_pylist()]

@@ -165,9 +165,7 @@ def spark_jars() -> Path:
 
 
 def _dependency(wanted: Artifact) -> str:
-    """Return the lines that ask Ivy for a file. A file with a classifier belongs to a project that need not have a
-    main file.
-    """
+    """Return what asks Ivy for a file. With a classifier, the project need not have a main file."""
     if not wanted.classifier:
         return _DEPENDENCY.format(wanted, "master", "")
     return _DEPENDENCY.format(wanted, "default", f' m:classifier="{wanted.classifier}"')

@@ -82,9 +82,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Set the number of partitions of shuffles to two for each core, unless the user chose it: each is a task, and a
-    file.
-    """
+    """Set two partitions of shuffles for each core, unless the user chose: each is a task, and a file."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
@@ -130,9 +128,7 @@ Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, 
 
 
 def _probe() -> Probe:
-    """Return the function that executors run to tell what they have. It is sent as code, because they may not have
-    ours.
-    """
+    """Return the function that executors run. It is sent as code, because they may not have ours yet."""
 
     def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
         def found(numbers):  # type: ignore[no-untyped-def]

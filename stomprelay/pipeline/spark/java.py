@@ -139,9 +139,7 @@ def _asked(java: Path) -> re.Match[str] | None:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """Return the folder to use as JAVA_HOME for Spark, with our `bin/java`: it is in `folder`, or else made for this
-    process alone.
-    """
+    """Return the JAVA_HOME for Spark, with our `bin/java`; it is in `folder`, or for this process alone."""
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

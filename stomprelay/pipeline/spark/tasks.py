@@ -35,9 +35,7 @@ though the rows are in the same task anyway.
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Set Spark's settings for a batch of so many bytes of a journal while the context is entered: as few partitions
-    as it needs.
-    """
+    """Give Spark, in the context, as few partitions as a batch of `octets` bytes of a journal needs."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}

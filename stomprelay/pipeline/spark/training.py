@@ -1,6 +1,4 @@
-"""A little of all that the pipeline does, for the class archive. Run it with the options that make Java write the
-archive.
-"""
+"""A little of all that the pipeline does. Run it with the options that make Java write the class archive."""
 
 import sys
 import tempfile

@@ -62,9 +62,7 @@ class Client:
         self.close()
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED. Call it once. Raises `SessionLost` if that does not come `within` so
-        many seconds.
-        """
+        """Send CONNECT and wait for CONNECTED, up to `within` seconds. Call it once. Raises `SessionLost`."""
         headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))

@@ -111,9 +111,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """Return a batch of the spool as rows of the source, with the columns of `schema`. `first` is the sequence of its
-    first row.
-    """
+    """Return a batch of the spool as rows of the source (`schema`). `first`: the sequence of its first row."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

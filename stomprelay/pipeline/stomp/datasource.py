@@ -64,9 +64,7 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Return the method so that Spark shows its errors about options, columns or the spool without a traceback. Its
-    process ends with the error.
-    """
+    """Return the method; its errors about options, columns or the spool end the process without a traceback."""
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -87,9 +85,7 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition (the values of a `Piece`; None: no rows) as Arrow batches. Raises
-        `SpoolError`.
-        """
+        """Yield the rows of a partition (values of a `Piece`; None: no rows) in batches. Raises `SpoolError`."""
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -146,9 +142,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = None
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the offset up to which the next batch may read. All rows before `start` count as committed. Raises
-        `SourceError`.
-        """
+        """Return the offset where the next batch may end. Rows before `start` are committed. Raises `SourceError`."""
         receivers = self._opened(start)
         receivers.check()
         receivers.start()
@@ -230,9 +224,7 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
-        """Receive messages, and record and return which rows they are. `begun`: what an earlier scan recorded that
-        failed.
-        """
+        """Receive messages; record and return which rows they are. `begun`: the record of a failed scan."""
         source = self._source
         receivers = Receivers(source)
         try:

@@ -47,9 +47,7 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one reader or writer. Call `only` first, which reports options that do not exist; then `get`
-    each.
-    """
+    """The options of one reader or writer. Call `only` first, which reports unknown ones; then `get` each."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -85,9 +83,7 @@ class GivenOptions:
             raise wrong(name, str(error)) from None
 
     def either(self, name: str, other: str, read: Callable[[str], T]) -> T | None:
-        """Return the value of an option that has two names, as `get` does. Raises `OptionError` if both names are
-        given.
-        """
+        """Return the value of an option with two names, as `get` does. Raises `OptionError` if both are given."""
         if name in self and other in self:
             raise wrong(other, f"is another name for {name}: say one of them")
         return self.get(other if other in self else name, read)
@@ -245,9 +241,7 @@ RESEND: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where to connect and how. `values` has keys of the table of an upstream, secrets among them. `timeout` is in
-    seconds.
-    """
+    """Where to connect and how. `values`: keys of an upstream's table and secrets. `timeout` is in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
     client_id: str | None
@@ -301,9 +295,7 @@ class ConnectionOptions:
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """Return a client; call its `connect`. `number` counts several clients of one reader or writer, from 0. Raises
-        `OptionError`.
-        """
+        """Return a client, not connected yet. `number` counts those of one reader, from 0. Raises `OptionError`."""
         client_id = f"{self.client_id}-{number}" if self.client_id and number else self.client_id
         try:
             return Client(self.upstream(), role, client_id=client_id)

@@ -117,9 +117,7 @@ class Receiver:
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below this sequence: they are acknowledged and dropped. Raises
-        `SpoolError`.
-        """
+        """Record what Spark has committed: messages below this are acknowledged and dropped. Raises `SpoolError`."""
         if sequence == self._committed:
             return
         self._committed = sequence
@@ -147,9 +145,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all messages are on disk and none came for so many seconds; also true if the receiver does
-        not run.
-        """
+        """Return whether all is on disk and none came for so many seconds; or the receiver does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -371,9 +367,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no more messages come, or until the monotonic time `until`. Return the offset at the end. Raises
-        `SourceError`.
-        """
+        """Wait until no message comes or until the monotonic time `until`. Return the end. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -417,9 +411,7 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
 
 
 def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
-    """Return the rows that each task of a batch reads. Raises `SpoolError` if rows are missing and `failOnDataLoss` is
-    set.
-    """
+    """Return the rows that each task reads. Raises `SpoolError` if some are missing and `failOnDataLoss` is set."""
     ranges: list[Piece] = []
     for name in sorted(end):
         number, first, last = int(name[1:]), start.get(name, 0), end[name]

@@ -35,9 +35,7 @@ _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class ClientQueues:
-    """Bytes from the client to the core (inward), and from the core to the client (outward). Methods may be called in
-    any thread.
-    """
+    """Bytes to the core (inward) and to the client (outward). Methods may be called in any thread."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -242,9 +240,7 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _report_full(self) -> None:
-        """Tell the core which brokers cannot be written to fast enough, if one such broker does not stop the whole
-        session.
-        """
+        """Tell the core which brokers take bytes too slowly, unless one of them stops the whole session."""
         coupled = self._relay.coupled
         self._reported_full &= self._connections.keys()
         for leg, connection in [*self._connections.items()]:
@@ -298,9 +294,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Stop reading from a leg for this reason, and tell the core, so that it does not take the
-        broker for silent.
-        """
+        """Stop reading from a leg for a reason; tell the core, so that its broker does not count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))

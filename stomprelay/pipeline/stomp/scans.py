@@ -48,9 +48,7 @@ class ScanIdentity(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """The rows of a DataFrame. `end` is None until all are received. They are kept until the time `until`; None: for
-    ever.
-    """
+    """The rows of a DataFrame. `end`: None until all are received. `until`: how long kept; None: for ever."""
 
     start: Offset
     end: Offset | None

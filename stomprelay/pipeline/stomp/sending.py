@@ -216,9 +216,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve a turn for `count` messages. Return the time (`time.time`) from which they may be sent. Raises
-        `OSError`.
-        """
+        """Reserve a turn for `count` messages. Return its time, as of `time.time`. Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -278,9 +276,7 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send `chunk` and further `rows` over one connection. Return the rows that must be sent over a new one: the
-        window was stuck.
-        """
+        """Send `chunk` and further `rows` over one connection. Return rows for a new one: the window was stuck."""
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)

@@ -52,9 +52,7 @@ class SocketAddress(NamedTuple):
     name: str = ""
 
     async def connected(self, within: float) -> socket.socket:
-        """Return a connected socket. Each address of the host is tried for so many seconds. Raises `OSError` and
-        `ValueError`.
-        """
+        """Return a connected socket, `within` so many seconds for each address. Raises `OSError` and `ValueError`."""
         loop = asyncio.get_running_loop()
         places: list[tuple[int, Any]] = [(socket.AF_UNIX, self.path)]
         if self.host:

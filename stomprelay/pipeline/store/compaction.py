@@ -49,9 +49,7 @@ class CompactionError(Exception):
 
 @dataclass(frozen=True)
 class _Folder:
-    """The files of an hour that one batch wrote, or that were joined of the batches `first` to `last`; `size` is in
-    bytes.
-    """
+    """The files of an hour by one batch, or joined ones of `first` to `last`; `size` is in bytes."""
 
     path: Path
     first: int
@@ -92,9 +90,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back the hours that a killed run had moved away. The caller must hold the lock of `upkeep.alone`. Raises
-    `OSError`.
-    """
+    """Put back hours that a killed run had moved away. Hold the lock of `upkeep.alone`. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -176,9 +172,7 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` at `place`. The old folder is then at `new` or at `old`; the caller must remove it. Raises
-    `OSError`.
-    """
+    """Put the folder `new` at `place`. Remove the old one then: it is at `new` or `old`. Raises `OSError`."""
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)

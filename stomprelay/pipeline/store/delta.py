@@ -99,9 +99,7 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """See `Store.read`. Columns that the Delta table has not are null. Tables of the earlier layout can be read,
-        too.
-        """
+        """See `Store.read`. Columns that are missing are null. The earlier layout can be read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -126,9 +124,7 @@ class DeltaStore(Store):
         return self.read(table, hours).where(_open(slices))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """See `Store.drop`; all hours go in one step. Their files stay for readers of older versions,
-        until `sweep`.
-        """
+        """See `Store.drop`; all hours go in one step. Files stay for readers of older versions, until `sweep`."""
         wanted = _among(hours)
         if wanted != _NEVER and self._there(table):
             with self._alone():
@@ -268,9 +264,7 @@ class DeltaStore(Store):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Raise `StoreError` in place of Delta's exception if another writer was quicker. Then nothing was written
-        here.
-        """
+        """Raise `StoreError` for Delta's exception that another writer was quicker: nothing was written."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -311,9 +305,7 @@ class DeltaStore(Store):
         return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
-        """Return the version of a table that `as_of` asks for: -1 for the newest, None if there was none yet. Raises
-        `StoreError`.
-        """
+        """Return the version that `as_of` asks for: -1 the newest, None for none yet. Raises `StoreError`."""
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
@@ -327,9 +319,7 @@ class DeltaStore(Store):
         return found
 
     def _is_then(self, at: int, said: str | None) -> bool:
-        """Return whether a version of this time (µs) existed at `as_of`. `said`: what its transaction
-        says of itself.
-        """
+        """Return whether a version of this time (µs) existed at `as_of`. `said`: its transaction's words."""
         if isinstance(self._as_of, datetime):
             return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)
@@ -338,9 +328,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`. It is one transaction; earlier versions stay for their readers,
-        until `sweep`.
-        """
+        """See `Store.rename_columns`; one transaction. Earlier versions stay for their readers, until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):

@@ -32,9 +32,7 @@ BEFORE: Final = "*/hour=*"
 
 
 def both(schema: str) -> str:
-    """Return a schema that has the columns under their earlier names, too, so that files of both
-    layouts can be read.
-    """
+    """Return a schema that has columns under their earlier names, too, to read files of both layouts."""
     old = {new: old for old, new in RENAMED.items()}
     return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
@@ -87,9 +85,7 @@ def found(root: str) -> str:
 
 
 def unlike(there: Layout, form: str, root: str) -> str:
-    """Return a sentence for the user if such tables cannot be used with the format `form`; an empty
-    text if they can.
-    """
+    """Return a sentence for the user if such tables cannot be used with the format `form`; else an empty text."""
     if there.version > VERSION or not there.format:
         return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
     if there.version < VERSION - 1:

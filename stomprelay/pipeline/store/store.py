@@ -89,9 +89,7 @@ def renamed(rows: "DataFrame") -> "DataFrame":
 
 
 class Compacted(NamedTuple):
-    """An hour whose small files were joined: its folder relative to the root, and its number of files before and
-    after.
-    """
+    """An hour whose small files were joined: its folder below the root, its number of files before and after."""
 
     place: str
     before: int
@@ -99,9 +97,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables below a path or a URI of Spark, in files of this `format`. `delta.opened` returns the right store for
-    a format.
-    """
+    """The tables below a path or a URI of Spark, in files of this `format`. `delta.opened` returns a store."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -270,9 +266,7 @@ class Store:
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices that their column `slice` names, in place of the rows there. Slices stay until
-        `keep_slices`.
-        """
+        """Write rows to the slices in their column `slice`, in place of the rows there. They stay until removed."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -292,9 +286,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the rows that the table of sums `name` keeps in these folders (`hour=H/batch=N`), with `hour` and
-        `batch`.
-        """
+        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -416,9 +408,7 @@ class Store:
         self._exchange()
 
     def _exchange(self) -> None:
-        """Put the new files in the place of those that the note names, and remove these. Nothing is done without a
-        note.
-        """
+        """Put the new files in the place of those that the note names; nothing without a note."""
         aside = f"{self.root}/{_ASIDE}"
         said = self.volume.text(f"{aside}/{_NOTE}")
         if said is not None:
@@ -455,9 +445,7 @@ class Store:
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
     def _sliced(self, table: Table, batch: int, rows: "DataFrame") -> "DataFrame":
-        """Return the rows as they are written: sorted by time, with the batch or slice that each belongs to in
-        `batch`.
-        """
+        """Return the rows as they are written: sorted by time, with their batch or slice in `batch`."""
         from pyspark.sql import functions as f
 
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))

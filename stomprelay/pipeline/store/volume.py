@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system; None for a URI of another. Like Hadoop, it does not decode `%20`
-    and the like.
-    """
+    """Return the path in this machine's file system, `%20` and the like as they are; None for another URI."""
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
