@@ -93,8 +93,8 @@ class RecordedFrame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block. `offset` is its place in the segment; `sizes` has three numbers a frame; `spared` bytes are not in the
-    file.
+    """A block. `offset` is its place in the segment. `sizes` has three numbers for each frame. `spared`: so many bytes
+    of `sizes` and `payload` are not in the file, because it has the block in the shorter form `ALIKE`.
     """
 
     offset: int
@@ -108,7 +108,7 @@ class Block(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The block's number of bytes in its segment."""
+        """Return the number of bytes that the block has in its segment."""
         return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload) - self.spared
 
     @property
@@ -123,7 +123,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """`length` bytes from `offset` on that cannot be read, and why. `torn`: the file ends within a block."""
+    """Bytes from `offset` on, `length` many, that cannot be read, and why. `torn`: the file ends within a block."""
 
     offset: int
     length: int
@@ -145,13 +145,15 @@ def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """As `decode`, for a source of `size` bytes: `more(n)` returns its next n bytes or a few more; b"" at its end."""
+    """Yield what `decode` yields, for a source of `size` bytes. `more(n)` returns its next n bytes, perhaps a few
+    more; empty bytes at its end.
+    """
     return _Reader(b"", 0, size, more).blocks()
 
 
 class _Reader:
-    """Reads a source block by block. `_data`: the part in memory, which begins at offset `_base` of the source; `_at`:
-    a place in it.
+    """Reads a source block by block. `_data` is the part in memory; it begins at offset `_base` of the source. `_at`
+    is a place in `_data`.
     """
 
     __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
@@ -165,7 +167,7 @@ class _Reader:
         self._more = more
 
     def _has(self, need: int) -> bool:
-        """Read until `need` bytes are there from `_at` on; return False where the source ends before."""
+        """Read on until `need` bytes from `_at` on are in memory. Return False if the source ends before."""
         while len(self._data) - self._at < need:
             lacking = need - (len(self._data) - self._at)
             if self._base + self._at + need > self._end:
@@ -181,6 +183,7 @@ class _Reader:
         return True
 
     def _rest(self) -> bytes:
+        """Return all bytes from `_at` on."""
         while not self._has(self._end - self._base - self._at):
             pass  # the source is shorter than it promised; now that is known
         return self._data[self._at :]
@@ -196,7 +199,7 @@ class _Reader:
                 yield self._damage(found)
 
     def _damage(self, reason: str) -> Damage:
-        """Return the damage up to the next whole block, or to the end, and move `_at` there."""
+        """Return a damage from `_at` up to the next whole block, or to the end, and set `_at` there."""
         start = self._base + self._at
         zeros = not self._data[self._at]
         self._at += 1
@@ -222,6 +225,7 @@ class _Reader:
         return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
     def _block(self) -> Block | str:
+        """Return the block at `_at`; or the reason why there is none."""
         data, at = self._data, self._at
         if len(data) - at < _HEAD.size:
             if not self._has(_HEAD.size):
@@ -271,7 +275,7 @@ class _Reader:
     def _expanded(
         self, time: int, number: int, context: bytes, bodies: Sequence[int], payload: bytes
     ) -> Block | str:
-        """Return a block of frames with alike heads, with all their heads written out."""
+        """Return a block of frames with alike heads, with all heads written out; or the reason why that cannot be."""
         try:
             heads = expand(payload, len(bodies))
         except ValueError:
@@ -285,7 +289,7 @@ class _Reader:
         return Block(offset, time, number, BlockKind.FRAMES, context, tuple(sizes), whole, spared)
 
     def _stump(self) -> str:
-        """Return what is wrong with an end that is too short for a block."""
+        """Return why there is no block in the bytes from `_at` on, which are too few for one."""
         left = self._rest()
         if not MAGIC.startswith(left[: len(MAGIC)]):
             return NO_BLOCK
@@ -298,7 +302,9 @@ class _Reader:
 
 
 def expand(payload: bytes, frames: int) -> list[bytes]:
-    """Return the heads of so many frames. Raises `ValueError` if the numbers contradict each other."""
+    """Return the heads of so many frames, from the payload of a block of kind `ALIKE`. Raises `ValueError` if its
+    numbers contradict each other.
+    """
     if len(payload) > EXPANDED:
         raise ValueError(CONTRADICTION)
     heads: list[bytes] = []
@@ -329,7 +335,7 @@ def expand(payload: bytes, frames: int) -> list[bytes]:
 
 
 def _shared(first: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """Return the pieces of a group's first head before, between and behind the cuts. Raises `ValueError`."""
+    """Return what all heads of a group share: the pieces of the first one outside the cuts. Raises `ValueError`."""
     places = [0, *cuts, len(first)]
     if places != sorted(places):
         raise ValueError(CONTRADICTION)

@@ -1,7 +1,7 @@
-"""What is recorded: of a body as much as is configured, of a head all but secrets.
+"""What is recorded: of a body as many bytes as are configured, of a head everything except secrets.
 
-`Capture` decides for one frame, `LegRecorder` makes the content of a block out of all that came on a leg since the last
-one, `SessionRecorder` adds a session's events and the contexts, in order.
+`Capture` decides for one frame. `LegRecorder` makes the content of a block of all frames that came on a leg since the
+last block. `SessionRecorder` adds a session's events and the contexts, in order.
 """
 
 import re
@@ -30,14 +30,14 @@ TRACE: Final = b"relay-trace"
 
 _KNOWN: Final = 4096
 _ODD: Final = re.compile(rb"[:\\\r\n\0]|\A[ \t]|[ \t]\Z")
-"""In a name: what a version escapes, or would be taken for a blank beside it."""
+"""In a name of a header: characters that a version escapes, or that would be taken for blanks beside the name."""
 _MANY: Final = 32
-"""Names of headers, beyond which each frame is looked at."""
+"""If there are more names of secret headers than this, runs are not used: each frame is looked at."""
 
 
 def _spelled(names: Iterable[bytes]) -> bytes:
-    """Return a pattern for a header line with one of these names, in any case and any version's escapes, up to its
-    value.
+    """Return a pattern for the beginning of a header line, up to its value, with one of these names in any version's
+    spelling.
     """
     spellings = {
         spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))
@@ -46,7 +46,7 @@ def _spelled(names: Iterable[bytes]) -> bytes:
 
 
 class Secrets:
-    """Headers whose values are not recorded. The compiled twin has only names that all versions spell alike."""
+    """Headers whose values are not recorded. Its compiled twin can have only names that all versions spell alike."""
 
     __slots__ = ("_pattern",)
 
@@ -78,7 +78,7 @@ def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
 
 
 def _simple(names: set[bytes]) -> bool:
-    """Whether the names are few, and each is spelled alike, in any case, in every version."""
+    """Return whether these names are few, and each is spelled alike in all versions."""
     return len(names) <= _MANY and not any(map(_ODD.search, names))
 
 
@@ -86,9 +86,9 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 
 class Capture:
-    """What is recorded of each frame: bytes of the body, by the first rule that matches its destination, and the head
-    without secrets. `uniform`: the same for all frames but a leg's first. `keep`: what is kept
-    of runs; None: each frame needs a look.
+    """What is recorded of each frame: so many bytes of the body as the first rule says that matches the destination,
+    else `bodies`; and the head with masked secrets. `uniform`: this is the same for all frames except the first of a
+    leg. `keep`: what runs of frames keep for it; None if each frame must be looked at.
     """
 
     __slots__ = (
@@ -118,8 +118,8 @@ class Capture:
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
-        """Return the frame's head with `MASK` for each secret value. `opening`: the leg's first frame, which may have a
-        passcode.
+        """Return the frame's head with `MASK` in place of each secret value. `opening`: it is the first frame of its
+        leg, which may have a passcode.
         """
         secrets = self._opening if opening else self._secrets
         if secrets is None:
@@ -127,7 +127,7 @@ class Capture:
         return secrets.masked(frame)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
-        """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""
+        """Return how many bytes of the frame's body are recorded at most. `dialect` is that of its leg."""
         if not self._matches:
             return self.bodies
         destination = destination_of(frame, dialect)
@@ -142,7 +142,7 @@ class Capture:
 
 
 def destination_of(frame: Frame, dialect: Dialect) -> bytes:
-    """Return the frame's destination, decoded; undecoded if that fails; empty without one."""
+    """Return the frame's destination, decoded; as it is if it cannot be decoded; empty bytes if it has none."""
     try:
         return frame.header(DESTINATION, dialect) or b""
     except StompError:
@@ -150,7 +150,7 @@ def destination_of(frame: Frame, dialect: Dialect) -> bytes:
 
 
 def traced(head: bytes, trace: bytes) -> bytes:
-    """Return the head with `TRACE` and this value as its first header; a `TRACE` that the client sent is removed."""
+    """Return the head with `TRACE` and this value as its first header, without any `TRACE` of the client."""
     head = _TRACES.sub(b"", head)
     at = head.index(b"\n") + 1
     end = b"\r\n" if head[:at].endswith(b"\r\n") else b"\n"
@@ -158,9 +158,10 @@ def traced(head: bytes, trace: bytes) -> bytes:
 
 
 class LegRecorder:
-    """Collects the frames that a leg's decoder reads, in `frames`; call `take` before the next chunk is decoded.
-    `number` counts earlier frames. `keep`: what runs have to keep; None: there are no runs. `traced`: the relay may
-    have added traces. The caller sets `place` (where the leg leads) and `context`, encoded.
+    """Collects in `frames` what a leg's decoder reads. Call `take` before the next chunk is decoded. `number` counts
+    the frames before. `keep`: what runs of frames keep for the recorder; None: there are no runs. `traced`: the relay
+    may have added traces. `place`: the side, upstream and broker of the leg. The caller must set `context`, encoded,
+    before `take`.
     """
 
     __slots__ = (
@@ -190,8 +191,8 @@ class LegRecorder:
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> tuple[int, bytes, bytes]:
-        """Return the frames since the last call, for a block, and forget them: how many frames of the leg were before
-        them, their sizes as they stand in the block, and its payload.
+        """Return the content of a block for the frames that came since the last call, and forget them: the number of
+        frames of the leg before, the sizes as bytes, and the payload.
         """
         frames, number = self.frames, self.number
         pieces: list[bytes] = []
@@ -234,7 +235,9 @@ _LONGEST: Final = 1000
 
 
 class _Client(Protocol):
-    """A session's client: its address, the host in the address, and the agreed STOMP version, or ""."""
+    """A session's client: its address, the host of that address, and the STOMP version that was agreed, or an empty
+    text. `hold` stops reading from it.
+    """
 
     @property
     def peer(self) -> str: ...
@@ -246,27 +249,27 @@ class _Client(Protocol):
 
 
 class Records(Protocol):
-    """Takes records in blocks: the journal or a `Tapped` one. See `JournalQueue`."""
+    """Takes records in blocks: the journal, or a `Tapped` one. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:
-        """Whether it has no room; then a session must stop reading from its client."""
+        """Return whether there is no room; then the session must stop reading from its client."""
 
     @property
     def capture(self) -> Capture:
-        """What is recorded of each frame."""
+        """Return what is recorded of each frame."""
 
     @property
     def record(self) -> Callable[[bytes, int, bytes, bytes, int], None]:
-        """Take a block."""
+        """Return the function that takes a block."""
 
     @property
     def record_leg(self) -> Callable[[LegRecorder], None]:
-        """Take the content of a leg's recorder."""
+        """Return the function that takes what a leg's recorder has collected."""
 
 
 def _name(connect: Frame) -> str:
-    """The name of a client by its CONNECT: its client-id, else its login, else empty."""
+    """Return the name of a client, from its CONNECT: its client-id, else its login, else an empty text."""
     try:
         headers = dict(reversed(connect.headers(V1_0)))
     except StompError:
@@ -279,9 +282,9 @@ def _shown(name: bytes) -> str:
 
 
 class SessionRecorder:
-    """Records the session of this name on a listener into `records`, which may be replaced; `leg` is its client's.
-    `recorders` has one for each open leg: call `record` when the core has acted upon what came. `traced`: the relay may
-    add traces.
+    """Records the session of this name on a listener into `records`; the caller may set other `records` later. `leg`
+    is the client's. `recorders` has one for each open leg. Call `record` each time the core has handled what came.
+    `traced`: the relay may add traces.
     """
 
     __slots__ = (
@@ -305,7 +308,7 @@ class SessionRecorder:
         self._add(leg, (_CLIENT, "", ""))
 
     def join(self, client: _Client, login: bytes | None) -> None:
-        """Begin in the middle of a session. Call `opening` for its brokers' legs before."""
+        """Begin to record in the middle of a session. Call `opening` before, for the legs of its brokers."""
         self._begun(client, _shown(login or b"") or client.host)
         for recorder in self.recorders:
             if recorder.leg.state is not LegState.OPENING:
@@ -313,12 +316,12 @@ class SessionRecorder:
                 self._identify(recorder, client)
 
     def end(self) -> None:
-        """Record nothing more on these legs."""
+        """Stop recording these legs."""
         for recorder in self.recorders:
             recorder.leg.decoder.record(None)
 
     def opening(self, leg: Leg, upstream: str, broker: str) -> None:
-        """Record this leg from now on; it leads to a broker of an upstream."""
+        """Record this leg, which leads to a broker of an upstream, from now on."""
         self._add(leg, (_BROKER, upstream, broker))
 
     def _add(self, leg: Leg, place: tuple[str, str, str]) -> None:
@@ -326,15 +329,15 @@ class SessionRecorder:
         self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:
-        """Return the recorder of a leg that is not closed."""
+        """Return the recorder of a leg that is not closed. Raises `LookupError` if there is none."""
         for recorder in self.recorders:
             if recorder.leg is leg:
                 return recorder
         raise LookupError("a leg that nobody records")
 
     def record(self, client: _Client, effects: Sequence[object] = ()) -> None:
-        """Record the frames since the last call, and the notes of these effects. The client is told to `hold` while the
-        journal is full.
+        """Record the frames that came since the last call, and the notes among these effects. If the journal is full,
+        the client's `hold` is called.
         """
         for effect in effects:
             if type(effect) is Note:
@@ -345,13 +348,14 @@ class SessionRecorder:
             client.hold()
 
     def event(self, client: _Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Record an event of this session, behind the frames that led to it."""
+        """Record an event of this session, behind the frames that came before it."""
         self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
         self.records.record(self._of_events, 0, b"", EventRecord(event, text, facts).encode(), _EVENT)
 
     def _take(self, client: _Client) -> None:
+        """Record the frames that came since the last call. Forget the recorders of closed legs."""
         closed = False
         for recorder in self.recorders:
             if recorder.frames:
@@ -364,8 +368,8 @@ class SessionRecorder:
             self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
     def _identify(self, recorder: LegRecorder, client: _Client) -> None:
-        """The first frame of a leg has come: set the context of its frames, with the client's name and the STOMP
-        version.
+        """Set the context of a leg's frames, with the client's name and the STOMP version. Call it when the first
+        frame of the leg has come.
         """
         leg = recorder.leg
         if leg is self._leg:
@@ -381,7 +385,7 @@ class SessionRecorder:
         recorder.context = self._begun(client) + context_end(side, upstream, broker, version)
 
     def _begun(self, client: _Client, name: str = "") -> bytes:
-        """Return the beginning of this session's contexts; the client's name is set if it was not."""
+        """Return the beginning of all contexts of this session. The first call sets the client's name."""
         if not self._start:
             listener, session = self._name
             self._start = context_start(listener, session, client.peer, name)

@@ -18,12 +18,12 @@ from stomprelay.wire.errors import visible
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
 LEFT: Final = "left open"
-"""The state of a segment whose relay was killed. The next relay that starts with this folder closes it."""
+"""The state of a segment whose relay was killed. The next relay that starts with this folder closes the segment."""
 
 
 class SegmentCheck:
-    """Reads a segment to its end: its counts, its damages, the times of its first and last block in nanoseconds since
-    1970. A torn end is no damage while the segment is written.
+    """Reads a segment to its end. It has the numbers of blocks and frames, the damages, and the times of the first and
+    last block in ns since 1970. A torn end is no damage while the segment is written.
     """
 
     __slots__ = ("blocks", "damages", "frames", "header", "path", "since", "size", "state", "until")
@@ -79,7 +79,7 @@ _BARE: Final = re.compile(r'[^\s"]+')
 
 
 def record_lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
-    """Return a record as one line and, with `bodies`, more lines with the recorded body."""
+    """Yield a record as one line; with `bodies`, also a line for each line of the recorded body."""
     context = record.context
     words = [spell_time(record.time), _word(context.session), _word(context.client)]
     if record.event is not None:
@@ -228,6 +228,7 @@ def _values(check: SegmentCheck) -> Iterator[str | int | None]:
 
 
 def _short(check: SegmentCheck, damage: Damage) -> str:
+    """Return the damage in one or two words."""
     if not check.blocks:
         return damage.reason
     if not damage.length:
@@ -305,7 +306,7 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
 
 
 def _renamed(places: Sequence[str]) -> Iterator[Path]:
-    """Yield the files in folders that the pipeline reads as segments, though they do not have the names of any."""
+    """Yield the files in folders that the pipeline reads as segments, although they have not the name of one."""
     for place in map(Path, places):
         if place.is_dir():
             yield from (

@@ -14,11 +14,13 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Seconds beyond its age after which the relay of an open segment counts as dead, where there are no locks."""
+"""Without locks, the relay of an open segment counts as dead so many seconds after its greatest age."""
 
 
 class SegmentFile(NamedTuple):
-    """A segment in a folder: its name without the ending, size in bytes, and time of the last write."""
+    """A segment in a folder: its path, the parts of its name, its size in bytes, and when it was last written (ns
+    since 1970). `name` is without the ending.
+    """
 
     path: Path
     name: str
@@ -32,8 +34,8 @@ class SegmentFile(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What happened to a segment of a killed relay: its new `path` (None: removed, because it had no record), the
-    number of bytes `cut` off, or the `failure`.
+    """What was done with a segment of a killed relay. `was` is its old path, `path` its new one, None if it had no
+    record and was removed. `cut` bytes were cut off its end. `failure`: why it could not be closed, or empty.
     """
 
     was: Path
@@ -43,7 +45,7 @@ class Recovery(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Segments `first` to `last` of a run are missing in a folder that has earlier and later ones."""
+    """Segments `first` to `last` of a run are missing in a folder."""
 
     relay: str
     run: str
@@ -81,7 +83,7 @@ class Folder:
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
 
     def gaps(self) -> list[Gap]:
-        """Return which segments are missing between others. `expire` leaves no gaps: it removes the oldest."""
+        """Return the segments that are missing between others of a run. `expire` leaves no such gaps."""
         return [
             Gap(*run, before + 1, after - 1)
             for run, numbers in self._runs().items()
@@ -90,7 +92,7 @@ class Folder:
         ]
 
     def heads(self) -> list[Gap]:
-        """Return the segments that are missing before the first one of each run: `expire` or a user removed them."""
+        """Return the segments before the first one of each run: `expire` or a user removed them."""
         firsts = {run: min(numbers) for run, numbers in self._runs().items()}
         return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
 
@@ -116,8 +118,9 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: those not written to for `age` seconds, then others until all take
-        at most `size` bytes. Return the removed ones. Raises `OSError` only if none could be removed.
+        """Remove closed segments, the oldest first: those that were last written more than `age` seconds ago; then
+        others until all together have at most `size` bytes. None: no such bound. Return the removed ones. Raises
+        `OSError` only if none could be removed.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)
@@ -164,6 +167,9 @@ def is_written(path: Path) -> bool:
 
 
 def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
+    """Close an open segment whose relay is dead. Return what was done; None if the relay lives or the file is gone.
+    `last`: it is the last segment of its run, which gets the event `ENDED`.
+    """
     path = entry.path
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -202,7 +208,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
 
 
 def _say_over(file: int, end: int, block: bytes) -> None:
-    """Write the block at the end of a segment, but only if there is room: what the relay wrote matters more."""
+    """Write this block at the end of a segment if there is room; else leave the segment as it was."""
     try:
         if os.pwrite(file, block, end) == len(block):
             return
@@ -212,8 +218,9 @@ def _say_over(file: int, end: int, block: bytes) -> None:
 
 
 class _Extent:
-    """What recovery finds in a segment: whether it has a record, the offset of a torn end, its greatest age in seconds,
-    its newest time (0: none), and whether it says that its run has ended.
+    """What recovery must know of a segment: `is_empty`, whether it has no record; `torn_at`, the offset of a torn end
+    or None; `age`, its greatest age in seconds; `newest`, its newest time in ns, 0 for none; and `is_over`, whether it
+    says that its run has ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -237,6 +244,7 @@ class _Extent:
 
 
 def _ends(payload: bytes) -> bool:
+    """Return whether an event with this payload says that the run has ended."""
     try:
         return bool(json.loads(payload)["event"] == JournalEvent.ENDED.value)
     except (ValueError, TypeError, KeyError):

@@ -20,7 +20,7 @@ from stomprelay.wire.names import OPENING, PASSCODE
 
 
 def parse_time(text: str) -> int:
-    """Return nanoseconds since 1970 for an ISO 8601 time, a part of one, or one with an offset; UTC without. Raises
+    """Return a time in ISO 8601, or a part of one, as ns since 1970. Without an offset it is in UTC. Raises
     `ValueError`.
     """
     moment = datetime.fromisoformat(text)
@@ -31,7 +31,7 @@ def parse_time(text: str) -> int:
 
 _LENIENT: Final = {version.decode(): replace(dialect, strict=False) for version, dialect in DIALECTS.items()}
 _DEFAULT: Final = replace(V1_2, strict=False)
-"""For frames before a version was settled, which have nothing to be unescaped."""
+"""The dialect for frames that came before a version was agreed: they have nothing to unescape."""
 _DIRECTIONS: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _BLANK: Final = "***"
 
@@ -39,8 +39,8 @@ Headers = list[tuple[str, str]]
 
 
 class Record(NamedTuple):
-    """A frame, with `frame`, `command` and unescaped `headers`, or an `event`. `segment`: its file's name without the
-    ending, or empty. `number`: the leg's frames before it.
+    """A frame, with `frame`, `command` and unescaped `headers`; or an `event`. `segment` is the name of its file
+    without the ending, or empty. `number` counts the frames of the leg before it.
     """
 
     relay: str
@@ -59,7 +59,7 @@ class Record(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return its values by the columns of the pipeline's table `frames`, without empty ones."""
+        """Return its values under the names of columns of the pipeline's table `frames`; empty values are left out."""
         columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
@@ -115,7 +115,7 @@ def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") 
 
 
 class Contexts(dict[bytes, Context]):
-    """The contexts of the blocks under a header, decoded once each: encoded -> decoded."""
+    """The contexts of the blocks behind a header, by their encoded form. Each is decoded once."""
 
     def __init__(self, header: SegmentHeader | None = None) -> None:
         super().__init__({b"": Context()})
@@ -140,7 +140,7 @@ class Contexts(dict[bytes, Context]):
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """Return command and headers of a recorded head; of a malformed one as much as can be read."""
+    """Return the command and headers of a recorded head. Of a malformed head, return what can be read."""
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
     if not line or len(head) == line:
@@ -161,8 +161,8 @@ def _text(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """The conditions for a record; destinations are globs. Commands and destinations leave out events. Times are
-    nanoseconds since 1970, `until` not included.
+    """Conditions that a record must fulfil. Destinations are globs. With commands or destinations, no event fulfils
+    them. Times are in ns since 1970; `until` is not included.
     """
 
     sessions: frozenset[str] = frozenset()

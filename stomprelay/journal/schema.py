@@ -1,8 +1,8 @@
 """What each record of the journal holds. Relay and pipeline share this contract, `block` and `segment`.
 
-A segment describes itself: its header names the fields of the contexts in it, in their order. Fields that an older
-segment has not are empty for a reader, and fields of a newer one that it does not know are skipped. VERSION changes
-only when an older reader would misunderstand; a segment of a higher one is not read.
+A segment describes itself: its header names the fields of the contexts in it, in their order. A reader finds fields
+empty that an older segment does not have, and skips fields of a newer segment that it does not know. VERSION changes
+only when an older reader would misunderstand; a segment of a higher version is not read.
 """
 
 import json
@@ -20,7 +20,7 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 class JournalSide(Enum):
-    """Whose leg it was: a client's, whose frames go to brokers, or a broker's, whose frames go to clients."""
+    """Which leg a frame came on: a client's (the frame goes to brokers) or a broker's (the frame goes to clients)."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -32,25 +32,26 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return the encoded beginning of all contexts of a session; with a `context_end` it is a context, see
-    `Context`.
+    """Return the beginning of all contexts of a session, encoded. With the result of `context_end` behind it, it is a
+    context: see `Context`.
     """
     return b"[" + _texts(listener, session, peer, client)
 
 
 @lru_cache(1024)
 def context_end(side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
-    """Return the rest of a context, encoded, which many sessions share."""
+    """Return the end of a context, encoded. Many sessions have the same."""
     return b"," + _texts(side, upstream, broker, version) + b"]"
 
 
 class Context(NamedTuple):
-    """What all frames of a block, or an event, have in common. An empty text: there is none, or not yet.
+    """What all frames of a block, or an event, have in common. An empty text means that there is no value, or none
+    yet.
 
-    `listener`: the name of the listener that the client connected to. `session`: the session's name, unique among
-    all relays. `peer`: the client's address. `client`: the client's `client-id`, else its `login`, else the host of
-    `peer`. `side`: whose leg, a `JournalSide`; empty for an event. `upstream`, `broker`: the upstream's name and the
-    broker's address; empty for what came from a client. `version`: the STOMP version of the leg.
+    `listener`: the name of the listener that the client connected to. `session`: the session's name, unique among all
+    relays. `peer`: the client's address. `client`: the client's `client-id`, else its `login`, else the host of
+    `peer`. `side`: a `JournalSide`; empty for an event. `upstream`, `broker`: the upstream's name and the broker's
+    address; empty for what came from a client. `version`: the STOMP version of the leg.
     """
 
     listener: str = ""
@@ -63,12 +64,12 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block; texts that are too long are cut to 1000 characters. Keep the result."""
+        """Return it as JSON bytes for a block. If the texts are too long, each is cut to 1000 characters."""
         return context_start(*self[:4]) + context_end(*self[4:])
 
 
 class EventRecord(NamedTuple):
-    """An event: its name (an `Event` of the session's, or a `JournalEvent`), a sentence, and facts by name."""
+    """An event: its name (that of an `Event` of a session, or of a `JournalEvent`), a sentence, and facts by name."""
 
     event: str
     text: str
@@ -87,36 +88,38 @@ class JournalEvent(Enum):
     ALIVE = "journal alive"
     """The relay is alive. Fact: `within`, the seconds after which it says so again at the latest."""
     ENDED = "journal ended"
-    """The relay stopped in good order: no facts. Or it died, and another process closed its segment: `by` is
-    `RECOVERY`, `found` the time of that, `cut` the torn bytes; the record's time is that of the relay's last record.
+    """The relay stopped in good order: no facts. Or it died, and another process closed its segment: then `by` is
+    `RECOVERY`, `found` the time of that, `cut` the number of torn bytes, and the record's time is that of the relay's
+    last record.
     """
     DROPPED = "journal dropped"
     """Records were left out: the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and `since`,
     when the first was.
     """
     HELD = "back-pressure on"
-    """A leg is not read from. Facts: `side`; `reason`: "pressure" if its output cannot be written fast enough, "relay"
-    if too much waits in the relay. Without a session: no leg is read, the journal is full ("journal").
+    """A leg is not read from. Facts: `side`; `reason`: "pressure" if the other side cannot be written to fast enough,
+    "relay" if too much waits in the relay. Without a session: no leg is read from, because the journal is full
+    ("journal").
     """
     RELEASED = "back-pressure off"
-    """It is read from again, and was for a second. Facts: `side`; `seconds`: for how long it was not, altogether."""
+    """The leg has been read from again for a second. Facts: `side`; `seconds`: how long it was not."""
     PAUSED = "broker paused"
     """An operator took a broker out of service. Facts: `upstream`, `broker`."""
     RESUMED = "broker resumed"
-    """It is in service again. Facts: `upstream`, `broker`."""
+    """The broker is in service again. Facts: `upstream`, `broker`."""
 
 
 RECOVERY: Final = "recovery"
-"""Who says that a run is over where the relay itself could not."""
+"""The fact `by` of an event that another process wrote, because the relay itself could not."""
 
 
 class NewerVersion(ValueError):
-    """A segment of a higher `VERSION`, which is not read because it might be misunderstood."""
+    """A segment has a higher `VERSION`. It is not read, because it might be misunderstood."""
 
 
 class SegmentHeader(NamedTuple):
-    """The first block of a segment. `created`: nanoseconds since 1970. `age`: seconds after which a relay that lives
-    ends it.
+    """The first block of a segment. `created` is in ns since 1970. After `age` seconds a living relay ends the
+    segment.
     """
 
     version: int
@@ -150,7 +153,7 @@ class SegmentHeader(NamedTuple):
             raise ValueError("the header of a journal segment lacks fields") from None
 
     def contexts(self, data: bytes) -> Context:
-        """Return the context in a block of this segment. Raises `ValueError` for data that is none."""
+        """Return the context that bytes of a block of this segment hold. Raises `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, list):
             raise ValueError("not a context")

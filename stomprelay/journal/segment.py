@@ -15,7 +15,7 @@ from stomprelay.wire.errors import visible
 
 CLOSED: Final = ".journal"
 OPEN: Final = ".journal.open"
-"""What a segment's name ends in while it is written, and after its relay was killed."""
+"""The ending of a segment's name while it is written; it stays if the relay is killed."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 10**9
@@ -29,8 +29,8 @@ _SHAPE: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """A segment's name without its ending: `created` in nanoseconds since 1970 (whole seconds), `relay` as `safe_name`
-    returns it, `run` of 8 hexadecimal digits, one for each start, and `number`, from 1 in each run.
+    """A segment's name without its ending: `created`, in ns since 1970 (whole seconds); `relay`, as `safe_name`
+    returns it; `run`, 8 hexadecimal digits, others for each start of the relay; and `number`, from 1 in each run.
     """
 
     created: int
@@ -45,7 +45,7 @@ class SegmentName(NamedTuple):
 
 
 def spell_time(ns: int) -> str:
-    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`; as a number with `ns` for other years."""
+    """Return ns since 1970 as `2026-11-21T08:23:00.123456Z`; as a number with `ns` beyond the year 9999."""
     seconds, rest = divmod(ns, _SECOND)
     try:
         moment = EPOCH + timedelta(seconds=seconds)
@@ -89,27 +89,29 @@ def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
 
 _FRAMES: Final = BlockKind.FRAMES
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
-"""What the event begins with by which the relay says that it left something out."""
+"""The beginning of the event by which the relay says that it left records out."""
 FRAMES_MISSING: Final = "missing before it"
-"""Which is in the reason of a `Damage` of no bytes: whole blocks were taken out before it."""
+"""These words are in the reason of a `Damage` of no bytes: whole blocks are missing before it."""
 FRAMES_DROPPED: Final = "dropped by the relay"
-"""Which is in the reason of a `Damage` of no bytes: what `JournalEvent.DROPPED` says, at the place of that event."""
+"""These words are in the reason of a `Damage` of no bytes at the place of an event `JournalEvent.DROPPED`."""
 _NAMED: Final = 3
-"""So many sessions are named of those whose frames were dropped."""
+"""A damage names at most so many sessions whose frames were dropped."""
 _NONE: Final = "not a segment of a journal"
 
 
 def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield what is in a segment, in order: a `SegmentHeader` before the first block, then blocks of frames and events;
-    what cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
+    """Yield what is in a segment, in order: a `SegmentHeader`, then blocks of frames and events. What cannot be read
+    is yielded as a `Damage`, and everything around it is read.
 
-    A header holds for all blocks behind it, up to the next (there is one more where segments were joined into one
-    file). Where it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come
-    first. A file that cannot be read at all, or is no segment, is one `Damage`. What the relay dropped
-    (`JournalEvent.DROPPED`) is a `Damage` of no bytes, at the end. So is it where whole blocks were taken out, and
-    frames of a leg are missing between others, as far as neither other damage nor what was dropped explains it. Never
-    raises `OSError`; memory is bounded by the longest block. Of a segment
-    that is still written, what was there at the start is read, and its end may be torn.
+    A header is for all blocks behind it, up to the next header (a file has several if segments were joined). If it is
+    damaged, one that is made from the file's name takes its place; so a `Damage` may come first. A file that cannot be
+    read at all, or is no segment, is one `Damage`.
+
+    At the end there is a `Damage` of no bytes for each event `JournalEvent.DROPPED`, and one for each leg of which
+    frames are missing between others, as far as other damage and dropped frames do not explain that.
+
+    Never raises `OSError`. One block at a time is in memory. Of a segment that is still written, what was there at the
+    start is read, and its end may be torn.
     """
     try:
         file = _opened(Path(path))
@@ -130,11 +132,14 @@ def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
 
 
 def parse(data: bytes) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield what is in these bytes of segments, as `read`, without looking for missing frames."""
+    """Yield what is in these bytes of segments, as `read` does, but without looking for missing frames."""
     return _under_headers(decode(data), "", len(data))
 
 
 def _opened(path: Path) -> int:
+    """Return the file, open. An open segment that was closed meanwhile is found under its new name.
+    Raises `OSError`.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         return os.open(path, flags)
@@ -162,6 +167,9 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
 ) -> Iterator[SegmentHeader | Block | Damage]:
+    """Yield these items with decoded headers; a header that is made from the file's name takes the place of a damaged
+    one.
+    """
     known = False
     for found in items:
         if isinstance(found, Damage):
@@ -192,7 +200,7 @@ _Leg = tuple[str, str, str, str]
 
 
 class _Jump:
-    """Frames of a leg that are missing: how many, before the block at which offset first, and at how many places."""
+    """Missing frames of a leg: how many, at how many places, and the offset of the block behind the first place."""
 
     __slots__ = ("frames", "offset", "places")
 
@@ -201,6 +209,7 @@ class _Jump:
         self.frames = self.places = 0
 
     def damage(self, leg: _Leg) -> Damage:
+        """Return it as a damage of no bytes."""
         session, side, _, broker = map(_shown, leg)
         places = f", at {self.places} places" if self.places > 1 else ""
         whose = f"the {side} {broker}".rstrip() if side else "a leg"
@@ -209,8 +218,8 @@ class _Jump:
 
 
 class _Drop:
-    """The dropped frames that an event reports. `left`: how many of them were not matched with missing frames yet;
-    `sessions`: those of the matched ones.
+    """The dropped frames that an event reports. `left` counts those that do not explain any missing frames yet,
+    `sessions` has the names of the sessions of the others.
     """
 
     __slots__ = ("block", "frames", "left", "said", "sessions")
@@ -227,7 +236,7 @@ class _Drop:
         self.sessions: dict[str, None] = {}
 
     def take(self, frames: int, session: str) -> int:
-        """Return how many of these frames of a session the event explains."""
+        """Let the event explain up to so many missing frames of a session. Return how many it explains."""
         taken = min(frames, self.left)
         self.left -= taken
         if taken:
@@ -235,6 +244,7 @@ class _Drop:
         return taken
 
     def damage(self) -> Damage:
+        """Return it as a damage of no bytes."""
         said, end = self.said, spell_time(self.block.time)
         since = f"from {spell_time(said['since'])} to {end}" if "since" in said else f"up to {end}"
         octets = f", {said['octets']} octets," if "octets" in said else ""
@@ -247,11 +257,11 @@ class _Drop:
 
 
 class _Gaps:
-    """The frames that are missing in a segment, and what the relay dropped.
+    """The frames that are missing in a segment, and the frames that the relay dropped.
 
-    The relay tells of what it dropped with the next blocks that it writes, see `WriterThread`: in front of some that it
-    had before, or behind some that came later. So of the frames that are missing before a block as many were dropped as
-    the events in front of it, and the first one behind it, tell of and no other gap has taken.
+    The relay reports dropped frames with the next blocks that it writes, see `WriterThread`. Among these are blocks
+    that it had before and blocks that came later. So the missing frames before a block are explained by the reports in
+    front of it and by the first report behind it. Each dropped frame explains one missing frame.
     """
 
     __slots__ = ("_drops", "_first", "_jumps", "_pending")
@@ -263,15 +273,18 @@ class _Gaps:
         self._pending: list[tuple[_Leg, int, int]] = []
 
     def missing(self, leg: _Leg, frames: int, offset: int) -> None:
-        """So many frames of a leg are missing before the block at this offset."""
+        """Record that so many frames of a leg are missing before the block at this offset."""
         self._pending.append((leg, frames, offset))
 
     def dropped(self, block: Block) -> None:
-        """The relay reported drops."""
+        """Record the block of an event by which the relay reports dropped frames."""
         self._drops.append(_Drop(block))
         self._settle()
 
     def _settle(self) -> None:
+        """Let the reports explain the missing frames that were recorded last; what they do not explain
+        is kept by leg.
+        """
         drops = self._drops
         for leg, missing, offset in self._pending:
             frames = missing
@@ -286,7 +299,7 @@ class _Gaps:
         self._pending.clear()
 
     def damages(self) -> Iterator[Damage]:
-        """Yield the reported drops, and the other missing frames of each leg. Call it at the end."""
+        """Yield a damage for each report, and for each leg with frames that none explains. Call it last."""
         self._settle()
         yield from (drop.damage() for drop in self._drops)
         yield from (jump.damage(leg) for leg, jump in self._jumps.items())
@@ -297,7 +310,7 @@ def _frames(count: int) -> str:
 
 
 def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield what is in a segment, then what `_Gaps` finds. A leg that counts from 0 again is a new one."""
+    """Yield these items, then the damages of `_Gaps`. A leg whose frames count from 0 again is a new leg."""
     header: SegmentHeader | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
@@ -330,6 +343,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
 
 
 def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
+    """Return the leg of a block with this context; None if the context is not that of a session's leg."""
     try:
         of = header.contexts(context)
     except ValueError:
@@ -339,12 +353,12 @@ def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
 
 
 def _shown(text: str) -> str:
-    """Return a text of a segment for people: it may not be the relay's."""
+    """Return a text of a segment so that it is safe to show: the relay may not have written it."""
     return visible(text[:_LONGEST])
 
 
 def _by_name(file: str) -> SegmentHeader | None:
-    """Return a header with the values that the file's name holds; None for the name of another kind of file."""
+    """Return a header with the values in the name of the file; None if that is not the name of a segment."""
     named = parse_name(file)
     if named is None:
         return None

@@ -1,5 +1,5 @@
-"""Watching what passes a relay: a `TailWatch` takes records as a journal does, and has them as a piece of a segment,
-without secrets. What does not fit is left out and counted.
+"""Watching what passes a relay: a `TailWatch` takes records as a journal does, and keeps them without secrets as a
+piece of a segment. Records that have no room are left out and counted.
 """
 
 import json
@@ -15,19 +15,20 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
 
 ROOM: Final = 1 << 20
-"""Bytes that wait for who watches; one record may go beyond them."""
+"""Bytes that wait for the watcher at most; the last record may go beyond them."""
 LONGEST_BODY: Final = 1 << 16
-"""Bytes of each body that may be asked for, at most."""
+"""The most bytes of each body that a watcher may ask for."""
 _NAME: Final = 64
 _SIZES: Final = Struct("<3I")
-"""Those of a frame in what a run has kept."""
+"""The sizes of a frame in the bytes that a run has kept."""
 _FRAMES: Final = int(BlockKind.FRAMES)
 _EVENT: Final = int(BlockKind.EVENT)
 
 
 class TailRequest(NamedTuple):
-    """The request to watch, under a name that the user chose. Empty `sessions`, `listeners` or `destinations`: all;
-    destinations are globs, and exclude events and ACKs. `bodies`: bytes of each body. `over`: the last request.
+    """A request to watch, under a name that the user chose. Empty `sessions`, `listeners` or `destinations` mean all.
+    Destinations are globs; with them, events and ACKs are left out. `bodies`: bytes of each body. `over`: it is the
+    last request.
     """
 
     watch: str
@@ -60,7 +61,7 @@ class TailRequest(NamedTuple):
         return cls(watch, sessions, listeners, _texts(values, "destinations"), bodies, over)
 
     def watches(self, listener: str, session: str) -> bool:
-        """Return whether something of this session may be asked for."""
+        """Return whether records of this session can be asked for."""
         return (not self.listeners or listener in self.listeners) and (
             not self.sessions or session in self.sessions
         )
@@ -74,9 +75,9 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 class TailAnswer(NamedTuple):
-    """What passed since the last answer, as bytes of segments. `left_out`: how many records did not fit. `began`: the
-    relay watches only from now on. `missing`: workers that did not answer. `sessions`: the named ones that have not
-    ended.
+    """What passed since the last answer, as bytes of segments. `left_out` counts records that had no room. `began`:
+    the relay has watched only since this request. `missing` names workers that did not answer, `sessions` those of the
+    requested sessions that have not ended.
     """
 
     segment: bytes = b""
@@ -112,9 +113,7 @@ class TailAnswer(NamedTuple):
 
 
 class TailWatch:
-    """Keeps the requested part of everything that is recorded, up to `ROOM` bytes, until `take`. `header`: the block
-    before it.
-    """
+    """Keeps the requested records, up to `ROOM` bytes, until `take`. `header` is the block in front of them."""
 
     __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")
 
@@ -130,7 +129,7 @@ class TailWatch:
         self._left_out = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
-        """An event of a session was recorded, as it stands in a block."""
+        """Keep an event of a session, if it was requested. `context` and `payload` are those of its block."""
         if self.request.destinations:
             return
         if self._room <= 0:
@@ -139,7 +138,7 @@ class TailWatch:
             self._put(_EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
-        """Frames came on a leg; they are still in its recorder, whose `context` is set."""
+        """Keep the requested frames in this recorder of a leg, whose `context` must be set."""
         sizes = bytearray()
         pieces: list[bytes] = []
         room = self._room
@@ -176,7 +175,7 @@ class TailWatch:
         self._room -= len(block)
 
     def take(self) -> TailAnswer:
-        """Return what came since the last call, and forget it."""
+        """Return what was kept since the last call, and forget it."""
         segment = b"".join([self._header, *self._blocks]) if self._blocks else b""
         answer = TailAnswer(segment, self._left_out)
         self._blocks.clear()
@@ -185,7 +184,7 @@ class TailWatch:
 
 
 def single(frames: Frame | Run) -> Iterator[Frame]:
-    """Yield the frames of a run that has `kept`, one by one; a frame is yielded as it is."""
+    """Yield the frames of a run one by one; the run must have `kept`. A single frame is yielded as it is."""
     if type(frames) is not Run:
         assert isinstance(frames, Frame)
         yield frames

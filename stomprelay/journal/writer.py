@@ -15,9 +15,9 @@ _MODE: Final = 0o640
 
 
 class Writer:
-    """The segments of one run of a relay, each of `size` bytes and `age` seconds at most. Times are nanoseconds since
-    1970. Methods raise `OSError`, and may be called again then: a block that was written in part is cut off first. For
-    one thread; call `close` at the end.
+    """The segments of one run of a relay, each of at most `size` bytes and `age` seconds. Times are in ns since 1970.
+    Methods raise `OSError`, and may be called again after that: a block that was written in part is cut off first.
+    Only one thread may use it. Call `close` at the end.
     """
 
     __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_told",
@@ -44,12 +44,12 @@ class Writer:
 
     @property
     def path(self) -> Path | None:
-        """The path of the segment that is being written; None between two segments."""
+        """Return the path of the segment that is being written; None between two segments."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
-        """Append blocks, and an event about them, to one segment: all or, with an `OSError`, none. They survive the
-        machine's death only after `sync`.
+        """Append blocks, and an event about them, to one segment: all of them or, if `OSError` is raised, none. They
+        survive a crash of the machine only after `sync`.
         """
         size = len(data) + len(event)
         if self._file >= 0 and self._end and (self._end + size > self._size or self._is_old(now)):
@@ -70,8 +70,8 @@ class Writer:
             self._new = False
 
     def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
-        """End the segment if it is old enough, or by `force`. Return whether it was ended. With the event `alive` the
-        next segment begins at once, so that a running relay has an open segment.
+        """End the segment if it is old enough, or with `force`. Return whether it was ended. With the event `alive`,
+        the next segment begins at once, so that a living relay always has an open segment.
         """
         ended = False
         if self._file >= 0 and (force or self._is_old(now)):
@@ -169,7 +169,7 @@ class Writer:
 
 
 def _locked(path: Path) -> int:
-    """Open a new file, locked against `Folder.recover` of other processes, and return its descriptor."""
+    """Return the descriptor of a new file, open and locked against `Folder.recover` of other processes."""
     while True:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
         try:

@@ -1,4 +1,4 @@
-"""A bar on a terminal: how much is done, how fast, how long it will take. Not shown for work shorter than `AFTER`."""
+"""A bar on a terminal: how much is done, how fast, how long it will take. It is shown after `AFTER` seconds."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line that shows `name`, a bar and how many `unit` are done; `octets`: these are bytes. For any thread."""
+    """A line with a name, a bar and how many `unit` are done. `octets`: these are bytes. For any thread."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
@@ -39,7 +39,9 @@ class ProgressBar:
         self._width = 0
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
-        """Begin; `done` was done before, `total` may be 0 for unknown. Raises `ImportError` on a terminal."""
+        """Begin with this name. `total`: the whole amount, 0 if unknown; `done`: the amount that was done before.
+        Raises `ImportError` on a terminal if tqdm is missing.
+        """
         if self.live:
             import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
         self._name, self._total, self._share = name, total, 0.0
@@ -49,7 +51,9 @@ class ProgressBar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Set the progress; None: as before. `share`: the part of the time that is over, if not that of `done`."""
+        """Set the amount that is done; None leaves `total` or `name` as it is. `share`: the part of the whole time
+        that is over, from 0 to 1, if that is not the part of the amount.
+        """
         self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
@@ -67,7 +71,7 @@ class ProgressBar:
             self._width = len(line)
 
     def wipe(self) -> None:
-        """Take it from the screen, for other lines to be written there; `draw` brings it back."""
+        """Remove the bar from the screen, so that other lines can be written; `draw` shows it again."""
         with self._lock:
             if self._width:
                 self._out.write(f"\r{' ' * self._width}\r")
@@ -99,7 +103,7 @@ class ProgressBar:
 
     @contextmanager
     def going(self, look: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Draw it while something is done here, and take it away at the end. `look`: called before each drawing."""
+        """Draw the bar while the context is entered, then remove it. `look` is called before each drawing."""
         over = Event()
 
         def follow() -> None:
@@ -134,7 +138,7 @@ class ProgressBar:
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number in the unit that fits `like`, with that unit if wanted."""
+        """Return a number, in the unit of bytes that fits `like`; with the unit's name if `unit`."""
         if self._octets:
             power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
@@ -162,14 +166,14 @@ class ProgressBar:
 
 
 class Tasks:
-    """Counts the tasks of Spark's jobs from now on, done and planned; Spark plans more while it runs."""
+    """Counts the tasks of Spark's jobs that begin from now on. Spark plans more tasks while it runs."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._tracker = spark.sparkContext.statusTracker()
         self._over: dict[int, int] = dict.fromkeys(self._jobs(), 0)
 
     def counted(self) -> tuple[int, int]:
-        """Return how many are done, and how many are planned."""
+        """Return how many tasks are done, and how many are planned in all."""
         done = planned = 0
         for job in self._jobs():
             if job not in self._over:
@@ -193,7 +197,7 @@ class Tasks:
 
 @contextmanager
 def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[ProgressBar]:
-    """Draw a bar of Spark's tasks while something is done in this thread."""
+    """Draw a bar of Spark's tasks while the context is entered. It gives the bar."""
     bar = ProgressBar(out, "tasks")
     if not bar.live:
         yield bar
@@ -227,7 +231,9 @@ def spelled(seconds: float) -> str:
 
 
 class Shares:
-    """How far several steps are, from 0 to 1. `usual`: seconds of each step, before there was a last time."""
+    """How far several steps are, from 0 to 1, by the time that each took the last time. `usual` has the seconds of
+    each step for the first time.
+    """
 
     def __init__(self, usual: Mapping[str, float], clock: Callable[[], float]) -> None:
         self._took = dict(usual)
@@ -237,21 +243,21 @@ class Shares:
         self._since = 0.0
 
     def begin(self) -> None:
-        """Begin anew."""
+        """Begin the steps anew."""
         self._now, self._step = {}, ""
 
     def step(self, name: str) -> None:
-        """A step begins, and the one before it has ended."""
+        """Record that a step begins, and that the one before it has ended."""
         self._close()
         self._step, self._since = name, self._clock()
 
     def end(self) -> None:
-        """All steps have ended: their times become the last times."""
+        """Record that all steps have ended: their times are the last times from now on."""
         self._close()
         self._took = self._now or self._took
 
     def share(self, part: float = 0.0) -> float:
-        """Return the share of the work that is done; `part`: of the present step, from 0 to 1."""
+        """Return the share of the whole time that is over. `part`: how far the present step is, from 0 to 1."""
         whole = sum(self._took.values())
         if not whole:
             return 0.0
@@ -265,7 +271,7 @@ class Shares:
 
 
 class Steps:
-    """Shows the present step of several. `usual`: their names in order, and their relative lengths."""
+    """Shows which of several steps is at work. `usual`: their names in order, each with its usual time."""
 
     def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar
@@ -275,7 +281,7 @@ class Steps:
         bar.begin(name, len(usual))
 
     def step(self, name: str) -> None:
-        """A step begins, and the one before it has ended."""
+        """Show that a step begins, and that the one before it has ended."""
         self._shares.step(name)
         self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
         self._begun += 1

@@ -85,7 +85,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def moment(text: str) -> datetime | int:
-    """Return a time, or the number of a batch. Raises `ArgumentTypeError`."""
+    """Return the time, or the number of a batch, in an option. Raises `ArgumentTypeError`."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -98,8 +98,9 @@ def moment(text: str) -> datetime | int:
 
 
 def stretch(options: argparse.Namespace, now: int, *, named: bool = False) -> tuple[int | None, int | None]:
-    """Return what `--since` and `--until` say, in microseconds since 1970; each is a time, or how long before `now`.
-    Raises `ValueError` for no time, which has the option's name if `named`, and for an empty stretch.
+    """Return the begin and the end that `--since` and `--until` name, in microseconds since 1970; None for an option
+    that was not given. Each is a time, or a duration before `now`. Raises `ValueError` for anything else, and if the
+    begin is not before the end. With `named`, the text of the error begins with the option's name.
     """
     begin, end = (
         _instant(getattr(options, name), now, f"--{name}: " if named else "") for name in ("since", "until")
@@ -220,7 +221,9 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session by the options of `add_spark`; `--conf` wins over `conf`. See `launch.session`."""
+    """Return a Spark session by the options of `add_spark`; see `launch.session`. A setting of `--conf` replaces the
+    one of the same name in `conf`.
+    """
     bar = ProgressBar(sys.stderr)
     told = None if say is None else bar.beside(say)
     folders = [getattr(options, each, None) for each in ("journal", "tables", "checkpoint")]

@@ -36,7 +36,9 @@ HOURLY: Final = (
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `partitions`: columns in folder names. `incremental`: batches add `batch=N`, else replace partitions."""
+    """A table. `partitions` are the columns whose values are in the names of folders. If `incremental`, each batch
+    adds a folder `batch=N` of its own; else a batch writes whole partitions anew.
+    """
 
     name: str
     about: str

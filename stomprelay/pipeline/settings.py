@@ -9,7 +9,9 @@ from stomprelay.journal.settings import SECRETS
 CHECKPOINT: Final = "_checkpoint"
 MOST_HEADERS: Final = 16
 LONGEST_HEADER: Final = 1024
-"""Headers that `messages` keeps of a SEND, and letters of each, at most: its rows are in memory while they are open."""
+"""The most headers of a SEND that `messages` keeps, and the most letters of each. They are bounded because open rows
+are in memory.
+"""
 
 SECOND = 1_000_000_000
 
@@ -17,8 +19,8 @@ SECOND = 1_000_000_000
 @dataclass(frozen=True)
 class Settings:
     """The settings of one pipeline; `options.add_settings` says what each means. Folders are paths, or URIs that Spark
-    understands. Durations are seconds, but for `interval` and `retain` of the journal's time. Raises `ValueError` for
-    impossible values, with a sentence for the user.
+    understands. Durations are in seconds: `interval` and `retain` by the clock, the others of the journal's time.
+    Raises `ValueError` for impossible values, with a sentence for the user.
     """
 
     journal: str

@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the catalogue. Returns the exit status."""
+    """Print the catalogue. Return the exit status."""
     sys.stdout.write(sources() if options.yaml else catalogue())
     return 0
 

@@ -1,7 +1,7 @@
 """Which segments have come: what Spark's file source found, in the order of the journal.
 
-The source takes files as they were last touched, which means nothing where they were copied. So Spark's batch is all
-that has come, and what is read at a time is a part of it by the order of the segments' names. The parts are written
+The source takes files by the time of their last change, which says nothing where they were copied. So one batch of
+Spark is everything that has come, and it is read in parts, in the order of the segments' names. The parts are written
 down beside Spark's checkpoint before the first is read: a run that was cut short goes on with the same parts.
 """
 
@@ -20,8 +20,9 @@ _DONE: Final = "done-"
 
 
 class Part(NamedTuple):
-    """The segments that are read at a time, numbered over all runs; `last` of Spark's batch. `unread`: when the first
-    segment of the next part was begun (ns since 1970), None if there is none.
+    """The segments that are read at a time. `number` counts the parts over all runs. `last`: it is the last part of
+    Spark's batch. `unread`: when the first segment of the next part was begun (ns since 1970), None if there is no
+    next part.
     """
 
     number: int
@@ -31,7 +32,7 @@ class Part(NamedTuple):
 
 
 class Arrivals:
-    """The segments that the checkpoint's log names, in parts of `most` bytes. Raises `OSError`."""
+    """The segments in the log of Spark's checkpoint, in parts of at most `most` bytes. Methods raise `OSError`."""
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
         self._volume = volume
@@ -50,7 +51,7 @@ class Arrivals:
                 yield Part(number, tuple(paths), not unread, unread[0] if unread else None)
 
     def waiting(self, batch: int) -> int:
-        """Return the bytes of segments in parts that are not done; 0 where they are not known."""
+        """Return the bytes of the segments in parts that are not done; 0 if they are not known."""
         first, _, sizes = self._planned(batch)
         return sum(size for number, size in enumerate(sizes, first) if number > self.finished)
 
@@ -81,6 +82,7 @@ class Arrivals:
         return posixpath.join(self._parts, f"{_DONE}{number}")
 
     def _planned(self, batch: int) -> tuple[int, list[list[str]], list[int]]:
+        """Return the number of the first part of Spark's batch, the paths of each part, and the bytes of each part."""
         plan = posixpath.join(self._parts, str(batch))
         known = self._volume.text(plan)
         if known is None:
@@ -93,7 +95,7 @@ class Arrivals:
         return int(told["first"]), list(told["parts"]), list(told.get("sizes", ()))
 
     def _cut(self, paths: Sequence[str]) -> tuple[list[list[str]], list[int]]:
-        """Return the paths in groups of `most` bytes, or of one larger segment, each with its bytes."""
+        """Return the paths in groups of at most `most` bytes, a larger segment alone; and the bytes of each group."""
         groups: list[list[str]] = []
         sizes: list[int] = []
         for path in paths:
@@ -125,7 +127,9 @@ class Arrivals:
 
 
 def logged(text: str, entry: int) -> list[str]:
-    """Return the paths of a batch in an entry of the source's log. Raises `ValueError` for an unknown version."""
+    """Return the paths of the segments that came with this entry of the source's log. `text` is the log's file, which
+    may have other entries, too. Raises `ValueError` for an unknown version.
+    """
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
@@ -141,13 +145,13 @@ def _plain(uri: str) -> str:
 
 
 def begun(path: str) -> int | None:
-    """Return when a segment was begun, from its name, in ns since 1970; None for other files."""
+    """Return when a segment was begun, in ns since 1970, by its name; None for a file of another name."""
     read = parse_name(posixpath.basename(path))
     return None if read is None else read[0].created
 
 
 def ordered(paths: Sequence[str]) -> list[str]:
-    """Return the segments, each once, by the time of their beginning and number; other files last."""
+    """Return the segments, each once, by the time at which they were begun and their number; other files last."""
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
         read = parse_name(posixpath.basename(path))

@@ -23,8 +23,9 @@ _SHOWN: Final = 10
 
 
 class ProgressLine:
-    """Call `begin`, `step` and `end` as a batch goes on, and `tick` now and then, perhaps in another thread. The bar
-    counts bytes of segments. Within a batch a byte is done by as much as steps are, by their times in the batch before.
+    """Shows how far a run is. Call `begin`, `step` and `end` for each batch, and `tick` now and then, perhaps in
+    another thread. The bar counts bytes of segments. Within a batch, its bytes count as done in the same share as its
+    steps, by the times that the steps took in the batch before.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
@@ -85,7 +86,7 @@ class ProgressLine:
             self.say(f"and {many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
-        """On a terminal, redraw the bar; Spark has finished `done` of `total` tasks of its present work."""
+        """On a terminal, draw the bar anew. Spark has finished `done` of `total` tasks of its present work."""
         if not self._batch:
             return
         # Only the first step is one pass over the segments, in which tasks are as good as bytes.
@@ -96,7 +97,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar while in the context. Gives the function to call with how many of all are done."""
+        """Show another bar in the context. Call the function that it gives with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)
@@ -104,7 +105,7 @@ class ProgressLine:
             yield bar.set
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bar.end()
 
     def summary(self) -> str:

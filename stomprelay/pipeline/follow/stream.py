@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
-"""Its name, and what it does; it may return sentences for the user."""
+"""The name of a step, and its function, which may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
     ("traffic", rollup.advance_traffic),
@@ -43,12 +43,12 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 """What each batch does after its frames are written, in this order."""
 BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
-"""No other step needs what these make. They are done beside each other, so that there is work for all cores while Spark
-plans, and while the last task of one is at work.
+"""No other step needs what these steps make. They run beside each other, so that there is work for all cores while
+Spark plans, and while the last task of one of them runs.
 """
 
 _SIDES: Final = 2
-"""How many of these at a time."""
+"""How many steps run at a time."""
 _FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
 """Seconds between two looks at Spark's progress."""
@@ -61,7 +61,7 @@ class _Stopped(Exception):
 
 
 class Stream:
-    """One run over a journal: call `once` or `endless`. `steps`: the steps of a batch after its frames."""
+    """One run over a journal: call `once` or `endless`. `steps`: what each batch does after its frames are written."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Stream:
         """Whether tasks run on other machines."""
 
     def _joined(self) -> None:
-        """Let Java plan queries of a thread with this session's settings."""
+        """Make this session the one with which Java plans queries of the present thread."""
         jvm: Any = self._spark._jvm
         jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
 
@@ -133,7 +133,7 @@ class Stream:
                 yield
 
     def _recover(self) -> None:
-        """Close segments that dead relays left open, if the journal is on this machine."""
+        """Close the segments that dead relays left open, and say so, if the journal is on this machine."""
         place = local(absolute(self._settings.journal))
         if place is None:
             return

@@ -1,7 +1,7 @@
-"""A small batch in one task: all passes of `messages` one after the other, and the files that come of it.
+"""A small batch in one task: all steps of `messages` one after the other, and the files that they make.
 
-To shuffle and sort some thousand rows in Spark, and to have it write them, takes several times as long as all that is
-done with them. So the task sorts by Arrow, and reads and writes slices itself.
+For some thousand rows, Spark takes several times as long to shuffle, sort and write them as our own functions need for
+them. So the task sorts by Arrow, and reads and writes slices itself.
 """
 
 import json
@@ -33,13 +33,16 @@ _RECORDS: Final = arrow.schema(record.FIELDS)
 _TRANSFERS: Final = arrow.schema(transfer.FIELDS)
 _STATE: Final = f"_state/{KEPT}"
 _MOST: Final = 10 * ROWS
-"""Rows in slices whose time is over: if there are more, they are worth more than one task."""
+"""If more rows than this are in slices whose time is over, one task is too slow: Spark does the batch."""
 
 
 @dataclass(frozen=True)
 class AtOnce:
-    """Call it with all `record.FIELDS` of a batch. It writes rows of `messages` and of slices to files, and yields one
-    row of JSON: `made`, `gone` and `final` as in `Done`, and the files, `messages` and `slices`.
+    """Call it with all records of a batch, as `record.FIELDS`. It writes rows of `messages` and of slices to files,
+    below the folders `messages` and `slices`. It yields one row with a JSON object: `made`, `gone` and `final` as in
+    `Done`, and under `messages` and `slices` the paths of the files.
+
+    `number` is the batch's, `rows` counts its frames and events, `known` has the slices of the last batch.
     """
 
     number: int
@@ -109,6 +112,7 @@ class AtOnce:
 
 
 def _same(rows: pa.Table, value: int) -> pa.Array:
+    """Return a column with this value in each row."""
     return pa.repeat(value, len(rows))
 
 
@@ -117,7 +121,7 @@ def _kept(rows: pa.Table) -> pa.Array:
 
 
 def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
-    """Return the rows with this schema: columns from `made` if given there, `text` as it is, all others null."""
+    """Return as many rows with the columns `schema`: columns from `made`, `text` as it is, all others null."""
     made["text"] = rows["text"]
     columns = [
         made[field.name].cast(field.type) if field.name in made else pa.nulls(len(rows), field.type)
@@ -127,7 +131,7 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
 
 
 def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
-    """Return the result of a pass over these rows, sorted, as rows of a schema."""
+    """Return the rows that `does` makes of these rows, sorted by `by`, as a table with the columns `schema`."""
     rows = pa.concat_tables(parts).combine_chunks()
     order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)

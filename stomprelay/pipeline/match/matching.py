@@ -1,8 +1,8 @@
 """Transfers of one key, the messages that they are of, and the rows of these.
 
-Time is the journal's. A message counts as long as signs of it come in time (`MatchedMessage.until`), whenever they are
-read: so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays
-have been read, is only a foretaste and done again in the next batch.
+Time is the journal's. A record counts for a message if it comes in time (`MatchedMessage.until`), whenever it is read:
+so it does not matter how the journal was cut into batches. `until` is the time up to which all relays have been read.
+What happened later changes only the open rows of this batch, and is done again in the next batch.
 
 `Matchings` is what runs in Spark's Python processes: one key after another, on rows sorted by key.
 """
@@ -39,7 +39,7 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what, the place of the SEND or MESSAGE (segment, position, number), and a value."""
+"""When (ns), what (a number from above), the place of the SEND or MESSAGE (segment, position, number), a value."""
 
 
 _FURTHER: Final = (
@@ -224,9 +224,9 @@ def _told(delivery: s.Transfer) -> tuple[Any, ...]:
 
 class TransferMatching:
     """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
-    first; then `go` once; then read `finals` (final rows), `kept` (state for the next batch, to be seen in this order),
-    `due` (until when (ns) that holds if no row comes), `repeats` (session, broker, time and next time of repeated
-    deliveries) and, last, `open()`.
+    first. Then call `go` once. Then `finals` has the final rows, `kept` the state for the next batch as texts in
+    order, `due` the time (ns) up to which that state holds if no row comes, and `repeats` the repeated deliveries
+    (session, broker, time and time of the repetition). Read `open()` last.
     """
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
@@ -290,7 +290,7 @@ class TransferMatching:
     # What follows
 
     def go(self, until: int) -> None:
-        """Apply the rows of `saw`, once. Rows later than `until` (ns) affect only `open()`."""
+        """Apply the rows of `saw`; call it once. What happened after `until` (ns) changes only what `open()` yields."""
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=lambda each: each[:5])
@@ -323,6 +323,7 @@ class TransferMatching:
         self._messages = left
 
     def _dump(self, ahead: list[_Happening]) -> None:
+        """Set `kept` and `due`. `ahead` are the happenings after `until`."""
         if not ahead:
             self.due = min((each.until(self._limits) for each in self._messages), default=0)
         kept = [["message", each.dump()] for each in self._messages]
@@ -400,7 +401,7 @@ class MatchRow(IntEnum):
 SCHEMA: Final = arrow.schema(_NAMED)
 """The columns of `DDL`, as an Arrow schema."""
 COLUMNS: Final = pa.schema([SCHEMA.field(name) for name in MESSAGES.names])
-"""Those of them that are columns of `messages`."""
+"""The columns of `messages` alone, as an Arrow schema."""
 UNLIKE: Final = frozenset(
     {
         *(
@@ -418,7 +419,7 @@ UNLIKE: Final = frozenset(
         *("text", "match", "turn", "due"),
     }
 )
-"""Columns of files whose values hardly repeat, see `NewFile`."""
+"""The columns of files whose values hardly repeat; see `NewFile`."""
 NAMES: Final = SCHEMA.names
 """The columns of `DDL`."""
 _WIDTH: Final = len(NAMES)
@@ -431,8 +432,8 @@ _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FU
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, with those that the last batch kept. It
-    yields rows of `DDL`. `until`: the time in ns up to which all relays have been read.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, those that the last batch kept among them.
+    It yields rows of `DDL`. `until` is the time in ns up to which all relays have been read.
     """
 
     limits: TimeLimits
@@ -470,7 +471,7 @@ class Matchings:
 def other(
     what: int, text: str, key: str | None = None, turn: int = 0, *, hour: str | None = None
 ) -> list[Any]:
-    """Return a row of `DDL` that is no message."""
+    """Return a row of `DDL` that is no message: only these columns are set."""
     row: list[Any] = [None] * _WIDTH
     row[_WHAT], row[_TEXT], row[_MATCH], row[_TURN], row[_DUE] = int(what), text, key, turn, 0
     row[_HOUR] = hour

@@ -1,8 +1,8 @@
 """Table `messages`: the frames of a batch, session by session, and then message by message.
 
-What is under way goes on in the next batch: the batch leaves it as state, in which nothing is but what the journal has
-not decided yet. So the same batch, done twice, gives the same rows; and however the journal is cut into segments and
-batches, the same final rows come of it.
+A batch leaves as state only what the journal has not decided yet; the next batch goes on from there. So a batch that
+is done twice gives the same rows, and the final rows are the same however the journal is cut into segments and
+batches.
 """
 
 import json
@@ -47,17 +47,19 @@ from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
-"""What is kept in slices with columns of `messages`: its schema by its name, for who migrates it."""
+"""The slices that have columns of `messages`: their schema by their name. A migration renames their columns, too."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _GROUPS: Final = 4
-"""Row groups of a file of final rows that are sorted by time together, and in memory."""
+"""A task holds so many row groups of final rows of an hour in memory, and sorts them by time together."""
 _WORTH: Final = 4
-"""A batch with a row for so many rows that are open looks at all of them."""
+"""If open rows are less than so many times the rows of the batch, all open rows are read. Else it is looked up first
+which slices have rows that the batch touches.
+"""
 
 
 def advance(batch: Batch) -> list[str]:
-    """Match the messages of this batch and write all of it. Return a sentence for each stretch that is missing."""
+    """Match the messages of this batch and write rows and state. Return sentences about missing segments."""
     number = batch.number
     before = _noted(batch, number - 1)
     runs = runs_before(batch)
@@ -92,7 +94,7 @@ def runs_after(batch: Batch, number: int | None = None) -> Runs:
 def _written(
     batch: Batch, runs: Runs, known: Mapping[str, slices.Slice], told: DataFrame, rows: int
 ) -> slices.Done:
-    """Match these transfers with what is open in the slices `known`, and write the rows."""
+    """Match these transfers with the open rows in the slices `known`, and write the rows. Return what changed."""
     store = batch.store
     held: list[DataFrame] = []
     touched: DataFrame | None = None
@@ -131,7 +133,9 @@ def _written(
 
 
 def _watched(doing: slices.SlicePlan) -> Sequence[Column]:
-    """Return what is observed of the rows: hours of final ones; hours, rows and due of each new slice."""
+    """Return the columns that Spark computes while it writes the rows: the hours of final rows; for each new slice its
+    hours, its number of rows, and the first time at which one of them is due.
+    """
     finals = F.col("final") & F.col("slice").isNull()
     told = [
         F.collect_set(F.when(finals, F.col("hour"))).alias("final"),
@@ -145,7 +149,7 @@ def _watched(doing: slices.SlicePlan) -> Sequence[Column]:
 
 
 def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
-    """Return the result of a batch, from what was observed of the written rows, see `_watched`."""
+    """Return what the batch changed. `had` has the values of the columns of `_watched`."""
     hours: dict[str, set[str]] = {}
     for row in had["hours"]:
         if row["hour"] is not None:
@@ -183,7 +187,7 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
 
 
 def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return bundles that `then` makes of `record.FIELDS` of these segments, whichever batch read them."""
+    """Return the bundles that `then` makes of the records of these segments, which this batch or earlier ones read."""
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -197,7 +201,7 @@ def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
 
 
 def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -> DataFrame:
-    """Return bundles of `transfer.FIELDS`, and rows of `SessionRow`, from frames and the sessions' state."""
+    """Return bundles of transfers, and of rows of `SessionRow`, from these segments and the sessions' state."""
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     bundling = Bundling("session", count, coded=record.REPEATING)
@@ -212,7 +216,7 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return which rows are not for `JournalOrders`: those with keys of single messages, and those of no transfer."""
+    """Return a column: whether a row passes `JournalOrders` unchanged (a single message's key, or no transfer)."""
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
 
@@ -229,7 +233,7 @@ def _keys(told: DataFrame) -> DataFrame:
 
 
 def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame:
-    """Return the bundles with the keys of single messages in place of orders', and the orders' state."""
+    """Return the bundles with keys of single messages in place of the keys of orders, and the state of the orders."""
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.RowKind.KEPT))
@@ -242,7 +246,7 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
 def _matched(
     runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
 ) -> DataFrame:
-    """Return rows of `matching.DDL` of these bundles and kept rows; `folder`: write final ones to files there."""
+    """Return rows of `matching.DDL` for bundles and kept rows. `folder`: final rows go to files there instead."""
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
         transfer.FIELDS,
@@ -257,7 +261,9 @@ def _matched(
 
 @dataclass(frozen=True)
 class _Finals:
-    """Call it with `matching.DDL`: it writes final rows to files by hour and yields a row each. Raises `OSError`."""
+    """Call it with rows of `matching.DDL`. It writes final rows to files by their hour and yields a row for each file;
+    other rows are yielded as they are. Raises `OSError`.
+    """
 
     folder: Path
 
@@ -290,7 +296,9 @@ def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch changed in `messages`: hours of final rows; slices made, gone and there, with their hours."""
+    """What a batch changed in `messages`: the hours of rows that became final; the slices that it made and removed,
+    and all that are there now, each with its hours.
+    """
 
     final: list[str]
     made: dict[str, list[str]]
@@ -311,7 +319,9 @@ def changes(batch: Batch) -> Changes:
 
 
 def first_held_back(batch: Batch) -> str | None:
-    """Return the first hour with rows of `frames` that are read again, as they wait; None if none do."""
+    """Return the first hour that has rows of `frames` which a later batch will read again, because their segments
+    wait; None if no segment waits.
+    """
     times = [each.first_ns for each in runs_after(batch).waiting if each.first_ns]
     return arrow.hour(min(times)) if times else None
 

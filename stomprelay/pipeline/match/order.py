@@ -2,12 +2,13 @@
 
 Messages of one order look alike: they have the same destination and body as far as that is known. The first that was
 sent is the first that is delivered; of a topic, to each of its subscribers. A broker's message-id, `redelivered` and
-the relay's `relay-copy` show one that was delivered before.
+the relay's `relay-copy` show that a message was delivered before.
 
-A `SendOrder` keeps no more than this takes. Each SEND has a number, and messages that only wait are kept as runs of
-numbers (`UndeliveredRuns`), so that any number of them takes little memory. Messages in flight are known one by one
-(`Flight`). `JournalOrders` runs it in Spark's Python processes, key by key: what it yields has keys of single messages,
-so that a queue that all use is spread over all tasks afterwards.
+A `SendOrder` keeps only what this needs. Each SEND has a number. Messages that only wait are kept as runs of numbers
+(`UndeliveredRuns`), so that any number of them takes little memory. Messages that were delivered, or that need more
+than a number, are kept one by one (`Flight`). `JournalOrders` is what runs in Spark's Python processes, key by key:
+the rows that it yields have keys of single messages, so that the messages of one queue are spread over all tasks
+afterwards.
 """
 
 import json
@@ -28,24 +29,27 @@ from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
 COPIED: Final = "\0"
-"""In place of a broker in `Flight.names`: the name is a `relay-copy`."""
+"""Stands in place of a broker in `Flight.names`: the name is a `relay-copy`."""
 _SLICES: Final = 256
-"""What waits is counted by slices of `give_up`, and given up slice by slice."""
+"""`give_up` is cut into so many slices of time. Waiting messages are counted by slice, and given up slice by slice."""
 
 Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
 TIMES: Final = 4096
-"""Of so many of the last SENDs to a topic it is known when exactly they came: for who subscribed in between."""
+"""For so many of the last SENDs to a topic the exact times are kept, to know which of them a later subscription gets.
+"""
 _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
-"""What happens at one time happens in this order; a SEND (0) is before all."""
+"""The order of what happens at one time; a SEND (0) comes first."""
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A message that is known one by one. `number` is its place in the order: None before a broker can deliver it, and
-    without its SEND. `turn` counts its deliveries; `ends` has by recipient the turn of the last one, and its outcome if
-    the broker has the message again; `waiting` has the deliveries without an outcome. `adopted` is the place of its
-    SEND if the message is not named by that. `first` and `last` are the times (ns) of its first and last sign.
+    """A message that is kept one by one. `number` is its place in the order; None while no broker can deliver it, and
+    if its SEND was not seen. `turn` counts its deliveries. `ends` has for each recipient the turn of the last
+    delivery, and `nacked` or `returned` if the broker has the message again, else None. `waiting` has the deliveries
+    without an outcome, by place. `names` has its message-ids, each with the broker, and its `relay-copy`. `adopted` is
+    the place of a SEND that was found after the first delivery. `first` and `last` are the times (ns) of its first and
+    last record.
     """
 
     name: str
@@ -68,7 +72,7 @@ class Flight:
         self.last = self.first
 
     def until(self, limits: TimeLimits) -> int:
-        """Return the time in ns up to which a sign still counts as one of this message."""
+        """Return the time in ns up to which a record still counts for this message."""
         unconfirmed = self.unconfirmed and not self.aborted
         missing = any(back == RETURNED for _, back in self.ends.values()) if self.turn else not self.aborted
         if unconfirmed or self.waiting or missing:
@@ -130,7 +134,7 @@ class Flight:
 
 
 def recipient(row: Sequence[Any], *, topic: bool) -> Subscriber | None:
-    """Return the recipient of a MESSAGE, as `Message.recipient`; None for a queue's."""
+    """Return the recipient of a MESSAGE: client and subscription; None for a queue."""
     return (row[s.CLIENT], row[s.SUBSCRIPTION]) if topic else None
 
 
@@ -144,7 +148,9 @@ def subscriber(values: list[str | None] | None) -> Subscriber | None:
 
 
 class UndeliveredRuns:
-    """Undelivered messages in order, as runs `[since, number, count, ahead]`; a name is number + ahead."""
+    """Undelivered messages in order, in runs `[since, number, count, ahead]`: `count` messages with the numbers from
+    `number` on, which are available from `since` (ns) on. The name of a message is its number plus `ahead`.
+    """
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
         self._give_up = give_up
@@ -152,7 +158,7 @@ class UndeliveredRuns:
         self.runs = deque(runs)
 
     def add(self, number: int, name: int, ns: int) -> None:
-        """Add a message that is available from `ns`."""
+        """Add a message with this number and name, which is available from `ns` on."""
         since, ahead = ns - ns % self._grain, name - number
         if self.runs:
             last = self.runs[-1]
@@ -175,7 +181,7 @@ class UndeliveredRuns:
         return number, number + run[3]
 
     def pick(self, number: int) -> tuple[int, int] | None:
-        """Do the same with the one of this number, given up or not."""
+        """Remove the message of this number, given up or not. Return its number and name, or None."""
         for at in range(len(self.runs) - 1, -1, -1):
             since, first, count, ahead = self.runs[at]
             if first <= number:
@@ -191,7 +197,7 @@ class UndeliveredRuns:
         return None
 
     def from_number(self, number: int, ns: int) -> int | None:
-        """Return the first that is not below `number` and not given up at `ns`."""
+        """Return the first number that is not below `number` and not given up at `ns`; or None."""
         self.expire(ns)
         found = None
         for _, first, count, _ in reversed(self.runs):
@@ -201,7 +207,7 @@ class UndeliveredRuns:
         return found
 
     def from_time(self, ns: int) -> int | None:
-        """Return the first that became available in the slice of `ns`, or later."""
+        """Return the first number that became available in the slice of time of `ns`, or later; or None."""
         return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
 
     def expire(self, ns: int) -> None:
@@ -216,13 +222,13 @@ class UndeliveredRuns:
 
     @property
     def until(self) -> int:
-        """Return the time in ns up to which the last of them counts; 0 without any."""
+        """Return the time in ns at which the last of them is given up; 0 without any."""
         return self.runs[-1][0] + self._give_up if self.runs else 0
 
 
 class SendOrder:
-    """The order of one key. Call `take` with each transfer, by time, SENDs first; it returns the name of its message.
-    Then call `advance` up to where the batch goes, and `dump`. `by_id`: the key is a publisher's id.
+    """The order of one key. Call `take` with each transfer, sorted by time, SENDs first; it returns the name of the
+    message. At the end of a batch call `advance`, then `dump`. `by_id`: the key is a publisher's id.
     """
 
     def __init__(self, limits: TimeLimits, *, by_id: bool = False) -> None:
@@ -262,6 +268,7 @@ class SendOrder:
         return name
 
     def _more(self, row: Sequence[Any], place: Place, name: str) -> None:
+        """Remember what the row tells of later times; `advance` applies it."""
         happenings = self._happenings
         if row[s.ENDED_NS] is not None:
             heappush(happenings, (row[s.ENDED_NS], _ENDED, place, name, bool(row[s.ABORTED])))
@@ -271,7 +278,7 @@ class SendOrder:
             heappush(happenings, (row[s.KNOWN_NS], _SETTLED, place, name, row[s.OUTCOME]))
 
     def advance(self, ns: int, before: int = 0) -> None:
-        """Apply what happened before `ns`, and at `ns` what comes before this."""
+        """Apply what happened before `ns`. Of what happened at `ns`, apply only the kinds below `before`."""
         happenings = self._happenings
         while happenings and happenings[0] < (ns, before):
             at, what, place, name, rest = heappop(happenings)
@@ -332,6 +339,7 @@ class SendOrder:
         return None
 
     def _is_available(self, flight: Flight, ns: int) -> None:
+        """Record that a broker can deliver this message from `ns` on."""
         flight.number, flight.last = self._number, max(flight.last, ns)
         self._by_number[self._number] = flight
         if flight.turn:
@@ -479,6 +487,7 @@ class SendOrder:
         return None if waiting is None else self._at(waiting, ns)
 
     def _at(self, number: int, ns: int) -> Flight | None:
+        """Return the message of this number if it counts at `ns`; or None."""
         flight = self._by_number.get(number)
         if flight is None or not flight.turn:
             waiting = self._waiting.pick(number)
@@ -508,7 +517,7 @@ class SendOrder:
                 del self._named[name]
 
     def dump(self, until: int) -> tuple[str, int] | None:
-        """Return the state at `until` (ns) as JSON, and up to when it counts; None if nothing does."""
+        """Return the state at `until` (ns) as JSON, and up to which time (ns) it matters; or None."""
         for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
             self._forget(flight)
         self._waiting.expire(until)
@@ -570,11 +579,13 @@ def placed(place: Place) -> str:
 _SCHEMA: Final = arrow.schema(s.FIELDS)
 _KNOWN_AT: Final = (s.RECEIPT_NS, s.ENDED_NS, s.KNOWN_NS)
 _AHEAD: Final = "a"
-"""Begins a text that holds a row; any other is the state of the order, with the time up to which it counts before."""
+"""A text that begins with this holds a row. Any other text is the state of the order, after the time (ns) up to which
+it matters.
+"""
 
 
 class _Current:
-    """The key that is being read. `texts`: its state for the next batch; `out`: changed rows."""
+    """The key that is being read. `out` has the rows that are yielded in place of rows of the batch."""
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
@@ -603,7 +614,7 @@ class _Current:
         return order
 
     def take(self, row: tuple[Any, ...]) -> str | None:
-        """Return the key of a row; None if it must not be passed on, because other rows take its place."""
+        """Return the new key of a row; None if other rows take its place, so that it must not be passed on."""
         while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
             self._again(self._waiting.pop())
         until = self._until
@@ -618,7 +629,7 @@ class _Current:
             self.out.append([key, *row[1:]])
 
     def _split(self, row: s.Transfer) -> None:
-        """Leave rows after `until` to the next batch, and take earlier ones."""
+        """Keep the part of a row that is later than `until` for the next batch, and take the earlier part now."""
         if row[s.NS] > self._until:
             self._ahead.append(row)
             return
@@ -635,22 +646,22 @@ class _Current:
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
-        """Yield the rows at the end: provisional ones, and the state."""
+        """Yield what is left at the end of the batch: state, rows in `out`, and rows after `until`, provisionally."""
         while self._waiting:
             self._again(self._waiting.pop())
         until = self._until
         if self._order is None and self._text is not None and until <= int(self._text.partition(" ")[0]):
             yield s.saying(SessionRow.ORDER, self.key, self._text)
-            yield from self._foretaste()
+            yield from self._provisional()
             return
         order = self._known()
         order.advance(until, s.LATER)
         kept = order.dump(until)
         if kept is not None:
             yield s.saying(SessionRow.ORDER, self.key, f"{kept[1]} {kept[0]}")
-        yield from self._foretaste()
+        yield from self._provisional()
 
-    def _foretaste(self) -> Iterator[s.Transfer]:
+    def _provisional(self) -> Iterator[s.Transfer]:
         for row in self._ahead:
             yield s.saying(SessionRow.ORDER, self.key, _AHEAD + arrow.compact(row[1:]))
         yield from self.out
@@ -660,6 +671,7 @@ class _Current:
 
 
 def _phase(row: Any) -> tuple[Any, ...]:
+    """Return the key by which `transfer.PHASED` sorts a row."""
     return (row[s.NS], row[s.KIND] >> 1, *row[s.SEGMENT : s.KIND], row[s.KIND])
 
 

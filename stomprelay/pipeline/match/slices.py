@@ -1,7 +1,8 @@
-"""What is open, in slices: parts that are written once, of which a batch reads and writes anew only those it touches.
+"""Open rows in slices: parts that are written once. A batch reads and writes anew only the slices that it touches.
 
-A slice has the open rows of `messages` with the state of each message. A batch looks up which keys it has rows for, or
-the time of which is over; what else is in their slices is copied, and small slices become one.
+A slice has the open rows of `messages` with the state of each message. A batch touches the rows of the keys that it
+has transfers of, and rows whose time is over. The other rows of the same slices are copied to new slices; small slices
+are joined.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,22 +20,26 @@ from stomprelay.pipeline.spark.tasks import together
 from stomprelay.pipeline.store.store import Store, batch_name
 
 KEPT: Final = "kept"
-"""The store's name for slices: rows of `matching.DDL`, and the rows that are of no message, see `special`."""
+"""The store's name for these slices. They have rows of `matching.DDL`; rows that are no messages are in slices of
+their own, see `special`.
+"""
 SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
-"""The kinds of these."""
+"""The kinds of rows that are no messages."""
 _INDEX: Final = "match string, due bigint"
 ROWS: Final = 20_000
-"""Rows in a slice, about, at most."""
+"""About so many rows are in a new slice at most."""
 JOINED: Final = 5_000
-"""What is left of slices is joined up to so many rows: each of them may be copied again because of another one."""
+"""Rows left of several slices are joined up to so many: one that is touched makes all of them be copied."""
 SMALL: Final = 1_000
 MANY: Final = 16
-"""More slices than this that have fewer rows than that become one."""
+"""If more slices than this have fewer than `SMALL` rows, they are joined."""
 _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """The number of rows, up to when (ns) none of them changes by itself, and their hours."""
+    """A slice: its number of rows, the time (ns) up to which none of them changes by itself, and the hours of its
+    rows.
+    """
 
     rows: int
     due: int
@@ -43,8 +48,9 @@ class Slice(NamedTuple):
 
 @dataclass
 class SlicePlan:
-    """What a batch does with slices. `gone`: those that it reads and replaces; `into`: the new slice for the untouched
-    rows of each; `bounds` (µs): the times by which the new rows are cut into the slices `fresh`.
+    """What a batch does with slices. `gone` are the slices that it reads and replaces. `into` names for each of them
+    the new slice for its untouched rows. `first` is the number of the first slice for new rows; `bounds` are the times
+    (µs) at which new rows are cut into the slices `fresh`.
     """
 
     name: str
@@ -78,8 +84,8 @@ class Done:
 
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> SlicePlan:
-    """Return what to do for a batch that touches so many rows of these slices and makes about `fresh` rows. `name`
-    begins the names of its slices. Slices that are due late stay apart from others.
+    """Return what to do with slices in a batch. `touched` has the number of touched rows by slice; about `fresh` rows
+    are made. The names of new slices begin with `name`. Rows that are due at about the same time are joined.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
@@ -98,7 +104,9 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows (match, due, slice), sorted. It yields the kept ones that a batch has, or before `until`."""
+    """Call it with rows (match, due, slice), sorted by `match`. Rows without a slice are keys of the batch. It yields
+    the other rows if they have one of these keys, or are due before `until`.
+    """
 
     until: int
 
@@ -118,17 +126,17 @@ class Touched:
 
 
 def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
-    """Return of rows with these two columns which a batch with transfers of `keys` touches, as a column."""
+    """Return a column: whether a batch touches the row, by its key (one of `keys`) or its time (before `until`)."""
     return pc.or_kleene(pc.is_in(match, value_set=keys), pc.less(due, until))
 
 
 def special(number: int, what: int) -> str:
-    """Return the name of the slice with a batch's rows of a kind that are of no message."""
+    """Return the name of the slice that has a batch's rows of this kind, which are no messages."""
     return f"{batch_name(number)}-said{int(what)}"
 
 
 def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) -> DataFrame:
-    """Return key and slice of the kept rows that have one of the `keys`, or whose time is over."""
+    """Return key and slice of the kept rows that have one of the `keys`, or are due before `until` (ns)."""
     index = store.slices(KEPT, _INDEX, known).select("match", "due", "slice")
     news = keys.select(F.col("key").alias("match"), F.lit(0).cast("bigint"), F.lit(None).cast("string"))
     rows = together(news.union(index), "match")
@@ -136,7 +144,7 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
 
 
 def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of the slices that are gone: the touched ones (None: all), and the others."""
+    """Return the rows of the slices that are gone: those with keys in `touched` (None: all), and the others."""
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
         return rows, rows.limit(0)
@@ -146,7 +154,7 @@ def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[D
 
 
 def bounds(found: DataFrame) -> list[int]:
-    """Return the times (µs) by which open rows that a batch has made are cut into slices of `ROWS` rows, about."""
+    """Return the times (µs) at which the new open rows are cut into slices of about `ROWS` rows."""
     parts = [number / _PARTS for number in range(1, _PARTS)]
     at = F.unix_micros("seen_at")
     told = found.where(_kept()).agg(F.count(at), F.percentile_approx(at, parts, 10_000)).head()
@@ -157,7 +165,9 @@ def bounds(found: DataFrame) -> list[int]:
 
 
 def sliced(found: DataFrame, same: DataFrame, doing: SlicePlan, number: int) -> DataFrame:
-    """Return the new rows and the rest of the slices that go, with their new `slice`, null for final ones."""
+    """Return the new rows, and the untouched rows of the slices that are gone, each with its new `slice`; that is null
+    for final rows.
+    """
     what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh
     fresh = F.lit(first)

@@ -24,11 +24,11 @@ FILES: Final = "path string, modificationTime timestamp, length bigint, content 
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
 _MOST: Final = 64 << 20
-"""Bytes that are worth a task, and those that are worth one though no processor is free for it."""
+"""A task gets at least `_LEAST` bytes of segments, and no more than this if it has several segments."""
 _QUARANTINE: Final = "segment string, position bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
 _TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
-"""The columns of `segments.DDL` in which a task tells of damages, segments and files."""
+"""The columns of `segments.DDL` in which a task reports damages, segments and files."""
 
 
 class QuarantineRow(NamedTuple):
@@ -41,7 +41,7 @@ class QuarantineRow(NamedTuple):
 
 
 class SegmentToRead(NamedTuple):
-    """A segment to read: a path or a URI of Spark, and its size, 0 for one that has vanished."""
+    """A segment to read: a path or a URI of Spark, and its size in bytes, 0 for one that has vanished."""
 
     path: str
     size: int
@@ -82,7 +82,7 @@ def advance(
 
 
 def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
-    """Have Spark write the frames and events among these rows. Return the other rows."""
+    """Have Spark write the frames and events among these rows to the table. Return the other rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -94,7 +94,7 @@ def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
 
 
 def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows) -> "DataFrame":
-    """Return the rows of `segments.DDL` that each task makes by `then` of those of its segments."""
+    """Return a DataFrame of rows of `segments.DDL`: what `then` makes, in each task, of the rows of its segments."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
@@ -109,7 +109,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows)
 
 
 def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str, ...]]:
-    """Return the paths for each task: one large segment or several small ones, two tasks for each processor."""
+    """Return the paths for each task: a large segment or several small ones, about two tasks for a processor."""
     enough = sum(each.size for each in arrivals) // (2 * processors)
     enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []

@@ -1,7 +1,8 @@
-"""Segments that are missing: rows of `quarantine`, and sentences for whoever looks on.
+"""Segments that are missing: rows of `quarantine`, and sentences for the user.
 
-A segment is missing when a later one of its run is there. Its row is there from then on. If it comes while what follows
-is kept for it, the row goes; if it comes later, its frames are used all the same, and the row says that it came late.
+A segment is missing when a later one of its run is there; then it gets a row. If it comes while the later ones are
+still kept for it, the row is removed. If it comes later, its frames are used all the same, and the row says that it
+came late.
 
 The rows of a run stand together, `batch=gaps-SINCE-RUN`, and are written anew whenever one of them changes. So a batch
 that is done again writes the same.
@@ -21,7 +22,7 @@ from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.store.volume import absolute, local
 
 MISSING: Final = "missing"
-"""Which is in the reasons of all rows about what is not there any more, or not yet."""
+"""This word is in the reason of each row about segments that did not come."""
 LATE: Final = "came late"
 _INCOMPLETE: Final = "messages, sessions and figures of that time may be incomplete"
 
@@ -29,7 +30,9 @@ _INCOMPLETE: Final = "messages, sessions and figures of that time may be incompl
 def first_of_each(
     arrivals: Iterable[SegmentToRead], runs: Runs
 ) -> tuple[list[SegmentToRead], list[SegmentToRead]]:
-    """Return the files to read, and those of a run and number that was read or is here twice; the largest is read."""
+    """Return the files to read, and the files to leave out: those of a run and number that was read before, and all
+    but the largest of those that are here twice.
+    """
     best: dict[tuple[str, int], SegmentToRead] = {}
     again = []
     for arrival in arrivals:
@@ -46,6 +49,7 @@ def first_of_each(
 
 
 def _rank(arrival: SegmentToRead) -> tuple[bool, int]:
+    """Return a key by which the file to read is the greatest: one with a segment's name, then the largest."""
     return parse_name(posixpath.basename(arrival.path)) is not None, arrival.size
 
 
@@ -79,8 +83,8 @@ def advance(batch: Batch, runs: Runs) -> list[str]:
 
 
 def missing_rows(journal: str, run: str, gaps: Iterable[RunGap], patience: int) -> Iterator[QuarantineRow]:
-    """Yield the rows about these gaps of a run. Their `segment` is the path of the first segment that is missing, with
-    `*` for the unknown time in it. `patience` is in seconds.
+    """Yield the rows of `quarantine` about these gaps of a run. Their `segment` is the path of the first missing
+    segment, with `*` in place of the time, which is not known. `patience` is in seconds.
     """
     folder = local(absolute(journal)) or absolute(journal).rstrip("/")
     relay, _, digits = run.rpartition("-")

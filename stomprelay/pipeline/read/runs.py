@@ -11,17 +11,21 @@ from stomprelay.pipeline.schema import KILLED, RUNNING, SILENT, STOPPED
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
-"""A run that wrote nothing for so long (and for longer than messages stay open) is forgotten."""
+"""A run that wrote nothing for so long, and for longer than messages stay open, is forgotten."""
 _GRACE: Final = 60 * SECOND
-"""A run is silent when it said nothing for so much longer than it may: a segment takes `within` until it is closed, and
-its relay `within` until it speaks again."""
+"""A run is silent when nothing came of it for so much longer than it promised: its segment takes up to `within_ns`
+until it is closed, and its relay up to `within_ns` until it writes again.
+"""
 
 
 class Segment(NamedTuple):
-    """A segment that a batch read: its first and newest record (ns; None if unreadable), and whether the run ended with
-    it. `found_ns`: when its relay was found dead, or 0. `within_ns`: what `journal alive` promises in it. `begin`,
-    `end`: the offsets of a part. `marks`: where it can be parted: rows before, offset of the next, newest time before.
-    `dropped`: frames; `cut`: bytes of a torn end.
+    """A segment that a batch read, or a part of one. `first_ns` and `newest_ns` are the times (ns) of its first and
+    newest record; None if it cannot be read. `ended`: the run ended with it. `found_ns`: when another process found
+    its relay dead, or 0. `within_ns`: within how long the relay promises to write again.
+
+    `begin` and `end` are the offsets of a part, 0 for no bound. `marks` are the places where it can be parted: the
+    rows before, the offset of the next row, and the newest time before. `rows` counts frames and `events`, `dropped`
+    frames that the relay left out, `cut` bytes of a torn end that were cut off.
     """
 
     name: str
@@ -41,7 +45,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return the part before the first record after `until` (ns), about, and the rest; None for an empty part."""
+        """Return the records up to about `until` (ns), and the rest; None in place of a part without records."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -63,14 +67,15 @@ def run_of(segment: str) -> str:
 
 
 def number_of(segment: str) -> int:
-    """Return the number of a segment in its run; 0 if the name is not a segment's."""
+    """Return the number of a segment in its run; 0 if the name is not that of a segment."""
     found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 
 
 class RunGap(NamedTuple):
-    """Segments `first` to `last` of a run were not there when a later one was. `waits`: what follows is kept until they
-    come, or for `patience`; else `came` has, sorted, those that came after it was read.
+    """Segments `first` to `last` of a run were missing when a later one was there. `waits`: the later ones are kept
+    until they come, or until `patience` is over. `came` are the numbers, sorted, of those that came after the later
+    ones had been read.
     """
 
     first: int
@@ -85,7 +90,7 @@ class RunGap(NamedTuple):
 
 @dataclass
 class RunSummary:
-    """The facts about a run from all its segments: see `schema.RUNS`. `outcome`: how it ended, empty if it did not."""
+    """What is known of a run: see `schema.RUNS`. `outcome`: how it ended, empty if it did not end."""
 
     relay: str = ""
     began_ns: int | None = None
@@ -99,7 +104,7 @@ class RunSummary:
     torn: int = 0
 
     def add(self, segment: Segment, *, again: bool) -> None:
-        """Add a segment; `again`: one that could not be read stood for it before."""
+        """Add a segment. `again`: a file of the same number that could not be read was counted before."""
         self.segments += not again
         self.frames += segment.rows - segment.events
         self.events += segment.events
@@ -116,7 +121,7 @@ class RunSummary:
             self.outcome = KILLED if segment.found_ns else STOPPED
 
     def row(self, name: str, missing: int, *, silent: bool) -> tuple[Any, ...]:
-        """Return the values of its row, but for times, which are in ns. `name`: the run's, see `run_of`."""
+        """Return the values of its row in `runs`, with times in ns. `name`: the run's name, see `run_of`."""
         relay = safe_name(self.relay)
         digits = name.removeprefix(f"{relay}-")
         outcome = self.outcome or (SILENT if silent else RUNNING)
@@ -130,9 +135,10 @@ class RunSummary:
 
 @dataclass
 class _Run:
-    """One run. `due`: the number of the next segment; `waiting`: segments behind a gap; `skipped`: gaps that are not
-    waited for. `since`: the batch that found it; `heard_ns`: the newest record of all runs when it last had news.
-    `gone`: forgotten.
+    """One run. `due`: the number of the next segment to read. `waiting`: segments that are there and not read, by
+    number. `skipped`: gaps behind which was read. `since`: the number of the batch that found the run. `heard_ns`: the
+    newest time of all runs when a segment of this one last came. `gone`: the run is forgotten, but for the numbers of
+    its segments.
     """
 
     since: int
@@ -148,7 +154,9 @@ class _Run:
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
-        """Add a segment to `waiting`, unless it is the second of its number. Nothing follows a file of another name."""
+        """Add a segment to `waiting`, unless there is or was one of its number. A file that has not the name of a
+        segment is a run of its own, which ends with it.
+        """
         known = self.waiting.get(number)
         if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
             self.waiting[number] = segment if number else segment._replace(ended=True)
@@ -177,7 +185,7 @@ class _Run:
         return segment
 
     def is_over(self, horizon: int) -> bool:
-        """Return whether nothing more is to be expected of it."""
+        """Return whether no more records of the run are expected at `horizon` (ns)."""
         if self.ended or (self.waiting and self.waiting[max(self.waiting)].ended):
             return True
         within = max([self.within_ns, *(each.within_ns for each in self.waiting.values())])
@@ -185,7 +193,9 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Count a segment as not read, as the caller does all later ones. The read part ends with `newest_ns`."""
+        """Put the unread `rest` of a segment back to `waiting`; the caller must put back all later segments, too.
+        `newest_ns` is the newest time of what was read.
+        """
         self.waiting[number] = rest
         self.due = min(self.due, number)
         self.newest_ns = newest_ns
@@ -193,7 +203,7 @@ class _Run:
 
     @property
     def gaps(self) -> list[RunGap]:
-        """Return all gaps, in order."""
+        """Return all gaps of the run, in order."""
         found, due = [*self.skipped], self.due
         for number in sorted(self.waiting):
             if number > due:
@@ -203,9 +213,9 @@ class _Run:
 
 
 class Runs:
-    """Call `arrived` with the segments of each batch. `gone`: the runs that the last call forgot, with their newest
-    record (ns). `gaps`: all gaps of each run whose gaps the last call changed. `until`: up to when (ns) all runs have
-    been read.
+    """The runs of all relays. Call `arrived` with the segments of each batch. Then `until` is the time (ns) up to
+    which all runs have been read, `gaps` has all gaps of each run whose gaps the call changed, and `gone` the runs
+    that the call forgot, each with its newest time (ns).
     """
 
     def __init__(self, limits: TimeLimits) -> None:
@@ -218,8 +228,9 @@ class Runs:
         self.gaps: dict[str, list[RunGap]] = {}
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
-        """Add segments, in any order. Return the segments and parts that can be used now, in order of run and number.
-        `unread`: the first time in ns of segments that will be read later; what comes after `until` is then left.
+        """Add segments, in any order. Return the segments, and parts of segments, that can be used now, in the order
+        of run and number. `unread`: the first time (ns) of segments that come in later batches, None if there are
+        none; records after `until` then wait for them.
         """
         self._unread = unread
         read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
@@ -242,7 +253,9 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield the parts of segments up to `until`, late ones whole. `read`: what was due of each run before."""
+        """Yield the parts of these segments up to `until`, but late segments whole; the rest waits. `read`: for each
+        run its next number and newest time before this batch.
+        """
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
             found = [(number_of(each.name), each) for each in segments]
@@ -266,7 +279,7 @@ class Runs:
                     self._runs[name].put_back(number, rest, newest)
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Yield the segments of a run up to its first gap that is still waited for."""
+        """Yield the segments of a run that can be read now: up to the first gap that is still waited for."""
         over = run.is_over(horizon)
         while run.waiting:
             number = min(run.waiting)
@@ -277,7 +290,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget the runs that are silent for long: all but their segments' numbers, later these, too."""
+        """Forget runs that have long been silent; first all but the numbers of their segments, later these."""
         keep = max(_DAY, self.limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -291,7 +304,7 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the time in ns of the newest record or, up to what is unread, of a relay found dead; 0 without any."""
+        """Return the newest time (ns) of a record or of a found dead relay, not after `unread`; or 0."""
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -302,6 +315,7 @@ class Runs:
         return newest if self._unread is None else min(newest, self._unread)
 
     def _read(self, horizon: int) -> int:
+        """Return the time in ns up to which all runs have been read."""
         earliest = horizon - self.limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
         if self._unread is not None:
@@ -328,13 +342,13 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended and were read, including forgotten ones, with their newest time in ns."""
+        """Return the runs that ended and were read, with their newest time (ns); also those just forgotten."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that are not over, or wait, and wrote within `patience` before `horizon`."""
+        """Return the runs that are not over, or have unread segments, and wrote within `patience`."""
         horizon = self.horizon
         earliest = horizon - self.limits.patience
         return frozenset(
@@ -344,12 +358,12 @@ class Runs:
         )
 
     def before(self, run: str) -> list[RunGap]:
-        """Return the gaps of a run before the last call."""
+        """Return the gaps that a run had before the last call of `arrived`."""
         return self._before.get(run, [])
 
     @property
     def waiting(self) -> list[Segment]:
-        """Return the segments, and parts of segments, that are there and wait."""
+        """Return the segments, and parts of segments, that have come and are not read yet."""
         return [each for run in self._runs.values() for each in run.waiting.values()]
 
     def since(self, run: str) -> int:
@@ -391,6 +405,6 @@ def _loaded(values: Any) -> _Run:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read, or that of its first waiting record."""
+    """Return the time in ns up to which a run has been read; if nothing was read, that of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

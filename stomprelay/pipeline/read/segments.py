@@ -28,7 +28,7 @@ COLUMNS: Final = ("destination", "subscription", "message_id", "ack", "receipt",
 """The columns that hold headers."""
 
 Named = tuple[bytes | None, ...]
-"""The names of the headers for each of `COLUMNS`; None where the command has none for it."""
+"""For each of `COLUMNS` the name of its header; None if the command has no header for it."""
 
 Head = tuple[bytes, dict[bytes, bytes]]
 """A command, and its headers by name; of repeated ones the first."""
@@ -50,12 +50,14 @@ NAMED: Final = {
     names.RECEIPT: _named(receipt=names.RECEIPT_ID),
     names.ERROR: _named(receipt=names.RECEIPT_ID),
 }
-"""The `Named` of each command; other commands have `USUAL`."""
+"""The `Named` of each command; commands that are not here have `USUAL`."""
 
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """Return the dialect of this version; without a version, the one that all have in common up to CONNECT."""
+    """Return the dialect in which frames of this version are read: that of 1.2 for an unknown version, that of 1.0 if
+    none was agreed yet (empty).
+    """
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
 
@@ -73,12 +75,13 @@ def read_head(head: bytes, spoken: Dialect) -> Head:
 
 
 def header_values(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
-    """Return the values for each of `COLUMNS`."""
+    """Return the value for each of `COLUMNS`, None where the frame has none."""
     get: Any = headers.get  # for None, too
     return tuple(map(get, NAMED.get(command, USUAL)))
 
 
 def _with_care(head: bytes, spoken: Dialect) -> Head:
+    """Return the same as `read_head`, for any head."""
     line, _, rest = head.partition(b"\n")
     command = line.removesuffix(b"\r")
     crlf = command != line
@@ -91,7 +94,7 @@ def _with_care(head: bytes, spoken: Dialect) -> Head:
 
 
 class FrameColumns:
-    """Collects rows one behind the other; `arrays` returns the columns that only frames have."""
+    """Collects frames row by row. `arrays` returns the columns that only frames have."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[bytes | None, ...]] = []
@@ -157,8 +160,8 @@ FURTHER: Final = (
     *(("hour", "string"), ("length", "bigint"), ("reason", "string")),
     *(("sums", "string"), ("file", "string")),
 )
-"""Further columns: the partition `hour` of a frame or event; for a damage, whose `segment` is a path, `length` in bytes
-and `reason`; for what `writing` tells, `sums` or `file`.
+"""Further columns. A frame or event has its partition `hour`. A damage has `length` in bytes and `reason`; its
+`segment` is a path. What `writing` reports is in `sums` or `file`.
 """
 _NAMED: Final = (*((column.name, column.kind) for column in FRAMES.columns), *FURTHER)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
@@ -174,7 +177,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, damages last; never raises for its contents. `origin`: the path to show."""
+    """Yield all rows of a segment, damages last; no contents raise an exception. `origin`: a path to show instead."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):
@@ -207,6 +210,8 @@ def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
 
 
 class _Reading:
+    """Collects the rows of a segment, block by block; `flushed` returns them. `damages` has what cannot be read."""
+
     def __init__(self, path: str) -> None:
         self.name = Path(path).name.removesuffix(CLOSED)
         self.header: SegmentHeader | None = None
@@ -216,7 +221,7 @@ class _Reading:
         self._clear()
 
     def begin(self, header: SegmentHeader) -> None:
-        """Take the header of the following blocks; known contexts are forgotten."""
+        """Take the header of the blocks that follow; contexts of earlier blocks are forgotten."""
         self.header = header
         self.contexts.clear()
 

@@ -32,7 +32,7 @@ OFTEN: Final = 0.5
 SELDOM: Final = 10.0
 """Seconds between two lines where there is no terminal."""
 _PARTING: Final = 10.0
-"""Seconds that the work has to end after an interrupt."""
+"""Seconds to wait for the work to end after an interrupt."""
 
 
 _SINKS: Final = {
@@ -50,12 +50,12 @@ _SINKS: Final = {
     "progress": "--state",
     "id": "--state",
 }
-"""The sink's options, in small letters, that have one of ours."""
+"""Options of the sink, in small letters, for which `replay` has an option of its own."""
 _SAID: Final = re.compile(r'format "stomp", option ([^:]+): (.*)', re.DOTALL)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What the command takes, but for `--format` and how to start Spark, which all commands take."""
+    """Add the options of `replay` to its parser."""
     options.add_tables(parser)
     parser.add_argument(
         "--where",
@@ -151,7 +151,7 @@ def _count(said: str) -> int:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do it; returns the exit status. Raises `ValueError` and `StoreError`."""
+    """Send the messages, or say what would be sent. Return the exit status. Raises `ValueError` and `StoreError`."""
     wanted = selection(given, round(time.time() * 1_000_000))
     if given.dry_run:
         return _dry_run(given, wanted)
@@ -220,7 +220,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: R
 
 
 def _judge(given: argparse.Namespace, found: Preview) -> None:
-    """Print what is left out. Raises `ValueError` if that is not allowed, or nothing is left."""
+    """Print what is left out. Raises `ValueError` if that is not allowed, or if no message is left."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
@@ -265,7 +265,7 @@ def _send(spark: "SparkSession", state: ReplayState, frozen: Frozen, sink: Sink,
 
 
 def selection(given: argparse.Namespace, now: int) -> Selection:
-    """Return which messages the options ask for. Raises `ValueError`."""
+    """Return the messages that the options name. Raises `ValueError`."""
     since, until = options.stretch(given, now, named=True)
     renames = tuple((old, new) for old, new in given.rename)
     if len({old for old, _ in renames}) != len(renames):
@@ -274,13 +274,13 @@ def selection(given: argparse.Namespace, now: int) -> Selection:
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that define this replay: they must be the same again to continue it."""
+    """Return the options that define this replay. They must be the same when it is continued."""
     names = ("where", "since", "until", "to", "destination", "rename", "key_header", "skip_incomplete")
     return {"tables": absolute(given.tables), **{name: getattr(given, name) for name in names}}
 
 
 def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
-    """Return how to send. Raises `ValueError` that names our options in place of the sink's."""
+    """Return the options of the sink. Raises `ValueError`, with the names of our options in place of the sink's."""
     further = dict(given.stomp)
     for name in further:
         if (ours := _SINKS.get(name.lower())) is not None:
@@ -315,7 +315,9 @@ def ours_of(said: str) -> str:
 
 
 class ReplayWatch:
-    """Shows how many of `total` messages are `confirmed` (called to know it), of which `before` are old."""
+    """Shows how many of `total` messages are confirmed. `confirmed` is called to know that number; `before` were
+    confirmed by earlier runs.
+    """
 
     def __init__(
         self,
@@ -335,8 +337,8 @@ class ReplayWatch:
         self._bar.begin("replay", total, before)
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do `work` in another thread and show the progress; return its result or raise its error. An interrupt comes
-        to this thread: within a call to Java it would look like a failure of that call.
+        """Do `work` in another thread and show the progress. Return the result of `work`, or raise its error. An
+        interrupt is raised in this thread: in a call of Java it would look like a failure of that call.
         """
         outcome: Future[T] = Future()
 
@@ -360,7 +362,7 @@ class ReplayWatch:
         return outcome.result()
 
     def tick(self) -> None:
-        """Show the progress, if it is time for it."""
+        """Show the progress: on a terminal now, else if the last line is `SELDOM` seconds old."""
         if self._bar.live:
             self._bar.set(self._confirmed())
             self._bar.draw()

@@ -1,6 +1,7 @@
-"""Which messages are sent again: from the tables to rows of `COLUMNS`, with what keeps others from being sent.
+"""Which messages are sent again: from the tables to rows of `COLUMNS`, with the reasons why some cannot be sent.
 
-A message is a SEND of a client. Of a transaction it counts only if that was committed, and when.
+A message is a SEND of a client. One in a transaction counts only if that was committed, from the time of its COMMIT
+on.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ COLUMNS: Final = ("destination", "headers", "body", "content_length", "seen_at",
 """What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
 content-length (ActiveMQ takes those for bytes and others for text), when it was sent and where that stands."""
 TURN: Final = ("turn_ns", *PLACE)
-"""The order of messages: since when a broker could have them, which in a transaction is its COMMIT."""
+"""The order of messages: by the time since when a broker could have them. In a transaction that is its COMMIT."""
 FURTHER: Final = (
     "outcome",
     "deliveries",
@@ -35,7 +36,7 @@ FURTHER: Final = (
     "ack_us",
     "final",
 )
-"""Columns of `messages` that a condition may use beside all of `frames`."""
+"""Columns of `messages` that a condition may use beside all columns of `frames`."""
 
 UNCOMMITTED: Final = "uncommitted"
 NOWHERE: Final = "nowhere"
@@ -74,8 +75,8 @@ class Selection:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Return the messages: `COLUMNS`, `turn_ns`, `reason` (null: can be sent) and `blanked`, the headers left out.
-    Raises `StoreError` without tables, and `ValueError` for a bad condition.
+    """Return the messages: `COLUMNS`, `turn_ns`, `reason` (null: it can be sent) and `blanked`, the names of headers
+    whose values the journal has not. Raises `StoreError` without tables, and `ValueError` for a bad condition.
     """
     from pyspark.sql import functions as f
 
@@ -103,7 +104,9 @@ def _client(store: Store, hours: Iterable[str]) -> "DataFrame":
 
 
 def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "DataFrame":
-    """Frames with what became of their messages. What no condition asks for is only looked up for transactions."""
+    """Return the frames that fulfil the condition, with the columns `FURTHER` of their messages. Without need of these
+    columns only messages in transactions are looked up.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 
@@ -122,6 +125,7 @@ def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "D
 
 
 def _sufficient(frames: "DataFrame", where: str) -> bool:
+    """Return whether the condition needs only columns of `frames`."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -132,7 +136,7 @@ def _sufficient(frames: "DataFrame", where: str) -> bool:
 
 
 def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
-    """Return how and when these messages' transactions ended, by session and number; names may be used again."""
+    """Return by session and number how and when these messages' transactions ended: at the next end of the name."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -205,7 +209,9 @@ class DestinationTotal(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """A selection by destination, what is left out of it by why, and the headers that are."""
+    """The messages of a selection by destination; the numbers of those that are left out, by reason; and the names of
+    headers that are not sent because the journal has no values of them.
+    """
 
     lines: list[DestinationTotal]
     left_out: dict[str, int]

@@ -1,11 +1,11 @@
-"""The folder of one replay: what was selected, frozen, and how far it has been sent.
+"""The folder of one replay: the selected messages, which no longer change, and how far they have been sent.
 
     lock                    held by the run that is at work
-    replay.json             what was asked for and the files below; written last, so a selection is whole or not there
+    replay.json             the options and the files below; written last, so a selection is whole or not there
     selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
     progress/               how many messages of each file are confirmed; see `stomp.progress`
 
-All of it is readable by its owner alone, for there are messages in it.
+All of it is readable by its owner alone, because there are messages in it.
 """
 
 import json
@@ -59,7 +59,7 @@ class Frozen:
 
 
 class ReplayState(AbstractContextManager["ReplayState"]):
-    """The folder of one replay, locked while entered. Entering raises `StateError` where it cannot be used."""
+    """The folder of one replay, locked while the context is entered. Entering raises `StateError`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -92,7 +92,7 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection, or None. Raises `StateError` if it is unreadable or has other options."""
+        """Return the frozen selection or None. Raises `StateError` if it is unreadable or had other options."""
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
@@ -154,7 +154,7 @@ def _option(name: str, value: Any) -> str:
 
 
 class ConfirmedBatch(NamedTuple):
-    """Stands in place of a batch of rows that are confirmed already."""
+    """Stands in place of a batch of rows that were confirmed before."""
 
     num_rows: int
 
@@ -179,7 +179,9 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """Yield a file's messages as Arrow batches; a `ConfirmedBatch` may stand for some of the first `passed`."""
+    """Yield a file's messages as Arrow batches. Of the first `passed` messages, which were confirmed, some are yielded
+    as a `ConfirmedBatch`.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, buffer_size=1 << 20) as file:

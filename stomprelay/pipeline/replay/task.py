@@ -17,19 +17,19 @@ from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task returns: its file's number, the messages confirmed, and why it failed, or null."""
+"""The columns of a task's result: its file's number, the confirmed messages, and why it failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
 """The name of the sink's logger."""
 
 _TURN: Final = 60.0
-"""Seconds to wait for a task of an earlier run, which was killed, to end."""
+"""Seconds to wait until a task of an earlier run, which was killed, has ended."""
 _PAUSE: Final = 0.05
 
 
 def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what each task runs: numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
+    """Return the function of each task: from numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -43,7 +43,7 @@ def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[It
 
 
 def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
-    """Send the messages of a file that are not confirmed. Return their number and None, or 0 and the reason."""
+    """Send the unconfirmed messages of a file. Return their number and None; or 0 and the reason of a failure."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{number}"):

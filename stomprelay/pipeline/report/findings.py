@@ -18,11 +18,11 @@ _STEPS: Final = (
     *(n * DAY for n in (1, 2, 7, 14, 28, 91, 364)),
 )
 FINE: Final = 30 * MINUTE
-"""Ranges shorter than this can have bins of less than a minute."""
+"""Only ranges shorter than this can have bins of less than a minute."""
 POINTS: Final = 60
 """Points of a small chart in the list of destinations, at most."""
 _PART: Final = 0.05
-"""Where more than this share of a range has no records at its begin or end, that is said."""
+"""If more than this share of a range has no records at its begin or end, the page says so."""
 _TICKS: Final = 10
 _MAIN: Final = 4
 
@@ -30,8 +30,8 @@ _MAIN: Final = 4
 GOT: Final = frozenset((ACKED, DELIVERED, RETURNED, NACKED))
 """Outcomes of messages that were delivered to at least one consumer."""
 UNHEARD: Final = "unheard"
-"""Shown in place of the outcome `undelivered` for a message to a topic. Such a message goes to who is subscribed when
-it comes and is kept for nobody else, so it does not wait to be delivered.
+"""Shown in place of the outcome `undelivered` for a message to a topic. Such a message goes to the clients that are
+subscribed when it comes and is kept for no other, so it does not wait to be delivered.
 """
 MEANING: Final = {
     ACKED: "acknowledged",
@@ -55,7 +55,9 @@ def seen(outcomes: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on the axis, at `place` 0 (left) to 1 (right). `form`: see `text.clock`; `main`: also on narrow charts."""
+    """A mark on the axis, at `place` 0 (left) to 1 (right). `form`: how its time is written, see `text.clock`. `main`:
+    it is also shown on narrow charts.
+    """
 
     at: Micros
     place: float
@@ -65,7 +67,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Span:
-    """The time axis: `since` up to `until`, not included, in bins of `step` (µs). Both are multiples of `step`."""
+    """The time axis in µs: from `since` up to `until`, not included, in bins of `step`. Both are multiples of it."""
 
     since: Micros
     until: Micros
@@ -73,7 +75,7 @@ class Span:
 
     @classmethod
     def over(cls, first: Micros, last: Micros, *, fine: bool = True) -> "Span":
-        """Return the axis, of `BINS` bins at most, from `first` to `last`. `fine`: bins below a minute may be."""
+        """Return an axis of at most `BINS` bins from `first` to `last`. `fine`: bins may be below a minute."""
         length = max(last - first, 0) + 1
         floor = SECOND if fine and length <= FINE else MINUTE
         step = next((step for step in _STEPS if step >= floor and length <= step * (BINS - 1)), _STEPS[-1])
@@ -97,7 +99,7 @@ class Span:
 
     @property
     def grouped(self) -> int:
-        """Return how many bins are one point of a small chart."""
+        """Return how many bins make one point of a small chart."""
         return -(-self.bins // POINTS)
 
     def index(self, at: Micros) -> int:
@@ -131,7 +133,7 @@ class Span:
 
 
 class Rest(Enum):
-    """Stands in place of a name for all that are not among the top."""
+    """Stands in place of a name, for all names that are not listed."""
 
     OTHERS = "others"
 
@@ -141,7 +143,7 @@ Name = str | Rest | None
 
 @dataclass(frozen=True)
 class Series:
-    """Messages through one destination in each bin: SENDs from clients, and MESSAGEs to clients."""
+    """Messages through one destination, by bin: SENDs from clients, and MESSAGEs to clients."""
 
     name: Name
     sent: Sequence[int]
@@ -207,8 +209,8 @@ def silence(failovers: Iterable[Failover]) -> Micros:
 
 @dataclass(frozen=True)
 class Episode:
-    """One row of the table `stuck`: a time in which `deliveries` of a broker waited too long, the longest for `worst`
-    microseconds. `until` and `outcome` are None if some still wait.
+    """One row of the table `stuck`: a time in which `deliveries` of a broker waited too long, the longest of them for
+    `worst` microseconds. `until` and `outcome` are None if some still wait.
     """
 
     since: Micros
@@ -225,7 +227,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A subscription that was stuck at least once, with its episodes in order: those of one broker do not overlap."""
+    """A subscription that was stuck at least once, with its episodes in order; those of one broker do not overlap."""
 
     client: str | None
     subscription: str | None
@@ -253,7 +255,9 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Way:
-    """Messages from a producer (None: the SEND was not seen) through a destination to a consumer (None: nobody)."""
+    """How many messages went from a producer through a destination to a consumer. `producer` is None if the SEND was
+    not seen, `consumer` is None if no client got them.
+    """
 
     producer: Name
     destination: Name
@@ -311,7 +315,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class QuarantineFigures:
-    """A row of `quarantine`; position and length in bytes. Of no bytes: segments or frames that are missing."""
+    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
 
     segment: str
     position: int
@@ -338,10 +342,10 @@ class RelayRun:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What was so long before, for comparison. `period`: `day` or `week`; `since` and `until`: the range that was
-    looked at, `until` not included; `first` and `last`: the begin of the first and the end of the last minute with
-    records in it, None without any; `found`: what `indicators` reads, and destinations and clients by name; `gone`:
-    the busiest destinations that had messages then and have none now.
+    """The time before, for comparison: the same range, a `period` (`day` or `week`) earlier. `since` and `until` are
+    the range that was looked at, `until` not included. `first` and `last` are the begin of the first and the end of
+    the last minute that has records; None without any. `found` has the figures that `indicators` reads, and the
+    destinations and clients by name. `gone`: the busiest destinations that had messages then and have none now.
     """
 
     period: str
@@ -372,7 +376,7 @@ class Findings:
     total_stuck: int = 0
     ways: Sequence[Way] = ()
     whole_hours: bool = True
-    """Whether the range begins and ends at full hours; `ways` always count full hours."""
+    """Whether the range begins and ends at full hours. `ways` always count full hours."""
     destinations: Sequence[Destination] = ()
     total_destinations: int = 0
     clients: Sequence[ClientFigures] = ()
@@ -384,10 +388,10 @@ class Findings:
     damages: Sequence[QuarantineFigures] = ()
     total_damages: int = 0
     total_missing: int = 0
-    """How many of these are segments or frames that are missing, or came late."""
+    """How many of them are segments or frames that are missing, or that came late."""
     octets: int = 0
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """Of each broker that was lost, or left, about how many messages may wait there."""
+    """For each broker that was lost or left, about how many messages may wait there."""
     runs: Sequence[RelayRun] = ()
     total_runs: int = 0
     killed: int = 0
@@ -395,7 +399,7 @@ class Findings:
     dropped: int = 0
     """How many frames the relays say they dropped, instead of recording them."""
     earlier: Earlier | None = None
-    """What this is compared with; None if nobody asked for that."""
+    """The time before, which this is compared with; None if no comparison was requested."""
 
     @property
     def messages(self) -> int:
@@ -439,7 +443,7 @@ class Findings:
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield which compared range lacks many records at its begin or end, and from when to when it has some."""
+        """Yield name, first and last record of each compared range that lacks many at its begin or end."""
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
         ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []

@@ -1,7 +1,7 @@
-"""Reads the tables through Spark into `Findings`. Spark does the sums; only these are collected.
+"""Reads the tables through Spark into `Findings`. Spark adds up; only the sums are collected.
 
-The buckets of a percentile are those of the table `latency`: it is the largest value of the bucket that its
-rank falls in, at most 2.2 % above the exact one.
+The buckets of a percentile are those of the table `latency`: the percentile is the largest value of the bucket that
+its rank falls in, at most 2.2 % above the exact one.
 """
 
 from collections import Counter, defaultdict
@@ -59,7 +59,7 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows whose `column`, by which their folders are, is in the range. Other hours are not read."""
+        """Return the rows in the range, by the column that their folders are by. Other hours are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))
@@ -68,20 +68,20 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows that went on in the range: columns of microseconds, `ended` null for those that still do."""
+        """Return the rows of what went on in the range, by two columns of µs; `ended` is null if it goes on."""
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
         return rows if self.until is None else rows.where(F.col(began) < self.until)
 
 
 def hour_from(at: Micros) -> Column:
-    """Return whether a row's `date` and `hour` are those of an instant, or later."""
+    """Return a column: whether the row's `date` and `hour` are those of this instant, or later."""
     when, date = moment(at), F.col("date")
     return (date > when.date()) | ((date == when.date()) & (F.col("hour") >= when.hour))
 
 
 def hour_up_to(at: Micros) -> Column:
-    """Return whether a row's `date` and `hour` are those of an instant, or earlier."""
+    """Return a column: whether the row's `date` and `hour` are those of this instant, or earlier."""
     when, date = moment(at), F.col("date")
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
@@ -92,7 +92,9 @@ def bin_of(span: Span, micros: Column) -> Column:
 
 
 def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: Column) -> list[Row]:
-    """Return up to `limit` rows of `column` and `further`, one for each name, by the greatest sums of `by`."""
+    """Return the `limit` names in `column` with the greatest sums of `by[0]`, of equals those with the greatest sums
+    of `by[1]`, and so on. Each row has the name and the aggregates `further`.
+    """
     weights = {f"weight{n}": F.sum(each) for n, each in enumerate(by)}
     sums = rows.where(F.col(column).isNotNull()).groupBy(column)
     summed = sums.agg(*(weight.alias(name) for name, weight in weights.items()), *further)
@@ -100,7 +102,7 @@ def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: C
 
 
 def passed() -> list[Column]:
-    """Return what is summed up of rows of `traffic`: the messages `sent` and `delivered`, `octets` and `errors`."""
+    """Return the aggregates of `traffic` for lists: messages `sent` and `delivered`, `octets` and `errors`."""
     way, messages = F.col("direction"), F.col("messages")
     return [
         F.coalesce(F.sum(F.when(way == "to_broker", messages)), F.lit(0)).alias("sent"),
@@ -111,7 +113,7 @@ def passed() -> list[Column]:
 
 
 def coded(column: str, names: Sequence[str]) -> Column:
-    """Return a column with the place of each name in `names`, `OTHER` for any other name, `NULL` for null."""
+    """Return a column of numbers: the place of a name in `names`, `OTHER` for other names, `NULL` for null."""
     code = F.lit(OTHER)
     for place, name in reversed(list(enumerate(names))):
         code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
@@ -119,7 +121,7 @@ def coded(column: str, names: Sequence[str]) -> Column:
 
 
 def decoded(code: int, names: Sequence[str]) -> Name:
-    """Return the name of this code by `coded`: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
+    """Return the name for a number of `coded`: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
     if code == NULL:
         return None
     return Rest.OTHERS if code == OTHER else names[code]
@@ -140,7 +142,7 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
 def first(
     rows: DataFrame, limit: int, *order: Column | str, sums: Sequence[Column] = ()
 ) -> tuple[list[Row], list[int]]:
-    """Return the first `limit` rows in this order; and how many there are in all, and these sums over all of them."""
+    """Return the first `limit` rows in this order; and the number of all rows, with these `sums` over them."""
     every = Window.partitionBy()
     wanted = [F.count(F.lit(1)), *sums]
     named = {f"over_{n}": each.over(every) for n, each in enumerate(wanted)}
@@ -149,7 +151,9 @@ def first(
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """Return the first and last instant, both included: of the range, else of its rows in `traffic`; or None."""
+    """Return the first and last instant to report on, both included: those of the range where it has bounds, else
+    those of its rows in `traffic`. None if there are no such rows.
+    """
     minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
     first = first if range_.since is None else range_.since
@@ -161,7 +165,7 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
 
 
 Buckets = dict[int, tuple[int, int]]
-"""A histogram of durations: by bucket, how many there are and the longest, in microseconds."""
+"""A histogram of durations: for each bucket how many there are, and the longest of them in microseconds."""
 
 
 def add(buckets: Buckets, bucket: int, count: int, longest: int) -> None:
@@ -186,8 +190,8 @@ def percentiles(buckets: Buckets) -> Percentiles:
 def timings(
     messages: DataFrame, span: Span, names: Sequence[str]
 ) -> tuple[dict[str, Latency], dict[int, Percentiles]]:
-    """Return the latencies by name of the measure, and the percentiles of SEND to MESSAGE by the destination's code
-    (see `coded`). The rows of `messages` must be in the span.
+    """Return the latencies by the name of the measure; and the percentiles of SEND to MESSAGE by the number of the
+    destination, see `coded`. The rows of `messages` must be in the span.
     """
     measured = messages.select(
         bin_of(span, F.unix_micros("seen_at")).alias("bin"),
@@ -278,8 +282,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int, int]:
-    """Return the first `limit` pieces of the journal that could not be read, of any time; how many there are in all;
-    and how many of these have no bytes: they are missing, were dropped, or came late.
+    """Return the first `limit` rows of `quarantine`, of any time; how many there are in all; and how many of them are
+    about segments or frames that are missing, were dropped, or came late.
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
@@ -289,8 +293,8 @@ def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
-    """Return the last `limit` runs of relays during the range, in the order of time, killed ones first; how many there
-    are in all, and how many of these were killed within the range.
+    """Return `limit` runs of relays during the range, killed ones before others and then the latest, sorted by time;
+    how many there are in all; and how many of them were killed within the range.
     """
     rows = store.read("runs").withColumns(
         {name: F.unix_micros(f"{name}_at") for name in ("began", "heard", "ended")}
@@ -316,9 +320,9 @@ def read_dropped(frames: DataFrame) -> int:
 
 
 def read_waiting(store: Store, range_: Range, brokers: Iterable[str]) -> dict[str, int]:
-    """Return about how many messages of the range may wait at each of these brokers: messages that it was sent for
-    queues and that were not delivered (with a RECEIPT, if one was asked for), and messages that were returned to it and
-    not delivered again. A session's SENDs went to its last broker.
+    """Return for each of these brokers about how many messages of the range may wait there: messages for queues that
+    were sent to it and not delivered, and messages that were returned to it and not delivered again. A session's SENDs
+    count for the last broker that the session had before.
     """
     lost = sorted(set(brokers))
     if not lost:
@@ -352,14 +356,14 @@ STEPS: Final = {
     "destinations": 0.8,
     "clients": 0.7,
 }
-"""What `gather` reads, in this order, and how long that takes beside each other."""
+"""The steps of `gather` in order, each with its usual time beside the others."""
 
 
 def gather(
     store: Store, range_: Range, limit: int, now: Micros, step: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """Return what the report shows of this range, in lists the first `limit` entries. `now` (microseconds
-    since 1970) is used if the tables are empty. `step` is called before each of `STEPS`.
+    """Return what the report shows of this range, with at most `limit` entries in each list. `now` (microseconds since
+    1970) is used if the tables are empty. `step` is called with the name of each of `STEPS` before it begins.
     """
     step("traffic")
     found = extent(store, range_)
@@ -428,14 +432,14 @@ def gather(
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """Return the axis for a range without records; without bounds, of the hour before its end or before `now`."""
+    """Return the axis for a range without records: it ends `now` and is an hour long, unless bounds say it."""
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
-    """Return the time axis. Ends that the user did not give are those of the records if the range is short; if its
-    records were removed already, those of the minutes in `traffic`.
+    """Return the time axis from `first` to `last`. If that is short, an end that the user did not give is that of the
+    frames, to the second; if the frames were removed already, it stays that of the minutes in `traffic`.
     """
     fine = last - first < FINE
     if fine:
@@ -451,7 +455,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """The traffic in each bin. `bins`: (sent, delivered) by the destination's code, see `queries.coded`."""
+    """The traffic by bin. `bins`: messages sent and delivered, by the number of the destination (see `coded`)."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
@@ -461,7 +465,7 @@ class _Course:
         return [bool(places) for places in self.bins]
 
     def series(self, names: Sequence[str]) -> list[Series]:
-        """Return a series for each destination with a colour, and one for all others."""
+        """Return a series for each destination that has a colour, and one for all others."""
         made = [Series(name, *self._both({place})) for place, name in enumerate(names[:COLOURS])]
         known = {place for places in self.bins for place in places}
         return [*made, Series(Rest.OTHERS, *self._both(known - set(range(len(made)))))]
@@ -480,8 +484,8 @@ class _Course:
 
 
 def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
-    """Return the rows of `traffic` in the span; where bins are narrower than a minute, such rows counted from
-    `frames`, with `at` as the `seen_at` of each frame.
+    """Return the rows of `traffic` in the span. Where bins are shorter than a minute, such rows are made of `frames`,
+    with `at` as the `seen_at` of each frame.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
@@ -505,7 +509,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class MessageFigures:
-    """The figures from `messages`. `outcomes` and `deliveries` are by the destination's code, see `queries.coded`."""
+    """The figures from `messages`. `outcomes` and `deliveries` are by the number of the destination, see `coded`."""
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]
@@ -516,7 +520,7 @@ class MessageFigures:
 
 
 def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> MessageFigures:
-    """Return the figures from these rows of `messages`, which must all be in the span; `names`: see `queries.coded`."""
+    """Return the figures from these rows of `messages`, which must all be in the span. `names`: see `coded`."""
     place = coded("destination", names).alias("place")
     unheard = (F.col("outcome") == UNDELIVERED) & to_topic()
     outcome = F.when(unheard, UNHEARD).otherwise(F.col("outcome")).alias("outcome")
@@ -590,12 +594,13 @@ def _ways(store: Store, span: Span) -> list[Way]:
 # What was a day or a week before
 
 _GONE: Final = 10
-"""Of so many of the busiest destinations of the time before it is asked whether they are gone."""
+"""So many of the busiest destinations of the time before are looked for in the present range."""
 
 
 def stretch(store: Store, range_: Range, period: str) -> Range:
-    """Return the range to report on: without a requested begin, the last `period`. Its bins reach beyond both ends; it
-    begins that much later, so that the range `period` before does not overlap.
+    """Return the range to report on when it is compared with the `period` before it. Without a requested begin it is
+    the last `period`. If its bins reach beyond its ends, it begins that much later, so that it does not overlap with
+    the range before.
     """
     found = extent(store, range_)
     if found is None:
@@ -607,7 +612,7 @@ def stretch(store: Store, range_: Range, period: str) -> Range:
 
 
 def earlier(store: Store, findings: Findings, period: str) -> Earlier:
-    """Return the figures of the time that is `period` before that of the findings."""
+    """Return the figures of the range that is one `period` before that of the findings."""
     span, shift = findings.span, PERIODS[period]
     then = Span(span.since - shift, span.until - shift, span.step)
     back = Range(then.since, then.until)
@@ -647,7 +652,7 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
 
 
 def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None, Any]:
-    """Return the sums of `traffic` for these names in a column; under None those of all others."""
+    """Return the sums of `traffic` by the names in a column; those of all other names under None."""
     place = F.greatest(coded(column, names), F.lit(-1)).alias("place")
     rows = traffic.groupBy(place).agg(*passed())
     return {names[row.place] if row.place >= 0 else None: row for row in rows.collect()}

@@ -13,20 +13,20 @@ from stomprelay.pipeline.report.findings import MEASURES, UNHEARD, Findings, sil
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ%]*)", re.IGNORECASE)
 PERIODS: Final = {"day": text.DAY, "week": 7 * text.DAY}
-"""What a report can be compared with: the same stretch so long before, in microseconds."""
+"""What a report can be compared with: the same range so many microseconds before."""
 _MANY: Final = 10
-"""A figure that is more than so many times what it was is told by that, not in percent."""
+"""If a figure is more than so many times what it was, the change is written as a factor, not in percent."""
 
 DROPPED: Final = "dropped"
-"""The indicator that others depend on: what was dropped, they do not count."""
+"""The indicator of dropped frames: all others do not count those."""
 _ABOUT: Final = 0.5
-"""A figure that changed by less percent is about the same."""
+"""A figure that changed by fewer percent than this is about the same."""
 _WORTH: Final = 1.5
-"""A figure that is more than so many times what it was, or was, is worth a sentence."""
+"""A change by more than this factor, up or down, is worth a sentence."""
 
 
 class IndicatorKind(Enum):
-    """The kind of an indicator, which decides its spelling. Shares are 0 to 1, times microseconds, sizes bytes."""
+    """A kind of indicator: how its values are written. Shares are 0 to 1, times are in µs, sizes in bytes."""
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -43,7 +43,7 @@ class IndicatorKind(Enum):
         return text.octets(value) if self is IndicatorKind.SIZE else text.count(math.ceil(value))
 
     def read(self, said: str) -> float:
-        """Return the value in an option. Raises `ValueError`."""
+        """Return the value that the text of an option says. Raises `ValueError`."""
         found = _AMOUNT.fullmatch(said.strip())
         units = _UNITS[self]
         unit = "" if found is None else found[2].lower()
@@ -65,14 +65,14 @@ _UNITS: Final[Mapping[IndicatorKind, Mapping[str, float]]] = {
     IndicatorKind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
 }
 _LEAST: Final = {IndicatorKind.COUNT: 20, IndicatorKind.TIME: 10_000, IndicatorKind.SIZE: 1 << 20}
-"""Changes of figures that are smaller than this before and now are not told. Times are in microseconds."""
+"""A change is not worth a sentence if the figure is smaller than this before and now. Times are in microseconds."""
 
 
 @dataclass(frozen=True)
 class Indicator:
-    """A figure by its `name`; `about` says what it is, `target` is the section of the page that tells more. `of`
-    returns its value, None if there is nothing to measure. `least`: a threshold is the least that is good, not the
-    most.
+    """A figure by its `name`. `about` says what it is, `target` is the section of the page that tells more. `of`
+    returns its value for findings, None if there is nothing to measure. `least`: a threshold is a minimum, not a
+    maximum.
     """
 
     name: str
@@ -177,11 +177,11 @@ COMPARED: Final = tuple(
     for one in _ALL
     if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
-"""Those that are compared with what was before: neither what the journal lacks, nor why."""
+"""The indicators that are compared with the time before. Left out are those about what the journal lacks."""
 
 
 Compared = list[tuple[Indicator, float | None, float | None]]
-"""Figures, with what they are now, and what they were before."""
+"""Indicators, each with its value now and its value before."""
 
 
 def compared(now: Findings, before: Findings) -> Compared:
@@ -191,7 +191,7 @@ def compared(now: Findings, before: Findings) -> Compared:
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change deserves a sentence. Those that were absent before are listed as problems."""
+    """Return the indicators whose change is worth a sentence, but not those that were 0 before."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)
@@ -226,7 +226,7 @@ class Threshold:
         return value < self.limit if self.indicator.least else value > self.limit
 
     def sentence(self, findings: Findings) -> str:
-        """Return the result in words, without the name."""
+        """Return in words how the value compares with the bound, without the name."""
         one, value = self.indicator, self.indicator.of(findings)
         if value is None:
             return "there was nothing to measure"
@@ -235,7 +235,7 @@ class Threshold:
 
 
 def threshold(said: str) -> Threshold:
-    """Return the threshold that `NAME=VALUE` says. Raises `ValueError` with a sentence for the user."""
+    """Return the threshold in an option `NAME=VALUE`. Raises `ValueError` with a sentence for the user."""
     name, sign, value = (part.strip() for part in said.partition("="))
     one = INDICATORS.get(name)
     if one is None:
@@ -251,7 +251,9 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return these thresholds and, unless one is on `DROPPED`, that no frame was dropped: it could cross any."""
+    """Return these thresholds and, unless one is on `DROPPED`, one more: no frame was dropped. Without that, a figure
+    could be good only because frames are missing.
+    """
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds
     return [*thresholds, Threshold(INDICATORS[DROPPED], 0)]

@@ -32,7 +32,7 @@ from stomprelay.pipeline.report.indicators import INDICATORS, Threshold
 
 TITLE = "What passed the relay"
 COLOURS: Final = 6
-"""How many destinations have a colour of their own; more could not be told apart."""
+"""How many destinations have a colour of their own; more colours could not be told apart."""
 _SECTIONS: Final = {
     "traffic": "Traffic",
     "latency": "Latency",
@@ -54,8 +54,8 @@ _MEASURES: Final = {
 
 @dataclass(frozen=True)
 class PageOptions:
-    """Options of the page. `made`: when it was made, in microseconds since 1970. `local`: show times in the
-    reader's time zone at first; a button changes it. `thresholds`: those crossed are named first.
+    """Options of the page. `made`: when it was made, in microseconds since 1970. `local`: times are first shown in the
+    reader's zone; a button changes that. `thresholds`: those that are crossed are named first.
     """
 
     made: text.Micros
@@ -170,12 +170,12 @@ def capital(said: str) -> str:
 
 
 def passed(known: Sequence[Destination | ClientFigures], name: str) -> int:
-    """Return the messages of the destination or client of this name."""
+    """Return the number of messages of the destination or client of this name; 0 if it is not in the list."""
     return next((one.passed for one in known if one.name == name), 0)
 
 
 def per_second(values: Sequence[float], span: Span) -> list[float]:
-    """Return rates per second of what is counted by bin."""
+    """Return rates per second for numbers that were counted by bin."""
     return [value / span.seconds for value in values]
 
 

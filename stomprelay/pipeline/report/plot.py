@@ -84,7 +84,9 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class TimeBand:
-    """A stretch of time to mark behind a chart, of CSS class `kind`. `title` is in the legend, `about` pointed at."""
+    """A stretch of time that is marked behind a chart. `kind`: its CSS class; `title`: its words in the legend;
+    `about`: the words that are shown when it is pointed at.
+    """
 
     since: Micros
     until: Micros
@@ -144,7 +146,7 @@ def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
 
 
 def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of the paths for p50, p95 and p99 by bin: the area between the outer two, and lines."""
+    """Return CSS class and `d` of paths by bin: the area between p50 and p99, then a line for each percentile."""
     p50, _, p99 = courses
     drawn = [
         (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
@@ -153,7 +155,7 @@ def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> lis
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
-    """Return the `d` of a path through the values. A value without neighbours is a dash as wide as its bin."""
+    """Return the `d` of a path through the values. A value whose neighbours are None is a dash as wide as its bin."""
     pieces = []
     for run in runs(values):
         if len(run) == 1:
@@ -166,7 +168,7 @@ def line(span: Span, scale: Scale, values: Values) -> str:
 
 
 def between(span: Span, scale: Scale, low: Values, high: Values) -> str:
-    """Return the `d` of the area between two lines, in bins where `low`, and so `high`, has a value."""
+    """Return the `d` of the area between two lines. Where `low` has a value, `high` has one, too."""
     pieces = []
     for run in runs(low):
         edges, half = [(bin_, a, high[bin_] or 0) for bin_, a in run], 0.5
@@ -204,7 +206,7 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
 def stack(
     span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
 ) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of stacked areas, from the bottom up: `layers`, by bin, as `scale` measures them."""
+    """Return CSS class and `d` of each stacked area, bottom up. `layers`: values by bin, as `scale` has them."""
     base = [0.0] * span.bins
     areas = []
     for colour, values in zip(colours, layers, strict=True):
@@ -224,7 +226,7 @@ def _area(span: Span, scale: Scale, low: Sequence[float], high: Sequence[float])
 
 
 def _steps(span: Span, scale: Scale, values: Sequence[float]) -> list[tuple[float, float, float]]:
-    """Return left edge, right edge and height (in units) of each run of equal values."""
+    """Return for each run of equal values its left edge, right edge and height, in units of the drawing."""
     runs: list[tuple[float, float, float]] = []
     for bin_, value in enumerate(values):
         level, right = round(y(scale, value), 1), x(span, bin_ + 1)
@@ -251,12 +253,12 @@ _ROOM: Final = 0.22
 _NARROW: Final = 0.55
 """The share of a narrow chart's width that must be free beside a bar for its note."""
 _LATE: Final = 0.7
-"""A bar that ends after this share of the width has its note on its left, if there is room."""
+"""A bar that ends to the right of this share of the width has its note on its left, if there is room."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with CSS classes `kind`. `note` is written beside it if there is room, `title` shown when pointed at."""
+    """A bar with CSS classes `kind`. `note`: beside it, if there is room; `title`: shown when it is pointed at."""
 
     since: Micros
     until: Micros
@@ -267,8 +269,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar from `left` to `right`, as shares of the width. Its note has the CSS classes `beside`, none if it has no
-    room, and is `at` this share of the width from the `side`.
+    """A bar from `left` to `right`, as shares of the width. `beside`: the CSS classes of its note, empty if there is
+    no room for the note. The note is `at` this share of the width, measured from the `side`.
     """
 
     left: float
@@ -303,7 +305,7 @@ def placed(span: Span, bars: Sequence[Bar]) -> Iterator[Placed]:
 def outages(
     span: Span, failovers: Sequence[Failover]
 ) -> Sequence[tuple[tuple[str | None, str], Sequence[Bar]]]:
-    """Return the bars of each upstream and broker."""
+    """Return for each upstream and broker the bars of its outages."""
     rows: dict[tuple[str | None, str], list[Bar]] = {}
     for one in failovers:
         silence = "" if one.silence_longest is None else f" · {text.duration(one.silence_longest)}"
@@ -318,7 +320,7 @@ def outages(
 
 
 def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[Bar]]]:
-    """Yield the bars of each stuck subscription and broker."""
+    """Yield for each stuck subscription and broker the bars of its waits."""
     for one in stuck:
         for broker, episodes in one.by_broker.items():
             bars = []
@@ -347,7 +349,9 @@ _NOBODY: Final = ("not seen sending", "no destination", "nobody")
 
 @dataclass(frozen=True)
 class Node:
-    """A producer (`side` 0), destination (1) or consumer (2). `left` is in 1/1000 of the width, others in pixels."""
+    """A producer (`side` 0), destination (1) or consumer (2) in the flow chart. `left` is in 1/1000 of the width;
+    `top` and `height` are in pixels.
+    """
 
     side: int
     name: Name
@@ -363,7 +367,9 @@ class Node:
 
 @dataclass(frozen=True)
 class FlowBand:
-    """A band to the next `side`. `left`, `right`: its upper edge at both ends; `width`: its height; in pixels."""
+    """A band from a node to one on the next `side`. `left` and `right` are the places of its upper edge at both ends,
+    `width` is its height; all in pixels.
+    """
 
     side: int
     source: Name
@@ -434,7 +440,9 @@ def end_name(name: Name, side: int) -> str:
 
 
 def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
-    """Return the names sorted by the mean place of the destinations that they are linked to; `where` has the sums."""
+    """Return the names sorted by the mean place of the destinations that they are linked to. `where` has for each name
+    the sum of these places, weighted by messages.
+    """
 
     def key(name: Name) -> tuple[int, float, int, str]:
         last = 0 if isinstance(name, str) else 2 if name is None else 1

@@ -43,6 +43,7 @@ def octets(number: float) -> str:
 
 
 def _scaled(number: float, base: int, units: tuple[str, ...]) -> str:
+    """Return a number in the greatest unit in which it is at least 1."""
     power = 0
     # What would be rounded to the base is written in the next unit.
     while power < len(units) - 1 and float(digits(number)) >= base:
@@ -88,7 +89,7 @@ def timed(micros: float | None) -> str:
 
 
 def ticked(micros: float) -> str:
-    """Return microseconds for an axis, in one unit: `100 s`, where `duration` would return `1 min 40 s`."""
+    """Return microseconds as text for an axis, always in one unit: `100 s`, where `duration` returns `1 min 40 s`."""
     if 59.5 * SECOND <= micros < 9_999.5 * SECOND:
         return f"{micros / SECOND:.0f}{_NARROW}s"
     return duration(micros)
@@ -144,8 +145,9 @@ def tenth(value: float) -> str:
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """Return a name that a client chose so that it is safe to look at, not yet escaped for HTML. Invisible characters
-    and those that turn the text around become `⟨U+202E⟩`; the middle of a name longer than `limit` is left out.
+    """Return a name that a client chose so that it is safe to look at; the caller must still escape it for HTML.
+    Invisible characters, and those that change the direction of text, become `⟨U+202E⟩`. The middle of a name longer
+    than `limit` is left out.
     """
     if len(name) > limit:
         kept = (limit - 1) // 2

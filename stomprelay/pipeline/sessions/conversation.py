@@ -1,7 +1,7 @@
 """One session's frames and events in order, and what follows for messages, outages and deliveries that wait.
 
-What the journal does not have stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
-nothing known has no effect.
+What the journal does not have stays unknown: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that
+names no known delivery has no effect.
 
 `Conversations` is what runs in Spark's Python processes: one session after another, on records sorted by session.
 """
@@ -42,7 +42,7 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 class Conversation:
     """One session. Call `take` with each record in order. `out` has the rows of its transfers so far: copy them, then
     call `flush`. `dump` returns the state for the next batch. A record that is older than the one before counts as of
-    the same time.
+    the same time as that one.
     """
 
     def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
@@ -86,13 +86,13 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Add the continuation of a transfer that is no longer in `out`."""
+        """Add to `out` what became known of a transfer whose row was flushed before."""
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
 
     def _begun(self, record: r.Record, ns: int, kind: int) -> tuple[Any, ...]:
-        """Return the values with which the row of a SEND or MESSAGE begins, up to its size."""
+        """Return the first values of the row of a SEND or MESSAGE, up to its size."""
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
         key = s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST])
         place = record[r.SEGMENT : r.NUMBER + 1]
@@ -123,6 +123,7 @@ class Conversation:
         self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
 
     def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
+        """Record a RECEIPT, and that its SEND was confirmed."""
         given = self._receipts.given(receipt, broker, ns, brokers)
         if given is not None:
             self._tell(given)
@@ -197,7 +198,7 @@ class Conversation:
             self._ended = ns
 
     def run_ended(self, ns: int) -> bool:
-        """Its relay's run ended at `ns`. Return whether this ended the conversation."""
+        """Record that the run of its relay ended at `ns`. Return whether the session ended with it."""
         ends = self._ended is None
         if ends:
             self._vanished({}, max(ns, self._clock))
@@ -206,7 +207,7 @@ class Conversation:
     # What is written, and what is kept
 
     def flush(self) -> None:
-        """Empty `out`, which the caller has copied; what becomes known later is written as continuations."""
+        """Forget the rows in `out`, which were copied. What becomes known of them later gets rows of its own."""
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -218,18 +219,21 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield the waits that were too long: see `Consumption.waits`. The run was read up to `now` (ns)."""
+        """Yield the deliveries that waited too long, and those that still wait too long at `now` (ns), as `Wait`s: see
+        `Consumption.waits`. Call it once a batch. `present`: the run of the relay still writes; `over`: no more
+        records of the session will come.
+        """
         who = self.relay, self.name, self._client
         return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether no relevant record can come after `now` (ns), the newest time of its relay."""
+        """Return whether no record that matters can come after `now` (ns), the newest time of its run."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """Return its state as JSON; records too old at `now` (ns), the newest time of its relay, are dropped."""
+        """Return its state as JSON. What is too old at `now` (ns), the newest time of its run, is left out."""
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
@@ -289,7 +293,7 @@ EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 
 
 class SessionRow(IntEnum):
-    """The `kind` of a row of `transfer.FIELDS` that is no transfer: `text` has its JSON, `key` the session."""
+    """The `kind` of a row of `transfer.FIELDS` that is no transfer: `text` has JSON, `key` is the session."""
 
     STATE = 20
     """The state of the conversation, for the next batch."""
@@ -301,9 +305,11 @@ class SessionRow(IntEnum):
 
 @dataclass(frozen=True)
 class Conversations:
-    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`, each session's state first. It yields transfers
-    and rows of `SessionRow`. By run there are times in ns: `newest`, up to which the run was read; `gone`, up to which
-    a run that was forgotten had been read; `ended`, at which a run ended. `present`: the runs that still write.
+    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`; each session's state of the last batch comes
+    before its records. It yields transfers, and rows of `SessionRow`.
+
+    All times are in ns, by run. `newest`: up to when the run was read. `gone`: the same of a run that was forgotten in
+    this batch. `ended`: when a run ended. `present`: the runs that still write.
     """
 
     limits: TimeLimits

@@ -29,7 +29,7 @@ MADE: Final = _MADE.decode()
 
 
 def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
-    """Return the versions in which an ACK names a delivery so."""
+    """Return the versions in which an ACK names a delivery in this way."""
     return frozenset(each.version.decode() for each in DIALECTS.values() if each.delivery is delivery)
 
 
@@ -42,8 +42,8 @@ _BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
 @dataclass(slots=True, eq=False)
 class SeenSubscription:
     """A SUBSCRIBE at `since` (ns). `id` is its name toward brokers: the client's if `named`, else one that the relay
-    made. `mode` is None if the SUBSCRIBE was not seen; `open` is false after UNSUBSCRIBE. `unsettled` has the numbers
-    of its unanswered deliveries as keys, ascending.
+    made. `mode` is None if the SUBSCRIBE was not seen. `open` is false after UNSUBSCRIBE. `unsettled` has the numbers
+    of its unanswered deliveries as keys, in ascending order.
     """
 
     id: str
@@ -73,7 +73,9 @@ class SeenSubscription:
 
 
 class Subscribed:
-    """A session's subscriptions by id: `opened`, and the last ones that `ended`. `acknowledging` of both want ACKs."""
+    """A session's subscriptions by id: `opened` has the present ones, `ended` the last ones that were unsubscribed.
+    `acknowledging` counts those in either that want ACKs.
+    """
 
     def __init__(self) -> None:
         self.opened: dict[str, SeenSubscription] = {}
@@ -82,7 +84,9 @@ class Subscribed:
         self._made = 0
 
     def subscribe(self, id: str | None, destination: str | None, mode: str, since: int) -> None:
-        """Record a SUBSCRIBE at `since` ns; it replaces one of the same id. None as `id`: the relay's name for it."""
+        """Record a SUBSCRIBE at `since` (ns). It replaces a subscription of the same id. If `id` is None, it gets the
+        name that the relay gives it.
+        """
         named = id is not None
         if id is None:
             self._made += 1
@@ -98,7 +102,7 @@ class Subscribed:
         self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
-        """Record an UNSUBSCRIBE, if there is one of this id or, for None, the oldest to this destination."""
+        """Record an UNSUBSCRIBE of this id, or for None of the oldest one to this destination, if there is one."""
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
@@ -116,7 +120,7 @@ class Subscribed:
         return next((each for each in among.values() if each.destination == destination), None)
 
     def delivered(self, id: str | None, destination: str | None) -> SeenSubscription | None:
-        """Return the subscription that a MESSAGE with this `subscription` header and destination is for, or None."""
+        """Return the subscription of a MESSAGE, by its header `subscription` (`id`) and destination; or None."""
         opened = self.opened
         named = None if id is None else opened.get(id) or self.ended.get(id)
         if named is not None:
@@ -129,7 +133,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def dump(self, numbers: dict[SeenSubscription, int]) -> list[Any]:
-        """Return its state for JSON. Subscriptions appear by number; new ones are added to `numbers`."""
+        """Return its state for JSON: subscriptions as their numbers in `numbers`, which gets new ones."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]
@@ -137,7 +141,7 @@ class Subscribed:
 
     @classmethod
     def load(cls, values: list[Any], numbered: list[SeenSubscription]) -> "Subscribed":
-        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
+        """Return the subscriptions whose state `dump` returned. `numbered` has them by number."""
         subscribed = cls()
         opened, ended, subscribed._made = values
         subscribed.opened = {numbered[each].id: numbered[each] for each in opened}
@@ -149,10 +153,10 @@ class Subscribed:
 
 @dataclass(slots=True, eq=False)
 class PendingDelivery:
-    """A MESSAGE that waits for its ACK or NACK. `order` is its number in the session, below 0 if the relay gave none.
-    `ack` is None if the client got the relay's token in its place. `loss` is set when its broker was lost, `answered`
-    (time in ns, outcome) while its ACK or NACK is in an open transaction. `replaced`: another broker delivered a
-    message of the same name again.
+    """A MESSAGE that waits for its ACK or NACK. `order` is the number that the relay gave it in the session; below 0
+    if the relay gave none. `ack` is None if the client got the relay's token in its place. `loss` is set when its
+    broker was lost. `answered` (time in ns, outcome) is set while its ACK or NACK is in an open transaction.
+    `replaced`: another broker delivered a message of the same name again.
     """
 
     subscription: SeenSubscription
@@ -168,7 +172,7 @@ class PendingDelivery:
 
 
 class PendingDeliveries:
-    """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
+    """The deliveries of one session that have no ACK or NACK, or one in an open transaction. Iterating yields them."""
 
     def __init__(self) -> None:
         self._orders = 0
@@ -184,7 +188,9 @@ class PendingDeliveries:
             yield from held
 
     def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
-        """Add a delivery and number it. `alike`: both sides speak one version; `counted`: the relay numbered it."""
+        """Add a delivery and set its `order`. `alike`: client and broker speak the same version; `counted`: the relay
+        numbered this delivery.
+        """
         if counted:
             self._orders += 1
         else:
@@ -201,6 +207,7 @@ class PendingDeliveries:
         self._enter(delivery)
 
     def _enter(self, delivery: PendingDelivery) -> None:
+        """Make this delivery known by its number and names."""
         self._pending[delivery.order] = delivery
         if not delivery.replaced:
             delivery.subscription.unsettled[delivery.order] = None
@@ -214,10 +221,12 @@ class PendingDeliveries:
             self._by_ack.setdefault(delivery.ack, delivery)
 
     def _free(self, delivery: PendingDelivery) -> None:
+        """Forget the `ack` of this delivery: a later delivery may have the same."""
         if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
             del self._by_ack[delivery.ack]
 
     def _take(self, delivery: PendingDelivery) -> None:
+        """Forget the number and the message-id of this delivery."""
         del self._pending[delivery.order]
         delivery.subscription.unsettled.pop(delivery.order, None)
         if delivery.message_id is not None:
@@ -250,6 +259,7 @@ class PendingDeliveries:
         return min(fits, key=lambda each: (each.loss is not None, not each.subscription.open, each.order))
 
     def _given(self, token: str) -> PendingDelivery | None:
+        """Return the delivery of this token of the relay; None for any other text."""
         if not token.startswith(TOKEN):
             return None
         digits = token[len(TOKEN) :]
@@ -258,7 +268,10 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """Record an ACK or NACK. Return its deliveries: removed, or in a transaction held until it ends."""
+        """Record an ACK or NACK of this delivery at `ns`. Return the deliveries that it answers: with a cumulative
+        subscription also the earlier ones. Without a transaction they are removed; in a transaction they are kept
+        apart until `committed` or `aborted`.
+        """
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
             earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
@@ -274,14 +287,14 @@ class PendingDeliveries:
         return gone
 
     def committed(self, transaction: str) -> list[PendingDelivery]:
-        """Remove and return the deliveries whose ACK or NACK was in this transaction."""
+        """Record a COMMIT: remove and return the deliveries whose ACK or NACK is in this transaction."""
         held = self._held.pop(transaction, [])
         for delivery in held:
             self._free(delivery)
         return held
 
     def aborted(self, transaction: str) -> None:
-        """Put back the deliveries whose ACK or NACK was in this transaction, in order."""
+        """Record an ABORT: the deliveries whose ACK or NACK is in this transaction wait again, in their order."""
         back = self._held.pop(transaction, [])
         for delivery in back:
             delivery.answered = None
@@ -292,11 +305,11 @@ class PendingDeliveries:
             subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
 
     def of(self, broker: str) -> list[PendingDelivery]:
-        """Return the deliveries of a broker that was lost now; the client can still ack them."""
+        """Return the deliveries of this lost broker. They stay here: the client may still answer them."""
         return [each for each in self if each.loss is None and each.broker == broker]
 
     def answering(self, broker: str) -> list[str]:
-        """Return the open transactions that have an ACK or NACK for this broker."""
+        """Return the open transactions that have an ACK or NACK for a delivery of this broker."""
         return [
             name
             for name, held in self._held.items()
@@ -304,7 +317,7 @@ class PendingDeliveries:
         ]
 
     def forget(self, until: int) -> None:
-        """Remove the deliveries whose broker was lost, and replaced before `until` (ns)."""
+        """Remove the deliveries whose broker was lost, if its outage was over before `until` (ns)."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
             if each.loss is not None and each.loss.outage.over and each.loss.outage.ended_ns < until:
                 self._take(each)
@@ -313,7 +326,9 @@ class PendingDeliveries:
     # From batch to batch
 
     def dump(self, numbers: dict[SeenSubscription, int], losses: list[BrokerLoss]) -> list[Any]:
-        """Return its state for JSON. Subscriptions appear by number, new ones are added to `numbers`."""
+        """Return its state for JSON. A subscription is written as its number in `numbers`, to which new ones are
+        added; a loss as its place in `losses`.
+        """
         which = {id(loss): at for at, loss in enumerate(losses)}
 
         def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:
@@ -341,7 +356,7 @@ class PendingDeliveries:
     def load(
         cls, values: list[Any], numbered: list[SeenSubscription], losses: list[BrokerLoss]
     ) -> "PendingDeliveries":
-        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
+        """Return the deliveries whose state `dump` returned. `numbered` has the subscriptions by number."""
         unsettled = cls()
         unsettled._orders, unsettled._others, rows = values
         for order, number, message_id, ack, broker, upstream, *more in rows:
@@ -362,9 +377,9 @@ class PendingDeliveries:
 
 
 class Consumption:
-    """A session's subscriptions and unanswered deliveries; iterating yields the rows of the deliveries. `tell` is
-    called with the row of each delivery that is settled. `waits` returns the deliveries that wait longer than
-    `stuck_after` (ns).
+    """A session's subscriptions and unanswered deliveries; iterating yields the rows of these deliveries. `tell` is
+    called with the row of each delivery that gets an outcome. Deliveries that wait longer than `stuck_after` (ns) are
+    counted; `waits` returns them.
     """
 
     def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
@@ -391,7 +406,9 @@ class Consumption:
     def delivered(
         self, record: r.Record, transfer: s.Transfer, brokers: SessionBrokers, *, whole: bool
     ) -> None:
-        """Record a MESSAGE, and complete `transfer`. `whole`: no earlier frame is missing."""
+        """Record a MESSAGE, and fill in its row `transfer`: the subscription, its mode, and in mode auto the outcome.
+        `whole`: no earlier frame of this connection is missing.
+        """
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
         found = subscription = self._subscribed.delivered(name, destination)
@@ -428,7 +445,9 @@ class Consumption:
     def answered(
         self, record: r.Record, ns: int, brokers: SessionBrokers, transactions: Transactions, *, whole: bool
     ) -> None:
-        """Record an ACK or NACK at `ns`. `whole`: no earlier frame of the session is missing."""
+        """Record an ACK or NACK at `ns`. Its deliveries get their outcome now, or at the COMMIT of its transaction.
+        `whole`: no earlier frame of this connection is missing.
+        """
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
         delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
         if delivery is None and record[r.VERSION] in _BY_MESSAGE:
@@ -464,7 +483,9 @@ class Consumption:
         self._pending_deliveries.aborted(transaction)
 
     def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
-        """Record the loss of a broker at `ns`: deliveries count as returned, their transactions are doomed."""
+        """Record the loss of a broker at `ns`: its deliveries count as returned, and transactions with an ACK for it
+        cannot be committed.
+        """
         for transaction in self._pending_deliveries.answering(loss.outage.broker):
             transactions.doom(transaction)
         for delivery in self._pending_deliveries.of(loss.outage.broker):
@@ -478,6 +499,9 @@ class Consumption:
         self._pending_deliveries = PendingDeliveries()
 
     def _settle(self, delivery: PendingDelivery, settled: int, known: int, outcome: str) -> None:
+        """Set the outcome of a delivery, unless it was returned before with its broker. `settled`: when the answer
+        came, `known`: when it took effect.
+        """
         if delivery.loss is None:
             transfer = delivery.transfer
             transfer[s.SETTLED_NS], transfer[s.KNOWN_NS], transfer[s.OUTCOME] = settled, known, outcome
@@ -485,7 +509,7 @@ class Consumption:
             self._tell(transfer)
 
     def _waited(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
-        """Count a delivery that waited until `ns`, if that was too long."""
+        """Count this delivery if it has waited too long at `ns`. `final`: its outcome cannot change any more."""
         since, to = delivery.transfer[s.NS], delivery.subscription
         if ns - since > self._stuck_after:
             key = (to.shown, to.destination, delivery.upstream, delivery.broker, ns, outcome, final)
@@ -495,8 +519,9 @@ class Consumption:
     def waits(
         self, relay: str, session: str, client: str | None, now: int, *, present: bool, over: bool
     ) -> Iterator[Wait]:
-        """Yield the waits that were too long, also those that go on at `now` (ns). Call it once a batch. `present`: the
-        run still writes; `over`: nothing more comes of the session.
+        """Yield the deliveries that waited too long, joined where they overlap, and those that still wait too long at
+        `now` (ns). Call it once a batch. `present`: the run of the relay still writes; `over`: no more records of the
+        session will come.
         """
         for delivery in self._pending_deliveries:
             if delivery.loss is None:
@@ -513,7 +538,7 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: SessionBrokers, before: int) -> list[Any]:
-        """Return its state for JSON; losses that ended before `before` (ns) are dropped with their deliveries."""
+        """Return its state for JSON. Losses that were over before `before` (ns) are left out, with their deliveries."""
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[SeenSubscription, int] = {}

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class SessionOutage(NamedTuple):
-    """A session's loss of a broker. It may come again in later batches, with the same time: the last one counts."""
+    """A session's loss of a broker. A later batch may tell it again, with the same key: the last version counts."""
 
     relay: str
     session: str
@@ -51,9 +51,9 @@ DDL: Final = (
     "moved_to string, lost_ns bigint NOT NULL, recovered_ns bigint, planned boolean NOT NULL, "
     "given_up boolean NOT NULL, resent bigint NOT NULL, stale_acks bigint NOT NULL, duplicates bigint NOT NULL"
 )
-"""The fields of an `SessionOutage`, as Spark has them."""
+"""The fields of a `SessionOutage`, as Spark has them."""
 Repeat = tuple[str, str | None, int, int]
-"""A repeated delivery: session, broker, its time (ns), the time of the next delivery (ns)."""
+"""A repeated delivery: its session, its broker, its time (ns), and the time (ns) of the repetition."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +80,7 @@ def begun(
 
 @dataclass
 class SessionBrokers:
-    """A session's brokers: `live` by address, `losses` oldest first. `several`: there were two at a time."""
+    """A session's brokers: `live` by address; `losses`, oldest first. `several`: it once had two at a time."""
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)
@@ -94,7 +94,9 @@ class SessionBrokers:
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """Record that this broker was lost at `ns`, or is left as `planned`. Return the loss, old or new."""
+        """Record that this broker was lost at `ns`; `planned`: that the session leaves it on purpose. Return its loss,
+        a new one unless one goes on.
+        """
         loss = self.going(broker)
         if loss is None:
             loss = begun(client, facts.get("upstream"), broker, ns, planned=planned)
@@ -178,7 +180,9 @@ class OpenOutages:
             self._changed.add(each.key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
-        """Count deliveries that were repeated after the loss of their broker, each for the first loss that fits."""
+        """Count these repeated deliveries in `duplicates`: a delivery before the loss that was repeated after it. Each
+        counts for the first loss that fits.
+        """
         losses: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
         for key in sorted(self._known):
             losses.setdefault(key[:2], []).append(key)

@@ -57,7 +57,9 @@ class PendingReceipts:
         self._by_id.setdefault(receipt, deque()).append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """Record a RECEIPT from `broker`, one of `brokers`; None: from the relay. Return its SEND at the first."""
+        """Record a RECEIPT at `ns` from `broker`, one of so many `brokers`; None: the relay sent it. Return the row of
+        the SEND that it confirms first, with the time set; else None.
+        """
         asked = self._by_id.get(receipt)
         if asked is None:
             return None
@@ -114,7 +116,9 @@ class PendingReceipts:
 
 
 class Transactions:
-    """A session's open transactions; iterating yields their SENDs. `tell` is called with SENDs of ended ones."""
+    """A session's open transactions; iterating yields the rows of their SENDs. When a transaction ends, `tell` is
+    called with the row of each of its SENDs.
+    """
 
     def __init__(self, tell: Callable[[Transfer], None]) -> None:
         self.tell = tell
@@ -141,7 +145,7 @@ class Transactions:
         self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
-        """Record an ACK or NACK in it for a lost broker's delivery: the relay will refuse to commit it."""
+        """Record an ACK or NACK in `name` for a lost broker's delivery: the relay will refuse its COMMIT."""
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
@@ -163,7 +167,9 @@ class Transactions:
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """Record an ERROR at `ns` that refuses the last COMMIT, or the next of that time: its SENDs are aborted."""
+        """Record that the relay refused a COMMIT by an ERROR at `ns`. The SENDs of the last COMMIT count as aborted;
+        so do those of a COMMIT that follows with the same time.
+        """
         self._refused_ns = ns
         self._undo(self._committed, ns)
 
@@ -181,7 +187,9 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """Return its state for JSON. SENDs of a COMMIT before `since` (ns) are left out: nobody refuses it now."""
+        """Return its state for JSON. The SENDs of the last COMMIT are left out if it came before `since` (ns): the
+        relay has not refused it in time.
+        """
         if self._committed_ns < since:
             self._committed = []
         opened = {name: [each[: KIND + 1] for each in sent] for name, sent in self._open.items()}
@@ -189,7 +197,9 @@ class Transactions:
         return [opened, sorted(self._doomed), committed, self._committed_ns, self._refused_ns]
 
     def load(self, values: list[Any], continuations: dict[tuple[Any, ...], Transfer]) -> None:
-        """Restore what `dump` returned. `continuations`: SENDs by place that wait for a RECEIPT as well."""
+        """Restore what `dump` returned. `continuations` has by place the rows of SENDs that wait for a RECEIPT, too:
+        both must use the same row.
+        """
         opened, doomed, committed, self._committed_ns, self._refused_ns = values
 
         def one(place: list[Any]) -> Transfer:

@@ -39,6 +39,7 @@ COLUMNS: Final = (
 )
 """The columns of `frames` that records are made of."""
 _CODED: Final = (*(name for name in record.REPEATING if name in COLUMNS), "headers.key_value.key")
+"""The columns that are read as dictionaries."""
 _ROWS: Final = 1 << 16
 _SCHEMA: Final = arrow.schema(record.FIELDS)
 _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
@@ -46,8 +47,9 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 
 @dataclass(frozen=True)
 class Reading:
-    """Call it with rows of `frames`, those of `COLUMNS`; it yields the relevant rows of these `segments` and parts as
-    `record.FIELDS`. `id_headers` hold a publisher's id, `keep_headers` are kept.
+    """Call it with rows of `frames`, with the columns `COLUMNS`. It yields as `record.FIELDS` the rows that matter to
+    a `Conversation` and are of these `segments`, or of these parts of segments. `id_headers` name the headers with a
+    publisher's id, `keep_headers` those that `messages` keeps.
     """
 
     segments: Sequence[Segment]
@@ -118,7 +120,9 @@ class _Headers:
         return np.flatnonzero(self._codes == found) if found >= 0 else np.array([], np.int64)
 
     def values(self, names: Sequence[str]) -> pa.Array:
-        """Return a column with the value of the first of these headers that a row has, null where it has none."""
+        """Return a column of texts: for each SEND and MESSAGE the value of the first of these headers that it has;
+        null for other rows.
+        """
         at = np.full(self._count, -1, np.int64)
         for name in reversed(names):
             places = self._places(name)
@@ -155,6 +159,7 @@ def _among(values: pa.Array, known: pa.Array) -> pa.Array:
 
 
 def _sparse(values: dict[int, Any], count: int) -> pa.Array:
+    """Return a column of `count` texts with these values at their places, null elsewhere."""
     column: list[Any] = [None] * count
     for at, value in values.items():
         column[at] = value
@@ -209,7 +214,9 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return the rows (`ddl`) that `then` makes of the `frames` that may be of these segments. Raises `OSError`."""
+    """Return the rows (`ddl`) that `then` makes of rows of `frames` that a batch wrote, those of these segments among
+    them. `hours`: where these rows are, None if not known. Raises `OSError`.
+    """
     files = files_of(batch, number, hours)
     if files is None:
         rows = batch.store.read(FRAMES.name, hours, number)
@@ -234,7 +241,9 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
 
 
 def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[RowGroup]]:
-    """Return the row groups that may have rows of these segments, for `tasks` at most, evenly. Raises `OSError`."""
+    """Return, for each of at most `tasks` tasks, the row groups that it reads: those that may have rows of these
+    segments, with about as many rows for each task. Raises `OSError`.
+    """
     wanted = pc.scalar(False)
     for each in segments:
         position = dataset.field("position")

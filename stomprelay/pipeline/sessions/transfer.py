@@ -1,8 +1,8 @@
 """What one session shows of a message: that it was sent, or that it was delivered, and what came of that.
 
-A transfer is a row of `FIELDS`, made by a `Conversation` and matched with others of its `key` by a `Matching`. It is
-written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
-row with the same key and place.
+A transfer is a row of `FIELDS`. A `Conversation` makes it, and a `TransferMatching` brings it together with others of
+its `key`. It is written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for,
+that comes as another row with the same key and place.
 """
 
 from collections.abc import Sequence
@@ -52,10 +52,10 @@ AUTO: Final = _AUTO.decode()
 """The `mode` of a subscription whose deliveries need no ACK."""
 
 SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
-"""In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
+"""The order for `Matchings`. The place tells apart what came in one nanosecond, however it was read."""
 
 PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
-"""The order in which `Orders` takes them: SENDs before deliveries of that time. `("kind", 1)`: without its last bit."""
+"""The order for `JournalOrders`: SENDs before deliveries of that time. `("kind", 1)`: without its last bit."""
 
 REPEATING: Final = (
     "segment",
@@ -84,7 +84,7 @@ PARTS: Final = (
     (ENDED_NS, (ENDED_NS, ABORTED)),
     (KNOWN_NS, (KNOWN_NS, SETTLED_NS, OUTCOME)),
 )
-"""What becomes known later: when, and the values that belong to it."""
+"""What becomes known later: the value with its time, and the values that belong to it."""
 
 BY_TRACE: Final = "t"
 BY_ID: Final = "i"
@@ -116,7 +116,7 @@ def carried(key: str) -> str | None:
 
 
 def saying(kind: int, key: str, text: str) -> Transfer:
-    """Return a row that is no transfer, with only these values."""
+    """Return a row that is no transfer: only these values are set."""
     row: Transfer = [None] * len(FIELDS)
     row[KEY], row[KIND], row[TEXT] = key, int(kind), text
     return row

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 
 class Wait(NamedTuple):
-    """A time in which a subscription left deliveries of a broker unanswered, each for too long, as a batch knows it."""
+    """A time in which a subscription left a broker's deliveries unanswered, each for too long; of one batch."""
 
     relay: str
     session: str
     client: str | None
-    """Of the delivery that waited last, as `destination`, `upstream` and `outcome`."""
+    """The client of the delivery that waited last; so are `destination`, `upstream` and `outcome`."""
     subscription: str | None
     destination: str | None
     upstream: str | None
@@ -18,16 +18,16 @@ class Wait(NamedTuple):
     since_ns: int
     """When the oldest of these MESSAGEs came, ns since 1970."""
     until_ns: int
-    """The last answer or return; without one the newest record that was read of the relay's run."""
+    """The time of the last answer or return; without one, of the newest record that was read of the relay's run."""
     age_ns: int
     """The longest wait of one of them."""
     deliveries: int
     outcome: str | None
     """`acked`, `nacked` or `returned`; None without an answer."""
     going: bool
-    """Some wait still, and their relay is heard of."""
+    """Whether some deliveries still wait, and the relay's run still writes."""
     final: bool
-    """Nothing of it can change any more."""
+    """Whether nothing of it can change any more."""
 
 
 def merged(waits: Iterable[Wait]) -> list[Wait]:
@@ -44,7 +44,7 @@ def merged(waits: Iterable[Wait]) -> list[Wait]:
 
 
 def group_of(wait: Wait) -> tuple[tuple[bool, str], ...]:
-    """Return a key to sort by: relay, session, subscription and broker. Only waits with the same can be one."""
+    """Return a key to sort by: relay, session, subscription and broker. Only waits with the same key are joined."""
     return tuple(map(_ordered, (wait.relay, wait.session, wait.subscription, wait.broker)))
 
 

@@ -33,7 +33,7 @@ ROWS: Final = 8192
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Have Python not search for reference cycles while in the context: rows have none."""
+    """Keep Python from searching for reference cycles while the context is entered: rows have none."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -49,7 +49,7 @@ def schema(fields: Iterable[tuple[str, str]]) -> pa.Schema:
 
 
 def fields(ddl: str) -> tuple[tuple[str, str], ...]:
-    """Return the names and Spark types in a schema as Spark takes it, of plain types alone."""
+    """Return the names and Spark types in a schema string; only simple types may be in it."""
     return tuple((name, kind) for name, kind in (each.split() for each in ddl.split(", ")))
 
 
@@ -70,7 +70,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def listed(column: pa.Array) -> list[Any]:
-    """Return the values of a column. Values of a dictionary column are made once."""
+    """Return the values of a column as a list. Of a dictionary column each different value is made only once."""
     if column.null_count == len(column):
         return [None] * len(column)
     if isinstance(column, pa.DictionaryArray):
@@ -117,7 +117,9 @@ def text(values: Sequence[bytes | None]) -> pa.Array:
 def mapping(
     ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
 ) -> pa.Array:
-    """Return a column of maps from names and values of all, 0 and where each ends, and which are null."""
+    """Return a column of maps. `names` and `values` are those of all maps together; `ends` is 0, then where each map
+    ends. `nulls` tells which maps are null.
+    """
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()), text(names), text(values), type=MAP, mask=nulls
     )

@@ -1,8 +1,8 @@
 """Rows that only our functions in Python look at, on their way from task to task: bundled, not one by one.
 
-A shuffle of rows takes each apart into its columns and puts them together again, on both sides, and sorts them in
-between; that takes several times as long as all that is done with them. So a task writes Arrow batches, one for each
-part that the rows are split into, as bytes into one column, Spark carries these, and who gets a part sorts it.
+In a shuffle, Spark takes each row apart into its columns, sorts the rows, and puts them together again. That takes
+several times as long as our functions need. So a task writes Arrow batches as bytes into one column, one for each part
+that the rows are split into; Spark carries these bytes, and the task that gets a part sorts its rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DDL: Final = "part int, passing boolean, rows binary"
-"""A bundle: the number of its part, whether the next function has nothing to do with it, and its rows."""
+"""Columns of a bundle: its part's number, whether the next function leaves it as it is, its rows as bytes."""
 ROWS: Final = 1 << 17
-"""Rows that are split at a time, about."""
+"""About so many rows are split at a time."""
 WORTH: Final = 200_000
-"""Rows that are worth a part: so many are in memory at a time, about."""
+"""About so many rows are in a part, and so in memory at a time."""
 _SCHEMA: Final = pa.schema([("part", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
 _PACKED: Final = ipc.IpcWriteOptions(compression="lz4")
 _SORTED: Final = 1 << 15
 """Rows in a sorted batch, at most."""
 _SPREAD: Final = 0x9E3779B1
 Key = str | tuple[str, int]
-"""A column to sort by; or one of numbers, and how many of their last bits do not count."""
+"""A column to sort by; or a column of numbers, and how many of their last bits are ignored."""
 Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Arrow batches to others, in one of Spark's tasks."""
+"""A function that runs in one of Spark's tasks: it takes Arrow batches and yields others."""
 
 
 def chained(first: Rows, then: Rows) -> Rows:
-    """Return the two, one after the other."""
+    """Return a function that gives the results of `first` to `then`."""
     return lambda batches: then(first(batches))
 
 
 def parts(spark: Any, rows: int) -> int:
-    """Return into how many parts so many rows are split: 1 where shuffles have one partition."""
+    """Return into how many parts so many rows are split; 1 where shuffles have one partition."""
     partitions = int(spark.conf.get(PARTITIONS) or 1)
     return partitions if partitions == 1 else max(partitions, -(-rows // WORTH))
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles by part, one part after the other in a task; one part needs no shuffle."""
+    """Return the bundles, each part in one task, parts one after the other. One part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(
@@ -59,7 +59,10 @@ def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Bundling:
-    """Call it with rows: it yields bundles by part of column `by`. `passes`: rows that go on unread; `coded` repeat."""
+    """Call it with rows: it yields them as bundles, split into parts by the column `by`. `passes` returns a column
+    that tells which rows the next function leaves as they are: these are bundled apart. The columns `coded` have few
+    different values.
+    """
 
     by: str
     parts: int
@@ -111,7 +114,7 @@ class Bundling:
 
 
 def part_of(values: pa.Array, parts: int) -> Any:
-    """Return the number of the part that each of these texts is of, the same in all processes, as a numpy array."""
+    """Return, as a numpy array, the part of each of these texts; it is the same in all processes."""
     if not isinstance(values, pa.DictionaryArray):
         values = values.dictionary_encode()
     each = [(crc32(value.encode()) * _SPREAD >> 16) % parts for value in values.dictionary.to_pylist()]
@@ -132,9 +135,9 @@ def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch
 
 @dataclass(frozen=True)
 class Sorted:
-    """Takes bundles, part after part: calls `then` with the rows of each part, in batches, grouped by the first column
-    of `by` and sorted by the others. Texts are sorted by their bytes, nulls first. It yields the results of `then`, and
-    bundles that only pass on unchanged.
+    """Call it with bundles, part after part. It calls `then` with the rows of each part, in batches, grouped by the
+    first column of `by` and sorted by the others (texts by their bytes, nulls first), and yields what `then` yields.
+    With `passes_on`, bundles that the function leaves as they are are yielded unchanged.
     """
 
     by: Sequence[Key]
@@ -168,14 +171,14 @@ class Sorted:
 
 
 def opened(bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of bundles, in their order."""
+    """Yield the rows of these bundles, in their order, as Arrow batches."""
     for batch in bundles:
         for octets in batch.column(2):
             yield from ipc.open_stream(octets.as_buffer())
 
 
 def sorting(rows: pa.Table, by: Sequence[Key]) -> Any:
-    """Return the sorted places of the rows, by the order of `Sorted`, as a numpy array."""
+    """Return, as a numpy array, the places of the rows in the order of `Sorted`."""
     first, *others = by
     codes = rows.column(first).combine_chunks()
     if not isinstance(codes, pa.DictionaryArray):
@@ -188,7 +191,7 @@ def sorting(rows: pa.Table, by: Sequence[Key]) -> Any:
 
 
 def _ranks(values: pa.Array) -> Any:
-    """Return numbers that are in the order of these values."""
+    """Return numbers that sort like these values."""
     if isinstance(values, pa.DictionaryArray) or pa.types.is_string(values.type):
         coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
         ranks = pc.rank(coded.dictionary, tiebreaker="min").cast(pa.int64())

@@ -23,7 +23,7 @@ _PATIENCE: Final = 300
 """Seconds after which a training run is given up."""
 _QUIET: Final = "-Xlog:disable"
 _AHEAD: Final = 25
-"""From this Java on there is an archive of a new kind, with more in it (JEP 514)."""
+"""From this version on, Java has archives of a new kind, which hold more (JEP 514)."""
 
 Say = Callable[[str], None]
 
@@ -39,7 +39,9 @@ def path(java: Java, folder: Path) -> Path:
 
 
 def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
-    """Return Java's options for the archive. `say` is called before it is made in `folder`, which takes a while."""
+    """Yield the options with which Java uses the archive. If it is missing, it is made in `folder`; that takes a
+    while, so `say` is called before.
+    """
     yield _QUIET
     if folder is None or os.environ.get(SWITCH) == "0":
         return
@@ -59,7 +61,7 @@ def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator
 
 
 def make(java: Java, file: Path) -> None:
-    """Make the class_archive. Where Java makes none, an empty file stays, so that this is not tried at each start."""
+    """Make the archive. If Java makes none, an empty file is left, so that later starts do not try it again."""
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     making = "AOTCacheOutput" if java.feature >= _AHEAD else "ArchiveClassesAtExit"
     command = [sys.executable, "-m", "stomprelay.pipeline.spark.training", f"-XX:{making}={partial}", _QUIET]

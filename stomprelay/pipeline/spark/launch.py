@@ -51,10 +51,11 @@ CHECKED: Final = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
 }
-"""In place of those in `LOCAL` where files of another file system are dealt with: s3a buffers in this machine's, and
-wants Hadoop's own."""
+"""In place of the same settings of `LOCAL`, where a file system other than this machine's is used: s3a buffers its
+data in this machine's, and needs Hadoop's own class for that.
+"""
 _NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
-"""What must hold, also where others have chosen otherwise for their own sessions."""
+"""Settings that must hold, whatever others have chosen for their sessions."""
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -81,7 +82,7 @@ CLUSTER: Final = {
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
 }
 _started: Final[WeakSet[Any]] = WeakSet()
-"""The sessions that are ours to end."""
+"""The sessions that `stop` may end."""
 
 
 def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> dict[str, str]:
@@ -125,12 +126,12 @@ def session(
     say: Callable[[str], None] | None = None,
     further: tuple[str, ...] | None = None,
 ) -> "SparkSession":
-    """A session; where one runs already, another one beside it on the same Spark. End it with `stop`.
+    """Return a Spark session. If Spark runs in this process already, it is one more session there. End it with `stop`.
 
-    `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
-    start quickly. `quick`: for some minutes, in which Java gains nothing by compiling thoroughly. `log`: one of
-    `LEVELS`. `say` is called before what takes long once. `further`: options to Java in place of those that use a class
-    archive. Raises `MissingSpark` and `java.MissingJava`.
+    `conf`: settings as users of Spark know them; they replace ours. `brief`: the session is used for a short time, so
+    it must start quickly. `quick`: it is used for some minutes, in which thorough compiling by Java does not pay.
+    `log`: one of `LEVELS`. `say` is called before what takes long and is done once. `further`: options of Java in
+    place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
@@ -251,7 +252,7 @@ def _created(builder: Any, chosen: Mapping[str, str]) -> "SparkSession":
 
 @contextmanager
 def ending(spark: "SparkSession") -> Iterator[None]:
-    """End the session with the context. Raises `FailedSpark` in place of Spark's exceptions."""
+    """End the session when the context is left. Raises `FailedSpark` in place of Spark's exceptions."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -264,7 +265,7 @@ def ending(spark: "SparkSession") -> Iterator[None]:
 
 
 def stop(spark: "SparkSession") -> None:
-    """End a session that `session` returned, and Spark and Java with it where they were ours."""
+    """End a session that `session` returned. If this process has started Spark and Java for it, they end, too."""
     if spark not in _started:
         return
     _started.discard(spark)
@@ -291,8 +292,9 @@ def _end_java() -> None:
 
 
 class _Heard:
-    """What Java writes to standard error. While the context is entered it is kept, as a start that fails says why in
-    many lines; afterwards, or always where it is `loud`, it goes to our own. `end` is where Java writes it.
+    """What Java writes to standard error; `end` is the descriptor to which it writes. While the context is entered the
+    text is kept, so that a failed start can be explained. Afterwards, and always if `loud`, it is written to our own
+    standard error.
     """
 
     def __init__(self, *, loud: bool) -> None:
@@ -335,7 +337,7 @@ def _memory() -> int:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """A context that sets Java's environment, without leaving it to our own later children."""
+    """Set these environment variables while the context is entered, for the Java that is started in it."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

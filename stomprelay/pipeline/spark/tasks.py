@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORTH: Final = 4 << 20
-"""Bytes of a journal that are worth a partition: they take a second or two."""
+"""So many bytes of a journal get a partition of their own: a task needs a second or two for them."""
 ROW: Final = 40
-"""Bytes of a journal that a row of `frames` stands for, about."""
+"""A row of `frames` stands for about so many bytes of a journal."""
 _BY_NUMBER: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Rows go to Python by so many, without Spark's limit of their bytes: for that it asks at each row how large they are
-by now, which goes over all rows since the last that has a delivery, again and again. None of these rows has a body.
+"""Batches of rows for Python are limited by their number alone. With Spark's limit of bytes, Spark would look at the
+size of the batch after each row, which takes long for rows with deliveries. No row here has a body.
 """
 _SMALL: Final = 64 << 20
 _ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
-"""For a batch of fewer bytes: each stage would be a job of its own, and there is nothing to adapt to."""
+"""For a batch of less than `_SMALL` bytes: otherwise each stage would be a job of its own, for nothing."""
 _COMPILED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For a batch that is one task: to compile its plans takes longer than to run them over so few rows, and what a join
-would broadcast, in a job of its own, is in that task anyway.
+"""For a batch that is one task: its plans take longer to compile than to run. A broadcast would be a job of its own,
+though the rows are in the same task anyway.
 """
 
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """A context in which Spark uses as few partitions as `octets` bytes of a journal need."""
+    """Give Spark, in the context, as few partitions as a batch of `octets` bytes of a journal needs."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
@@ -54,7 +54,7 @@ def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
 
 
 def is_single(spark: "SparkSession") -> bool:
-    """Return whether shuffles have one partition, as those of a small batch."""
+    """Return whether shuffles have one partition, as in a small batch."""
     return spark.conf.get(PARTITIONS) == "1"
 
 
@@ -64,5 +64,5 @@ def together(rows: "DataFrame", *by: str) -> "DataFrame":
 
 
 def few(rows: "DataFrame") -> "DataFrame":
-    """Return the rows, in one partition where shuffles have one, so that nothing that follows needs a shuffle."""
+    """Return the rows; if shuffles have one partition, in one partition, so that no later step needs a shuffle."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows

@@ -62,7 +62,7 @@ class Client:
         self.close()
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED. Raises `SessionLost` after `within` seconds. Call it once."""
+        """Send CONNECT and wait for CONNECTED, up to `within` seconds. Call it once. Raises `SessionLost`."""
         headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -77,7 +77,7 @@ class Client:
         raise self._lost(f"no broker within {within:g} s")
 
     def send(self, data: bytes) -> None:
-        """Send bytes that hold whole frames, encoded as in STOMP 1.2. Waits while too many bytes are unsent."""
+        """Send bytes: whole frames, encoded as in STOMP 1.2. Waits while too many bytes are unsent."""
         self.relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
@@ -86,12 +86,16 @@ class Client:
         self.send(b"%b\n%b\n\0" % (names.SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
-        """Send ACKs for these deliveries (header `ack` by subscription id) and all before them."""
+        """Send an ACK for each subscription. `acks` has by subscription id the header `ack` of its last delivery; the
+        ACK is also for all deliveries before that.
+        """
         if acks:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (names.ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """Yield frames, each valid until the next; wait `timeout` seconds for the first. Raises `SessionLost`."""
+        """Yield the frames that have come; each is valid until the next one. Waits up to `timeout` seconds for the
+        first. Raises `SessionLost`.
+        """
         waiting = self._chunks
         waiting.extend(self.relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self.relay_thread.over:
@@ -109,7 +113,9 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs. Raises `SessionLost`."""
+        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs that came. Raises `SessionLost`
+        if it does not come `within` so many seconds.
+        """
         self.send(b"%b\nreceipt:%b\n\n\0" % (names.DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within

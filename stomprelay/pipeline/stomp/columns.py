@@ -41,8 +41,8 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Collects messages by column: `add` what `read` returned of each; `batch` returns them. `octets`: bytes of bodies.
-    `subscribed`: the destinations, each at its subscription's id.
+    """Collects messages by column: give what `read` returns of each to `add`, then call `batch`. `octets` counts bytes
+    of bodies. `subscribed` has the destinations; the id of a subscription is the place of its destination.
     """
 
     def __init__(self, subscribed: list[str], *, headers: bool) -> None:
@@ -92,7 +92,7 @@ class Columns:
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
-        """Return what was added since the last call, at least one message, with the columns `STORED`."""
+        """Return the messages that were added since the last call, at least one, with the columns `STORED`."""
         destination, message_id, subscription, content_type, body, redelivered, received = zip(
             *self._rows, strict=True
         )
@@ -111,7 +111,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """Return rows of the source, with this `schema`, from a spool's batch; `first`: the first sequence."""
+    """Return a batch of the spool as rows of the source (`schema`). `first`: the sequence of its first row."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

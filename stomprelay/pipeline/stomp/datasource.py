@@ -3,15 +3,14 @@
 Spark makes readers and writers on the driver, pickles them, and calls `read` or `write` in each task on an executor.
 See `options` for what can be set, `columns` for the rows.
 
-Readers live for a moment in some processes and are pickled to executors: they hold options alone, and connect only when
-the first offset is asked for. From then on one process receives until the query's end. `read` knows nothing but the
-spool.
+Spark makes some readers only to pickle them. So a reader holds options alone, and connects only when it is asked for
+the first offset. From then on this process receives until the query ends. `read` only reads the spool.
 
-The `start` of `latestOffset` is what Spark has committed: it is written to the commit log before Spark asks again.
-`commit` comes a batch later, and never for the last one; it is not used.
+The `start` of `latestOffset` is what Spark has committed: Spark writes it to its commit log before it asks again.
+Spark calls `commit` one batch later, and never for the last batch; so it is not used.
 
-A task is done when the broker has confirmed its rows. A job that fails in between has sent some of them: what is sent
-again has the same key, in the header that the option `keyHeader` names, so that consumers can drop it.
+A task is done when the broker has confirmed its rows. A job that fails before has sent some of them. Rows that are
+sent again have the same key, in the header that the option `keyHeader` names, so that consumers can drop them.
 """
 
 import logging
@@ -65,7 +64,7 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Have Spark show an error about options, columns or the spool without a traceback; its process ends with it."""
+    """Return the method; its errors about options, columns or the spool end the process without a traceback."""
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -86,7 +85,7 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition (a `Piece`, or None) as Arrow batches. Raises `SpoolError`."""
+        """Yield the rows of a partition (values of a `Piece`; None: no rows) in batches. Raises `SpoolError`."""
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -143,7 +142,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = None
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return how far the next batch may read; all before `start` is committed. Raises `SourceError`."""
+        """Return the offset where the next batch may end. Rows before `start` are committed. Raises `SourceError`."""
         receivers = self._opened(start)
         receivers.check()
         receivers.start()
@@ -155,8 +154,9 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """Return the end of the spools and, as Spark takes no metrics from Python, `lag`, messages that no batch has,
-        and `unacknowledged`, deliveries without an ACK; None before the first batch.
+        """Return the end of the spools; None before the first batch. Spark takes no metrics from Python, so two more
+        keys hold them: `lag`, the messages that are in no batch yet, and `unacknowledged`, the deliveries without an
+        ACK.
         """
         if self._receivers is None:
             return None
@@ -180,7 +180,9 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._receivers
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
-        """Return the offset of what the broker had at first; it grows if commits make more messages available."""
+        """Return the offset of what the broker had when the query began. It is moved on if the broker can deliver more
+        messages only after commits.
+        """
         receivers.settle()
         if self._target is None:
             self._until = receivers.deadline()
@@ -193,7 +195,9 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class BatchReader(_Rows, DataSourceReader):
-    """The reader behind `spark.read.format("stomp")`, by way of the spool. `identity`: see `scans`."""
+    """The reader behind `spark.read.format("stomp")`: it receives messages into the spool, and its tasks read them
+    there. All scans with the same `identity` have the same rows.
+    """
 
     def __init__(self, source: ReaderOptions, schema: StructType, identity: ScanIdentity) -> None:
         super().__init__(source, schema)
@@ -205,7 +209,9 @@ class BatchReader(_Rows, DataSourceReader):
 
     @_told_alone
     def partitions(self) -> list[InputPartition]:
-        """Receive until nothing more comes, unless an earlier scan has. Raises `SourceError` and `SpoolError`."""
+        """Return the partitions. The first scan receives until no more messages come; later scans have the same rows.
+        Raises `SourceError` and `SpoolError`.
+        """
         source = self._source
         scans = Scans(source.spool, self._identity, source.retain)
         with scans.alone():
@@ -218,7 +224,7 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
-        """Receive, and record which rows came. `begun`: the record of a failed scan."""
+        """Receive messages; record and return which rows they are. `begun`: the record of a failed scan."""
         source = self._source
         receivers = Receivers(source)
         try:
@@ -239,7 +245,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The report of a task: how many rows it sent, and how many an earlier run had sent."""
+    """The report of a task: how many rows it sent, and how many an earlier run had sent before."""
 
     rows: int
     skipped: int
@@ -301,7 +307,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _usable(spool: Path) -> None:
-    """Raise `OptionError` where the folder is not there and cannot be made."""
+    """Raise `OptionError` if the folder cannot be made or written to."""
     there = next(each for each in (spool, *spool.parents) if os.path.exists(each))
     if not there.is_dir():
         raise wrong("spool", f"{spool} cannot be made: {there} is no folder")
@@ -310,7 +316,7 @@ def _usable(spool: Path) -> None:
 
 
 class StompDataSource(DataSource):
-    """A STOMP broker, or a relay, for Spark, which finds it by `pyspark_stomp`. All methods raise `OptionError`."""
+    """The data source `stomp`; Spark finds it through `pyspark_stomp`. All methods raise `OptionError`."""
 
     options: MutableMapping[str, str]
 

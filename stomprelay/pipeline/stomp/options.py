@@ -37,7 +37,9 @@ _SPELLED: Final = {
         "JMSType",
     )
 }
-"""Brokers' headers in which case counts, by lower case, in which Spark passes names of options."""
+"""Headers of brokers whose names have capital letters, by their names in small letters. Spark passes names of options
+in small letters.
+"""
 
 
 class OptionError(ValueError):
@@ -45,7 +47,7 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one reader or writer. Call `only` first, to report misspelt ones; then `get` each."""
+    """The options of one reader or writer. Call `only` first, which reports unknown ones; then `get` each."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -54,7 +56,9 @@ class GivenOptions:
         return name.lower() in self._said
 
     def only(self, names: str, foreign: Mapping[str, str]) -> None:
-        """Raise `OptionError` for options not in `names`. `foreign`: what to say of others; "x." is for all "x.…"."""
+        """Raise `OptionError` for an option that is not in `names`. `foreign` has the text of the error for some of
+        them; a name that ends in a dot stands for all options that begin with it.
+        """
         known = {name.lower(): name for name in names.split()}
         words = {name.lower(): said for name, said in foreign.items()}
         for name in self._said:
@@ -68,7 +72,9 @@ class GivenOptions:
     @overload
     def get(self, name: str, read: Callable[[str], T], default: D) -> T | D: ...
     def get(self, name: str, read: Callable[[str], T], default: D | None = None) -> T | D | None:
-        """Return the option as `read` converts it, else `default`. Raises `OptionError` for its `ValueError`."""
+        """Return the value of the option, made by `read`; `default` if it is not given. Raises `OptionError` if `read`
+        raises `ValueError`.
+        """
         if name not in self:
             return default
         try:
@@ -77,7 +83,7 @@ class GivenOptions:
             raise wrong(name, str(error)) from None
 
     def either(self, name: str, other: str, read: Callable[[str], T]) -> T | None:
-        """Return the value of an option that has two names, as `get`. Raises `OptionError` if both are given."""
+        """Return the value of an option with two names, as `get` does. Raises `OptionError` if both are given."""
         if name in self and other in self:
             raise wrong(other, f"is another name for {name}: say one of them")
         return self.get(other if other in self else name, read)
@@ -185,7 +191,7 @@ BOTH: Final = (
     "uri path login password passcode passcodeFile host clientId profile versions policy heartBeatMs connectTimeoutMs"
     " timeoutMs headers destination checkpointLocation tls.ca tls.certificate tls.key tls.name "
 )
-"""Options that readers and writers have. Spark gives `checkpointLocation` to writers, who have no use for it."""
+"""Options that readers and writers have. Spark gives `checkpointLocation` to writers, too, which do not use it."""
 READING: Final = (
     "subscribe selector spool ack prefetch receivers groupSize groupMs backlog maxOffsetsPerTrigger"
     " maxMessagesPerTrigger minPartitions idleMs drainMs startingOffsets failOnDataLoss includeHeaders retain readId"
@@ -219,7 +225,7 @@ FOREIGN: Final = {
     "maxTriggerDelay": _NO_MINIMUM,
     "maxRecordsPerPartition": "say minPartitions: a batch is cut into so many",
 }
-"""Options of Spark's Kafka connector that have no meaning here, and what to say to whoever gives one."""
+"""Options of Spark's Kafka connector that have no meaning here, each with the text for a user who gives it."""
 _READERS_FOREIGN: Final = FOREIGN | {"topic": "is of Kafka's writers: what is read is subscribe"}
 _WRITERS_FOREIGN: Final = FOREIGN | {
     "topic": "say destination: at a broker of STOMP a topic is one kind of destination, as in /topic/orders",
@@ -235,7 +241,7 @@ RESEND: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where to connect and how. `values`: keys of an upstream's table, with secrets; `timeout` in seconds."""
+    """Where to connect and how. `values`: keys of an upstream's table and secrets. `timeout` is in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
     client_id: str | None
@@ -243,7 +249,9 @@ class ConnectionOptions:
 
     @classmethod
     def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "ConnectionOptions":
-        """Return the connection of the options. `confirmed`: values for lists of brokers. Raises `OptionError`."""
+        """Return the connection that the options name. `confirmed` has further values for a list of brokers. Raises
+        `OptionError`.
+        """
         uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
             raise wrong("uri", "is said twice, as an option and as the path")
@@ -287,7 +295,7 @@ class ConnectionOptions:
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """Return a client to `connect`, the `number`th of several, from 0. Raises `OptionError`."""
+        """Return a client, not connected yet. `number` counts those of one reader, from 0. Raises `OptionError`."""
         client_id = f"{self.client_id}-{number}" if self.client_id and number else self.client_id
         try:
             return Client(self.upstream(), role, client_id=client_id)
@@ -306,8 +314,9 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """The options of a reader; times are in seconds. `late`: send ACKs only for what Spark has committed.
-    `earliest`: None if the option was not given. `strict`: fail when messages are missing from the spool.
+    """The options of a reader; times are in seconds. `late`: ACKs are sent only for what Spark has committed. `most`:
+    rows of a micro-batch at most. `earliest`: None if the option was not given. `strict`: fail if messages are missing
+    from the spool.
     """
 
     connection: ConnectionOptions

@@ -41,8 +41,8 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """The deliveries that one receiver acknowledges once Spark has committed them. Call `known` for each message,
-    `remember` if it is new and in the spool, and `owe` for each delivery. `memory`: committed messages to remember.
+    """The deliveries that one receiver acknowledges once Spark has committed them. For each message call `known`, then
+    `remember` if it is new, and `owe` for each delivery. So many committed messages as `memory` says stay known.
     """
 
     def __init__(self, memory: int) -> None:
@@ -69,7 +69,9 @@ class PendingAcks:
         self._count += 1
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """Remove and return the ACKs to send, each cumulative: by subscription the last `ack` below `committed`."""
+        """Remove and return the ACKs to send: for each subscription the `ack` of its last delivery below the sequence
+        `committed`. Each ACK is also for all deliveries before.
+        """
         found: dict[bytes, bytes] = {}
         for subscription, owed in self._owed.items():
             while owed and owed[0].sequence < committed:
@@ -82,9 +84,9 @@ class PendingAcks:
 
 
 class Receiver:
-    """Receives all messages of one connection into a spool. The constructor raises `SpoolError`. After `start` the
-    `spool` grows until `failure` has a reason. Call `commit` with what Spark has committed; at the end `stop`, then
-    `close`.
+    """Receives all messages of one connection into a spool. After `start`, `spool` grows until `failure` has a reason.
+    Call `commit` with the sequence up to which Spark has committed. At the end call `stop`, then `close`. The
+    constructor raises `SpoolError`.
     """
 
     def __init__(self, source: ReaderOptions, number: int, folder: Path, *, first: int = 0) -> None:
@@ -115,7 +117,7 @@ class Receiver:
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Have messages below this sequence acknowledged and dropped: Spark has committed them. Raises `SpoolError`."""
+        """Record what Spark has committed: messages below this are acknowledged and dropped. Raises `SpoolError`."""
         if sequence == self._committed:
             return
         self._committed = sequence
@@ -134,7 +136,7 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may withhold messages until Spark commits some of those on disk."""
+        """Return whether the broker may have more messages, which it delivers only after Spark has committed some."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
@@ -143,7 +145,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all is on disk and no message came for so many seconds, or the receiver does not run."""
+        """Return whether all is on disk and none came for so many seconds; or the receiver does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -197,7 +199,7 @@ class Receiver:
                     self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
-        """Read frames once, write a group that is complete or old enough, send the ACKs that are due."""
+        """Read frames once. Write a group that is large or old enough, and send the ACKs that are due."""
         source, columns = self._source, self._columns
         if self._full:
             time.sleep(POLL)
@@ -254,7 +256,7 @@ Offset = Mapping[str, int]
 """An offset of the query: by receiver (`r0`, `r1`) the sequence after the last row."""
 
 PIECE: Final = 10_000
-"""Rows that a task reads at least, unless there are fewer."""
+"""A task reads at least so many rows, unless there are fewer."""
 _LOOK: Final = 0.02
 _SETTLE: Final = 30.0
 
@@ -277,8 +279,8 @@ def place(source: ReaderOptions, number: int) -> Path:
 
 
 class Receivers:
-    """The receivers of one query, with their spools. `start` (offset): where it goes on, None for a new one. Raises
-    `SpoolError`, and `SourceError` where messages are missing.
+    """The receivers of one query, with their spools. `start` is the offset at which the query goes on, None for a new
+    query. Raises `SpoolError`, and `SourceError` if messages are missing.
     """
 
     def __init__(self, source: ReaderOptions, start: Offset | None = None) -> None:
@@ -365,7 +367,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait for silence, or until `until` (monotonic). Return the offset at the end. Raises `SourceError`."""
+        """Wait until no message comes or until the monotonic time `until`. Return the end. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -394,7 +396,9 @@ class Receivers:
 
 
 def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
-    """Return the offset at most `most` rows after `start`, up to `end`, shared evenly among receivers."""
+    """Return an offset that has at most `most` rows after `start` and is not after `end`. The rows are shared evenly
+    among the receivers.
+    """
     chosen = {name: start.get(name, 0) for name in end}
     left = most
     waiting = sorted(end, key=lambda name: end[name] - chosen[name])
@@ -407,7 +411,7 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
 
 
 def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
-    """Return what each task of a batch reads. Raises `SpoolError` for missing rows if `failOnDataLoss`."""
+    """Return the rows that each task reads. Raises `SpoolError` if some are missing and `failOnDataLoss` is set."""
     ranges: list[Piece] = []
     for name in sorted(end):
         number, first, last = int(name[1:]), start.get(name, 0), end[name]

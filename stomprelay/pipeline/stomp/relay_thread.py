@@ -35,7 +35,7 @@ _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class ClientQueues:
-    """Bytes from the client to the core (inward) and to the client (outward), for any thread."""
+    """Bytes to the core (inward) and to the client (outward). Methods may be called in any thread."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -94,8 +94,8 @@ class ClientQueues:
 
 
 class RelayThread:
-    """One session. Call `start`, then `feed` and `take` in any thread; end it with `disconnect` or `abort`, then
-    `join`. Once `over`, no more bytes come; `why` has the reason.
+    """One session of the relay's core. Call `start`; then `feed` and `take`, in any thread. End it with `disconnect`
+    or `abort`, then call `join`. When it is `over`, no more bytes come; `why` has the reason.
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, SocketAddress]) -> None:
@@ -143,13 +143,13 @@ class RelayThread:
 
     @property
     def has_brokers(self) -> bool:
-        """Return whether the session is connected to a broker in each group, apart from given-up groups."""
+        """Return whether the session is connected to a broker of each group that it has not given up."""
         links = [link for link in self._relay.links if not link.ended]
         return bool(links) and all(link.up for link in links)
 
     @property
     def cumulative(self) -> bool:
-        """Return whether, at all brokers of now, a RECEIPT also confirms the SENDs before its own."""
+        """Return whether, at all present brokers, a RECEIPT also confirms the SENDs before its own."""
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
@@ -221,7 +221,7 @@ class RelayThread:
         self._happened(self._relay.handle(happened, time.monotonic()))
 
     def _happened(self, effects: Iterable[Effect] = ()) -> None:
-        """Perform the effects of an event, and do what has become possible."""
+        """Perform these effects, then do what has become possible."""
         self._perform(effects)
         self._read_client()
         self._report_full()
@@ -229,7 +229,7 @@ class RelayThread:
             self._end()
 
     def _read_client(self) -> None:
-        """Pass the client's bytes to the core, as fast as its brokers can be written to."""
+        """Give the client's bytes to the core, unless a broker cannot be written to fast enough."""
         relay = self._relay
         while not self._paused and not relay.client.closed:
             if relay.coupled and any(each.full for each in self._connections.values()):
@@ -240,7 +240,7 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _report_full(self) -> None:
-        """Tell the core which brokers are slow, in a session where one broker does not set the pace for all."""
+        """Tell the core which brokers take bytes too slowly, unless one of them stops the whole session."""
         coupled = self._relay.coupled
         self._reported_full &= self._connections.keys()
         for leg, connection in [*self._connections.items()]:
@@ -294,7 +294,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Stop reading from a leg, and tell the core, so that a broker does not count as silent."""
+        """Stop reading from a leg for a reason; tell the core, so that its broker does not count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))

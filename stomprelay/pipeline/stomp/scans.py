@@ -1,13 +1,13 @@
 """What a batch read has received, kept beside its spool, so that every scan of one DataFrame has the same rows.
 
-Spark plans a DataFrame anew for each action, and twice for a join with itself; each time it asks for partitions, in a
-process that lives no longer than that. The first scan receives, and notes which rows these are. Every later one finds
-that and connects to nothing. In the folder `scans` of the spool are
+Spark plans a DataFrame anew for each action, and twice for a join with itself. Each time it asks for partitions, in a
+process that ends then. The first scan receives messages, and records which rows they are. Every later scan finds that
+record and connects to no broker. In the folder `scans` of the spool are
 
-    lock          held by the scan that looks, receives or notes
+    lock          held by the scan that looks, receives or records
     <identity>    of a DataFrame: a `RowRange`
 
-A scan that failed notes no end. The next one goes on from where it began: what it had received is in the spool, and
+A scan that fails records no end. The next one has the same begin: what was received before is in the spool, and
 acknowledged.
 """
 
@@ -48,7 +48,7 @@ class ScanIdentity(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """The rows of a DataFrame: `end` is None until all are received; `until`: kept up to this time, None for good."""
+    """The rows of a DataFrame. `end`: None until all are received. `until`: how long kept; None: for ever."""
 
     start: Offset
     end: Offset | None
@@ -56,8 +56,9 @@ class RowRange(NamedTuple):
 
 
 class Scans:
-    """The scans of one DataFrame, whose spool keeps rows for `retain` seconds, 0 for good. In `alone` call `found`; if
-    it returns no end, `note` the begin, receive, and `note` the end. Every method raises `SpoolError`.
+    """The scans of one DataFrame. Its spool keeps rows for `retain` seconds, 0 for ever. Enter `alone` and call
+    `found`. If that has no end, call `note` with the begin, receive, and call `note` with the end. Every method raises
+    `SpoolError`.
     """
 
     def __init__(self, spool: Path, identity: ScanIdentity, retain: float) -> None:
@@ -68,7 +69,7 @@ class Scans:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other scan of this spool looks or receives, and keep others waiting."""
+        """Wait until no other scan of this spool is at work, and make others wait while the context is entered."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.fdopen(os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -90,7 +91,9 @@ class Scans:
         return found
 
     def note(self, start: Offset, end: Offset | None) -> RowRange:
-        """Store the range on disk and return it; `end`: None before all is received. Removes what is outdated."""
+        """Store the range on disk and return it. `end` is None before all is received. Records of other DataFrames
+        whose rows are no longer kept are removed.
+        """
         noted = RowRange(start, end, self._until)
         try:
             replace(self._path, json.dumps(noted._asdict()))

@@ -1,6 +1,6 @@
-"""Rows on their way out. `SendFrames`: which columns a row may have (see `docs/pipeline.md`), and its SEND.
-`TaskSender` sends the rows of one task over one connection and in order: how many may be unconfirmed (`Window`), how
-many a second (`SharedRate`), and which are confirmed.
+"""How rows are sent. `SendFrames` says which columns a row may have (see `docs/pipeline.md`), and makes its SEND.
+`TaskSender` sends the rows of one task in order over one connection. `Window` limits how many may be unconfirmed and
+knows which are confirmed; `SharedRate` limits how many are sent a second.
 
 Columns of the source that have no place in a SEND are not sent, so that what was read can be written as it is.
 """
@@ -76,7 +76,7 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes header lines and bodies of SENDs. `place`: the beginning of keys for rows without one."""
+    """Makes header lines and bodies of SENDs. The keys of rows that have none begin with `place`."""
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place
@@ -137,7 +137,7 @@ def _line(name: str, value: str) -> bytes:
 
 
 BREATH = 0.05
-"""With a rate, the messages of so many seconds are sent together."""
+"""If there is a rate, the messages for so many seconds are sent together."""
 OFTEN: Final = 0.5
 """Seconds between two writes of the progress, unless the window needs one earlier."""
 CHUNK: Final = 250
@@ -147,9 +147,9 @@ Row = tuple[bytes, bytes]
 
 
 class Window:
-    """The rows that were sent and not confirmed: `size` at most, from `confirmed` on; `next` is the next to send. Every
-    `every`-th asks for a receipt. If that confirms itself alone, the window is `stuck`: the caller must have all
-    confirmed by other means, such as DISCONNECT, and call `settled`.
+    """The rows that were sent and are not confirmed: at most `size`, from the number `confirmed` on; `next` is the
+    next one to send. Every `every`-th asks for a receipt. If the broker's receipts confirm only their own row, the
+    window is `stuck`: then the caller must make the broker confirm all rows, by DISCONNECT, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:
@@ -171,7 +171,7 @@ class Window:
         return next(iter(self._receipts.values()), None) is False
 
     def sent(self) -> bytes | None:
-        """Count one more row as sent. Return the receipt id that its SEND must ask for, or None."""
+        """Count one more row as sent. Return the receipt id that its SEND must have, or None."""
         number = self.next
         self.next += 1
         if number - self._begun + 1 < self._every:
@@ -195,7 +195,7 @@ class Window:
 
 
 class SharedRate:
-    """A rate in messages a second that all processes share which use the same file."""
+    """A rate in messages a second, shared by all processes that use the same file."""
 
     def __init__(self, file: Path, rate: float) -> None:
         self._path = file
@@ -216,7 +216,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve `count` messages. Return when they may be sent (`time.time`). Raises `OSError`."""
+        """Reserve a turn for `count` messages. Return its time, as of `time.time`. Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -237,7 +237,7 @@ class SharedRate:
 
 
 class Job(NamedTuple):
-    """The task of a job. Keys of messages begin with `id/batch/partition`."""
+    """A task of a job. Keys of its messages begin with `id/batch/partition`."""
 
     id: str
     batch: str
@@ -246,8 +246,8 @@ class Job(NamedTuple):
 
 
 class TaskSender:
-    """Sends the rows of one task; `run` returns once all are confirmed, and raises `SessionLost`, `ProgressError` and
-    `SchemaError`. However it ends, one window of rows at most was sent beyond the stored progress.
+    """Sends the rows of one task. `run` returns when all are confirmed, and raises `SessionLost`, `ProgressError` and
+    `SchemaError`. Whatever stops it, at most one window of rows was sent beyond the stored progress.
     """
 
     def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:
@@ -276,7 +276,7 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send `chunk` and further `rows` over one connection. Return rows that need a new one, after a failover."""
+        """Send `chunk` and further `rows` over one connection. Return rows for a new one: the window was stuck."""
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)
@@ -310,7 +310,7 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Wait for room for `count` rows. Return False if there can be none here. Raises `SessionLost`."""
+        """Wait until the window has room for `count` rows. Return False if it is stuck. Raises `SessionLost`."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:

@@ -40,8 +40,8 @@ class Unreachable(ValueError):
 
 
 class SocketAddress(NamedTuple):
-    """Where to connect to: `host` and `port`, or the Unix socket `path` if `host` is empty. `bind`: the local address;
-    `tls`: the context; `name`: the host name in the certificate.
+    """Where to connect: to `host` and `port`, or to the Unix socket `path` if `host` is empty. `bind`: the local
+    address; `tls`: the context, None without TLS; `name`: the host name that the certificate must have.
     """
 
     host: str
@@ -52,7 +52,7 @@ class SocketAddress(NamedTuple):
     name: str = ""
 
     async def connected(self, within: float) -> socket.socket:
-        """Return a socket, connected within so many seconds for each address. Raises `OSError` and `ValueError`."""
+        """Return a connected socket, `within` so many seconds for each address. Raises `OSError` and `ValueError`."""
         loop = asyncio.get_running_loop()
         places: list[tuple[int, Any]] = [(socket.AF_UNIX, self.path)]
         if self.host:
@@ -160,7 +160,7 @@ def spell(error: Exception) -> str:
 
 
 class LegConnection(asyncio.Protocol):
-    """The connection of one leg, which tells its owner what happens. `full`: too many bytes wait to be written."""
+    """The connection of one leg. It tells its owner what happens. `full`: too many bytes wait to be written."""
 
     def __init__(self, owner: "RelayThread", leg: Leg) -> None:
         self.full = False
@@ -210,8 +210,8 @@ class LegConnection(asyncio.Protocol):
         return True
 
     def close(self, how: How) -> bool:
-        """Close the connection. Return whether it is there: then the owner's `gone` is called, else the caller must
-        cancel `open`. `How.ABORT` ends one that is still closing.
+        """Close the connection. Return whether it exists: then it calls the owner's `gone` when it has ended; else the
+        caller must cancel `open`. `How.ABORT` also ends one that is closing already.
         """
         closed, self._closed = self._closed, True
         transport = self._transport
@@ -233,7 +233,7 @@ class LegConnection(asyncio.Protocol):
     # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Report it to the owner, unless it was closed meanwhile."""
+        """Report the connection to the owner; abort it if it was closed meanwhile."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(FULL, FULL // 4)
         if self._closed:
@@ -249,16 +249,16 @@ class LegConnection(asyncio.Protocol):
             self._owner.received(self._leg, data)
 
     def pause_writing(self) -> None:
-        """The connection is full."""
+        """Record that too many bytes wait to be written."""
         self.full = True
 
     def resume_writing(self) -> None:
-        """The connection is no longer full."""
+        """Record that few bytes wait to be written, and tell the owner."""
         self.full = False
         self._owner.drained()
 
     def eof_received(self) -> None:
-        """End the connection: a peer that sends no more does not read, either."""
+        """End the connection: a peer that sends no more does not read any more, either."""
         self._lost(CLOSED)
         if self._transport is not None:
             self._transport.abort()

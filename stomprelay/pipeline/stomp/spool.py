@@ -1,9 +1,9 @@
 """Messages on disk between a broker and Spark, so that a batch can be read again after they were acknowledged.
 
-A spool is a folder of segments, each an Arrow IPC stream named by the sequence of its first row. A group of messages
-is one record batch of the stream; its metadata have the sequence it begins with and the checksum of its body.
-What `append` has answered is on disk for good. What a crash left half written at the end is cut off by `recover`:
-it was never acknowledged. So any tool that reads Arrow streams reads a segment:
+A spool is a folder of segments. Each is an Arrow IPC stream, named by the sequence of its first row. A group of
+messages is one record batch of the stream; its metadata have the sequence of its first row and the checksum of its
+body. When `append` returns, its group is on disk for good. What a crash left half written at the end was never
+acknowledged; it is cut off when the spool is opened. So any tool that reads Arrow streams can read a segment:
 
     pyarrow.ipc.open_stream("00000000000000000000.arrows").read_all()
 """
@@ -51,6 +51,7 @@ class SpoolGroup(NamedTuple):
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
+    """Raise `SpoolError` in place of an `OSError`."""
     try:
         yield
     except OSError as error:
@@ -68,8 +69,8 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 class MessageSpool:
-    """The only writer of a spool, with the sequences from `begin` up to `end`; `first`: the begin of an empty one. It
-    waits `patience` seconds for its lock. All raises `SpoolError`. Call `close` at the end.
+    """The only writer of a spool. It has the sequences from `begin` up to `end`; an empty spool begins with `first`.
+    Opening waits `patience` seconds for the lock. Everything raises `SpoolError`. Call `close` at the end.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class MessageSpool:
         return self.end
 
     def skip(self, first: int) -> None:
-        """Give the next row this later sequence. Rows between the old end and it count as lost."""
+        """Set the sequence of the next row, which is a later one. The rows before it are missing then."""
         self.end = first
         with _told(self.folder):
             self._roll()
@@ -168,7 +169,9 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
-    """Yield the rows from `first` up to `end`, mapped into memory. Raises `SpoolError` if `strict` and some miss."""
+    """Yield the rows from sequence `first` up to `end`, mapped into memory. If rows are missing, they are left out;
+    with `strict`, `SpoolError` is raised.
+    """
     found = segments(folder)
     at = first
     for number, (_, path) in enumerate(found):
@@ -193,7 +196,9 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges from `first` to `end`, cut at segments. Raises `SpoolError` for a missing beginning."""
+    """Return the ranges of sequences from `first` up to `end`, one for each segment. Raises `SpoolError` if the first
+    rows are missing.
+    """
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
     if first < end and (not begins or begins[0] > first):

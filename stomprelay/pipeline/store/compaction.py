@@ -1,11 +1,12 @@
 """Many small files of an hour made few.
 
-A batch writes files of its own, so that it can be done again; after a day there are thousands. An hour's small ones
-are written anew as few in a hidden place beside the tables, together with links to the large ones, and then the two
-folders of the hour change places. On Linux that is one step (`renameat2`): who lists the hour sees the old files or
-the new ones, all of them, and a crash leaves one or the other. A query that had listed the old ones and opens them
+A batch writes files of its own, so that it can be done again; after a day there are thousands. An hour's small files
+are written anew as few, in a hidden place beside the tables, together with links to the large ones. Then the two
+folders of the hour change places. On Linux that is one step (`renameat2`): a reader that lists the hour sees all old
+files or all new ones, and after a crash one of these is there. A query that had listed the old files and opens them
 afterwards fails with "file not found" and has to be run again; it never reads a row twice or misses one. Where the
-system cannot exchange folders, the hour is not there for a moment, and after a crash in it until `recover`.
+system cannot exchange folders, the hour is missing for a moment; after a crash in that moment it is missing until
+`recover`.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ from stomprelay.pipeline.store.store import OPEN, Compacted, Store
 from stomprelay.pipeline.store.volume import local
 
 LARGE: Final = 128 << 20
-"""Bytes that a joined file should have, about."""
+"""A joined file has about so many bytes."""
 SMALL: Final = 32 << 20
 """A batch's folder with fewer bytes than this is joined with others."""
 FEW: Final = 4
@@ -43,12 +44,12 @@ _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPE
 
 
 class CompactionError(Exception):
-    """The joined files do not have the rows of the old ones. The old ones are left as they were."""
+    """The joined files do not have the rows of the old files. The old files are left as they were."""
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """The files that one batch, or joined ones (`first` to `last`), wrote to an hour; `size` in bytes."""
+    """The files of an hour by one batch, or joined ones of `first` to `last`; `size` is in bytes."""
 
     path: Path
     first: int
@@ -58,7 +59,7 @@ class _Folder:
 
 
 Shown = Callable[[int, int], None]
-"""What is called with the number of hours that were looked at, and of all that will be."""
+"""A function that is called with how many of the hours have been looked at, and the number of all hours."""
 
 
 def unshown(_: int, __: int) -> None:
@@ -67,11 +68,11 @@ def unshown(_: int, __: int) -> None:
 
 def compact(store: Store, before: str, below: int | None = None, shown: Shown = unshown) -> list[Compacted]:
     """Join the small files of the hours before `before` (a name as `hour_name` returns it). Return the hours that were
-    changed; none where the tables are on another machine, or not Parquet.
+    changed; none if the tables are on another machine, or are not Parquet.
 
-    Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None: all of
-    them. The caller must hold the lock of `upkeep.alone`: no other process may write to these tables meanwhile. Raises
-    `CompactionError` and `OSError`; the hours that are not done then are as they were.
+    With `below`, only files of batches with lower numbers are joined, as Spark may do a later batch again. The caller
+    must hold the lock of `upkeep.alone`: no other process may write to these tables meanwhile. Raises
+    `CompactionError` and `OSError`; then the hours that are not done are as they were.
     """
     root = local(store.root)
     if root is None or store.format != "parquet":
@@ -89,7 +90,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back hours that a killed run had moved aside. Hold the lock of `upkeep.alone`. Raises `OSError`."""
+    """Put back hours that a killed run had moved away. Hold the lock of `upkeep.alone`. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -108,7 +109,7 @@ def _hours(root: Path) -> Iterator[Path]:
 
 
 def _join(root: Path, hour: Path, below: int | None) -> Compacted | None:
-    """Compact one hour. Return None when there is nothing to do."""
+    """Join the small files of one hour. Return what was done; None if there is nothing to do."""
     names = os.listdir(hour)
     if any(name.startswith(f"batch={OPEN}") for name in names) or (
         len(names) == 1 and "-" in names[0].removeprefix("batch=")
@@ -171,7 +172,7 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` at `place`; the old one is then at `new` or `old`, to be removed. Raises `OSError`."""
+    """Put the folder `new` at `place`. Remove the old one then: it is at `new` or `old`. Raises `OSError`."""
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)

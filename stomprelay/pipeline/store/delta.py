@@ -1,12 +1,12 @@
 """The tables in Delta Lake: each change of a table is one transaction in its log.
 
-Who reads has a table as it was after one transaction, whatever is written meanwhile. A run that is killed has made a
-change or not. A batch that comes for the first time is noted in the transaction (`txnAppId`, `txnVersion`): of two runs
-at once one is refused. One that comes again replaces the rows that it had written.
+A reader has a table as it was after one transaction, whatever is written meanwhile. A run that is killed has made a
+change or has not. A batch that comes for the first time is noted in its transaction (`txnAppId`, `txnVersion`): if two
+runs are at work, one is refused. A batch that comes again replaces the rows that it had written.
 
-Tables are in folders by hour, and rows that may still change apart from those that stay, so that hours and open rows
-are replaced and dropped without rewriting others. What a batch is for is a column, not a folder: OPTIMIZE joins files
-of many batches. The deltas and the state beside the tables are files, as in `Store`.
+Tables are in folders by hour, and open rows are apart from final ones, so that hours and open rows are replaced and
+dropped without rewriting others. The batch of a row is a column, not a folder, because OPTIMIZE joins files of many
+batches. The sums and the state beside the tables are files, as in `Store`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FEW_FILES: Final = 32
-"""A table without hours that has at most so many small files is left as it is."""
+"""A table without hours is left as it is if it has at most so many small files."""
 
 _APP: Final = "stomprelay"
 _BATCH: Final = "batch "
-"""Begins what a transaction says of itself, the number of its batch after it; `DESCRIBE HISTORY` has it."""
+"""Each transaction says of itself this word and the number of its batch; `DESCRIBE HISTORY` shows it."""
 _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
 _PROPERTIES: Final = {"delta.enableDeletionVectors": "false"}
-"""So that every reader of Delta tables can read them."""
+"""Without deletion vectors every reader of Delta tables can read them."""
 _SESSION: Final = {
     # What takes the place of rows that are open need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
@@ -46,7 +46,9 @@ _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 class DeltaStore(Store):
-    """The tables as Delta tables. `as_of`: read-only, as at this time or after this batch. Raises `StoreError`."""
+    """The tables as Delta tables. `as_of`: they can only be read, as they were at this time or after the batch of this
+    number. Raises `StoreError`.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
         super().__init__(spark, root, "delta")
@@ -72,7 +74,7 @@ class DeltaStore(Store):
             self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
-        """See `Store.remove`: nothing takes their place, as a DELETE would not say of which batch it is."""
+        """See `Store.remove`. The rows are replaced by none: a DELETE would not say which batch it is of."""
         self.append(table, name, self._nothing(TABLES[table].ddl))
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
@@ -97,7 +99,7 @@ class DeltaStore(Store):
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """See `Store.read`. Columns that the table has not are null; tables of the layout before are read, too."""
+        """See `Store.read`. Columns that are missing are null. The earlier layout can be read, too."""
         from pyspark.sql import functions as f
 
         known = TABLES[table]
@@ -122,7 +124,7 @@ class DeltaStore(Store):
         return self.read(table, hours).where(_open(slices))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """See `Store.drop`, all of them in one step. The files stay for who reads older versions, until `sweep`."""
+        """See `Store.drop`; all hours go in one step. Files stay for readers of older versions, until `sweep`."""
         wanted = _among(hours)
         if wanted != _NEVER and self._there(table):
             with self._alone():
@@ -143,7 +145,7 @@ class DeltaStore(Store):
             raise StoreError(f"the tables in {self.root} are no Delta tables of ours: leave --format out")
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """See `Store.prepare`. Tables are made where they are not there, and get the columns that they have not yet."""
+        """See `Store.prepare`. Missing tables are made, and missing columns are added."""
         kept = super().prepare(finished, headers)
         with self._alone():
             for table in TABLES.values():
@@ -165,7 +167,9 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ while batches go on
 
     def tidy(self, before: str) -> Iterator[Compacted]:
-        """See `Store.tidy`, rows near to each other by destination and time; only after a batch was written."""
+        """See `Store.tidy`. In the joined files, rows of one destination and time are near to each other. Nothing is
+        done before a batch was written.
+        """
         if self._batch < 0:
             return
         for table in TABLES.values():
@@ -190,7 +194,7 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """See `Store.sweep`: files older than `delta.deletedFileRetentionDuration`, seven days by default."""
+        """See `Store.sweep`. Files older than `delta.deletedFileRetentionDuration` go, by default seven days."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
@@ -237,9 +241,9 @@ class DeltaStore(Store):
         return table in self._known
 
     def _commit(self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "") -> None:
-        """Write the rows of a batch in one transaction, in place of the rows of `also` and, if the batch was here
-        before, those of `own`. Delta itself would skip the query the second time: who observes its rows would wait for
-        ever.
+        """Write the rows of a batch in one transaction. They replace the rows of the condition `also` and, if the
+        batch was written before, those of `own`. Then it is not noted again: Delta would skip its query, and an
+        `Observation` of its rows would wait for ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
@@ -260,7 +264,7 @@ class DeltaStore(Store):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A context that turns the exception for a quicker writer into words. Nothing of ours is written then."""
+        """Raise `StoreError` for Delta's exception that another writer was quicker: nothing was written."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -272,7 +276,7 @@ class DeltaStore(Store):
             raise
 
     def _snapshot(self, table: str) -> Any:
-        """Return Delta's own view of a table: of the newest version that this process knows of."""
+        """Return Delta's own view of a table, in the newest version that this process knows."""
         jvm: Any = self.spark._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self._path(table))
         return log.unsafeVolatileSnapshot()
@@ -285,7 +289,9 @@ class DeltaStore(Store):
         return int(found.get()) if found.isDefined() else -1
 
     def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
-        """Return the number of files by hour ("" without hours). `below`: only final files with fewer bytes."""
+        """Return the number of files by hour ("" for a table without hours). With `below`, only files of final rows
+        with fewer bytes are counted.
+        """
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as f
 
@@ -299,7 +305,7 @@ class DeltaStore(Store):
         return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
-        """Return the version asked for, -1 for the newest; None before the first. Raises `StoreError`."""
+        """Return the version that `as_of` asks for: -1 the newest, None for none yet. Raises `StoreError`."""
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
@@ -313,7 +319,7 @@ class DeltaStore(Store):
         return found
 
     def _is_then(self, at: int, said: str | None) -> bool:
-        """Return whether a version existed at the time, or was made by that batch or an earlier one."""
+        """Return whether a version of this time (µs) existed at `as_of`. `said`: its transaction's words."""
         if isinstance(self._as_of, datetime):
             return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)
@@ -322,7 +328,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`; one transaction. Versions before it stay for their readers, until `sweep`."""
+        """See `Store.rename_columns`; one transaction. Earlier versions stay for their readers, until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):
@@ -385,7 +391,7 @@ class DeltaStore(Store):
 
 
 def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | None = None) -> Store:
-    """Return the tables under a root in this format; `as_of` as in `DeltaStore`. Raises `StoreError`."""
+    """Return the tables under a root in the format `form`. `as_of`: see `DeltaStore`. Raises `StoreError`."""
     if form == "delta":
         return DeltaStore(spark, root, as_of)
     if as_of is not None:
@@ -396,7 +402,7 @@ def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | 
 
 
 def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
-    """Return the rows of a version of the layout before under the names of this one; others as they are."""
+    """Return the rows of a version in the earlier layout under the present names; other rows as they are."""
     from pyspark.sql import functions as f
 
     old = {name: new for name, new in layout.RENAMED.items() if name in rows.columns}
@@ -413,7 +419,7 @@ def _folders(table: Table) -> list[str]:
 
 
 def _statistics(table: Table) -> str:
-    """Return the columns of which the log has each file's least and greatest value, between commas."""
+    """Return, between commas, the columns of which the log has the least and the greatest value of each file."""
     known = ("seen_at", "minute", "ns", "destination", "session", "since")
     return ",".join([name for name in known if name in table.names] + ["batch"] * table.incremental)
 

@@ -1,4 +1,4 @@
-"""Parquet files without Spark, with which it takes ten times as long: those that tasks write, and many made few."""
+"""Parquet files without Spark, which takes ten times as long: files that tasks write, and many files made few."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -15,9 +15,9 @@ from stomprelay.pipeline.spark.arrow import MICROSECONDS
 from stomprelay.pipeline.spark.launch import ROW_GROUP, ROW_GROUP_ROWS
 
 OCTETS: Final = 64 << 20
-"""Bytes of a row group before it is encoded, about."""
+"""A row group has about so many bytes before it is encoded."""
 _TIMES: Final = ("ns", "seen_at")
-"""The column by which `merge` sorts is the first of these that the files have."""
+"""`merge` sorts by the first of these columns that the files have."""
 
 
 def writer(where: Any, schema: pa.Schema, repeating: list[str]) -> parquet.ParquetWriter:
@@ -28,7 +28,7 @@ def writer(where: Any, schema: pa.Schema, repeating: list[str]) -> parquet.Parqu
 
 
 def columns(schema: pa.Schema) -> list[str]:
-    """Return the paths of the columns that files of a schema have, those within others one by one."""
+    """Return the paths of the columns in files of a schema; nested columns have a path each."""
     return [path for field in schema for path in _leaves(field.name, field.type)]
 
 
@@ -45,12 +45,12 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 class NewFile:
-    """A file that a task adds to a folder, which is made; a task that is done again adds another. Call `add`, and
-    `close`. Raises `OSError`.
+    """A file that a task adds to a folder; the folder is made. A task that is done again adds another file. Call
+    `add`, and `close` at the end. Raises `OSError`.
 
-    Rows are held until they are enough for so many row `groups`, by their number or their bytes, and sorted by the
-    column `by` if one is named. `unlike`: columns, by their paths, whose values hardly repeat: a dictionary of them
-    costs a third of the time and makes larger files.
+    Rows are held in memory until there are enough for so many row `groups`, by number or by bytes; then they are
+    sorted by the column `by`, if one is named, and written. `unlike` has the paths of columns whose values hardly
+    repeat: a dictionary of them would take a third of the time and make larger files.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class NewFile:
 
 
 def parted(rows: Any, column: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each value of a column of a batch or table of rows, and the rows that have it."""
+    """Yield each different value of a column, and the rows that have it. `rows` is a batch or a table."""
     values = rows.column(column)
     for value in values.unique().to_pylist():
         same = pc.equal(values, value)
@@ -109,7 +109,7 @@ def parted(rows: Any, column: str) -> Iterator[tuple[Any, Any]]:
 
 def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
     """Write the rows of these files, sorted by time, to new files of about `large` bytes in a new folder. Return the
-    number of new files. A row group at a time is in memory. Raises `OSError` and Arrow's errors.
+    number of new files. Only one row group at a time is in memory. Raises `OSError` and Arrow's errors.
     """
     facts = [parquet.read_metadata(path) for path in sources]
     schema = _joined(parquet.read_schema(path) for path in sources)
@@ -124,7 +124,7 @@ def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
 
 
 def _joined(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Return the schema with all columns; times have the type of new files."""
+    """Return a schema that has all columns of these; times have the type that new files have."""
     plain = [pa.schema([(field.name, _plain(field.type)) for field in each]) for each in schemas]
     return pa.unify_schemas(plain, promote_options="permissive")
 
@@ -142,14 +142,14 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _repeating(facts: Iterable[Any]) -> list[str]:
-    """Return the columns that have dictionaries in the files as they are."""
+    """Return the columns that have dictionaries in these files."""
     groups = (each.row_group(number) for each in facts for number in range(each.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
     return sorted({each.path_in_schema for each in chunks if each.has_dictionary_page})
 
 
 def _sorted(whole: dataset.Dataset, time: str, group: int) -> Iterator[pa.Table]:
-    """Yield all rows, sorted, in tables of about `group` rows: of a stretch of time each."""
+    """Yield all rows, sorted by time, in tables of about `group` rows."""
     column = dataset.field(time)
     known = whole.to_table([time], filter=column.is_valid())[time]
     ends = np.unique(np.sort(known.cast(pa.int64()).to_numpy())[group::group])

@@ -1,8 +1,9 @@
-"""How tables lie on disk: the folders of an hour, and what a folder of tables says of itself in a small file of JSON
-beside them, so that a run with another format, or of another release, does not mix with it.
+"""How tables are on disk: the folders of an hour; and the small JSON file beside the tables that says what layout and
+format they have, so that a run with another format, or of another release, does not mix with them.
 
-An hour has a name, `2026-11-21-08`, so that names sort. Its folders are those of the columns `date` and `hour`, spelled
-as Spark and Delta Lake spell a date and a number: engines that find folders by themselves take them for that.
+An hour has a name, such as `2026-11-21-08`, so that names sort by time. Its folders are named by the columns `date`
+and `hour`, written as Spark and Delta Lake write a date and a number: engines that find folders by themselves read
+them so.
 """
 
 import json
@@ -13,10 +14,11 @@ from stomprelay.pipeline.store.volume import absolute, local
 
 NAME: Final = "_layout"
 VERSION: Final = 5
-"""Of how the tables lie on disk. Those of version 1 have no such file; before 3 there was a folder `hour` alone, before
-4 waits were kept as slices, and before 5 columns were called `at` and `offset`."""
+"""The number of the present layout. Tables of layout 1 have no such file; before 3 there was only a folder `hour`,
+before 4 waits were kept as slices, and before 5 columns were called `at` and `offset`.
+"""
 RENAMED: Final = {"at": "seen_at", "offset": "position"}
-"""What columns of the layout before are called in this one, and the fields of structs in them."""
+"""The columns of the earlier layout, and fields of structs in them, with their present names."""
 _RENAMED: Final = re.compile(rf"(?<!\w)(`?)({'|'.join(RENAMED.values())})(`?:? )(\w+)(?: NOT NULL)?")
 LOG: Final = "_delta_log"
 """The folder of a Delta table's log."""
@@ -26,11 +28,11 @@ FORMATS: Final = ("parquet", "orc", "delta")
 HOURS: Final = "date=????-??-??/hour=[0-9]*"
 """The pattern of the folders of all hours of a table."""
 BEFORE: Final = "*/hour=*"
-"""The same of all tables up to version 2."""
+"""The pattern of the folders of all hours in layouts 1 and 2."""
 
 
 def both(schema: str) -> str:
-    """Return a schema with the columns of the earlier layout beside the present ones, to read files of both."""
+    """Return a schema that has columns under their earlier names, too, to read files of both layouts."""
     old = {new: old for old, new in RENAMED.items()}
     return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
@@ -42,7 +44,7 @@ def place(hour: str) -> str:
 
 
 def hour_at(path: str) -> str:
-    """Return the name of the hour whose folder is in this path."""
+    """Return the name of the hour to whose folder this path belongs."""
     date, _, rest = path.rpartition("date=")[2].partition("/hour=")
     return f"{date}-{int(rest.partition('/')[0]):02d}"
 
@@ -53,7 +55,7 @@ class Layout(NamedTuple):
     version: int
     format: str
     headers: tuple[str, ...] = ()
-    """Those of SENDs that `messages` keeps."""
+    """The headers of SENDs that `messages` keeps."""
 
 
 def text(form: str, headers: tuple[str, ...] = ()) -> str:
@@ -62,7 +64,7 @@ def text(form: str, headers: tuple[str, ...] = ()) -> str:
 
 
 def told(said: str | None) -> Layout | None:
-    """Return the content of the file's text; None without a file; version 0 for an unknown text."""
+    """Return what the file's text says; None without a file; version 0 for a text that cannot be understood."""
     if said is None:
         return None
     try:
@@ -73,7 +75,7 @@ def told(said: str | None) -> Layout | None:
 
 
 def found(root: str) -> str:
-    """Return the format of the tables in a local folder, else the default. Needs no Spark."""
+    """Return the format of the tables in a local folder; the default if there are none. Needs no Spark."""
     place = local(absolute(root))
     try:
         there = None if place is None else told((place / NAME).read_text(encoding="utf-8"))
@@ -83,7 +85,7 @@ def found(root: str) -> str:
 
 
 def unlike(there: Layout, form: str, root: str) -> str:
-    """Return, for the user, why such tables cannot be used with the format `form`; empty if they can."""
+    """Return a sentence for the user if such tables cannot be used with the format `form`; else an empty text."""
     if there.version > VERSION or not there.format:
         return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
     if there.version < VERSION - 1:

@@ -1,19 +1,19 @@
 """The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
 
-    <root>/<table>/date=D/hour=H/batch=N/   rows that stay, one folder for each batch
+    <root>/<table>/date=D/hour=H/batch=N/   final rows, one folder for each batch
     <root>/<table>/date=D/hour=H/batch=open-S/   a slice of the rows that may still change
     <root>/<table>/date=D/hour=H/      tables that are written anew, hour by hour
-    <root>/_sums/<name>/hour=H/batch=N/   what a table of sums is folded from; see `rollup`
-    <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
-    <root>/_state/<name>/slice=S/      a part of what is kept from batch to batch, written once
+    <root>/_sums/<name>/hour=H/batch=N/   the sums that a table is made of; see `rollup`
+    <root>/_state/<name>/batch=N       a text that a batch leaves for the next
+    <root>/_state/<name>/slice=S/      a part of the rows that are kept from batch to batch, written once
 
-Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
-short is simply done again. Readers skip names that begin with an underscore.
+What is written for a batch replaces what was written for the same batch before, so a batch that was cut short is
+simply done again. Readers skip names that begin with an underscore.
 
-Hours go by their names, such as `2026-11-21-08`: rows that are written have them in a column `hour`. Rows that are read
-have the columns `date` and `hour` of the table.
+Hours have names, such as `2026-11-21-08`: rows that are written have them in a column `hour`. Rows that are read have
+the columns `date` and `hour` of the table.
 
-`Batch` is what a step is given to write with.
+Each step of a batch is given a `Batch`.
 """
 
 import json
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 DROPPED: Final = "_dropped"
 STAGING: Final = ".staging-"
-"""Where files are that are about to be removed; and, with a number, those of a batch before they are adopted."""
+"""The folder for files that are about to be removed; and, with a number, that of a batch's files before `adopt`."""
 OPEN: Final = "open"
-"""Used in place of a batch's number: rows that a later batch replaces, slice by slice."""
+"""Stands in place of a batch's number, for rows that later batches replace slice by slice."""
 _STATE: Final = "parquet"
 _ASIDE: Final = "_migrating"
 _NOTE: Final = "note"
@@ -62,7 +62,7 @@ def _pattern(batch: int | str) -> str:
 
 
 def dated(rows: "DataFrame") -> "DataFrame":
-    """Return the rows with the columns `date` and `hour` from their `hour` name."""
+    """Return the rows with the columns `date` and `hour` in place of the name of the hour in `hour`."""
     from pyspark.sql import functions as f
 
     name = f.col("hour")
@@ -72,7 +72,7 @@ def dated(rows: "DataFrame") -> "DataFrame":
 
 
 def renamed(rows: "DataFrame") -> "DataFrame":
-    """Return rows read by the schema `layout.both` under the names of this layout."""
+    """Return rows that were read with the schema of `layout.both` under their present names."""
     from pyspark.sql import functions as f
 
     def inside(old: str, new: str) -> "Callable[[Column], Column]":
@@ -89,7 +89,7 @@ def renamed(rows: "DataFrame") -> "DataFrame":
 
 
 class Compacted(NamedTuple):
-    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
+    """An hour whose small files were joined: its folder below the root, its number of files before and after."""
 
     place: str
     before: int
@@ -97,7 +97,7 @@ class Compacted(NamedTuple):
 
 
 class Store:
-    """The tables under a path or a URI of Spark, in files of this `format`. `delta.opened` returns the right store."""
+    """The tables below a path or a URI of Spark, in files of this `format`. `delta.opened` returns a store."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -112,19 +112,20 @@ class Store:
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
-        """Write the rows of a batch. They need the table's columns and, if the table has hours, the name of theirs in
-        `hour`. A name in place of the number is for rows that are always written as a whole, or else `remove`d.
+        """Write the rows of a batch, in place of those that it wrote before. They need the table's columns and, if the
+        table has hours, the name of the hour in `hour`. A name in place of the number is for rows that a later batch
+        writes again as a whole, or removes by `remove`.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)))
 
     def remove(self, table: str, name: str) -> None:
-        """Remove the rows that `append` wrote under a name, if there are any; of a table without hours."""
+        """Remove the rows that `append` wrote under this name, if there are any. The table must have no hours."""
         self.volume.remove(f"{self.root}/{table}/batch={name}")
 
     def stage(self, table: str, batch: int) -> Path | None:
-        """Return a folder where tasks may put Parquet files with the rows of a batch, for `adopt`; None where only
-        Spark can write the table. The files go into folders `layout.place(hour)`, and below these into `batch=…` where
-        the rows are not all of this batch; or into folders `slice=S` if `table` is `_state/<name>`.
+        """Return a folder where tasks may put Parquet files with the rows of a batch, before `adopt`; None if only
+        Spark can write the table. The files must be in folders `layout.place(hour)`, and below these in `batch=…` if
+        not all rows are of this batch. If `table` is `_state/<name>`, they must be in folders `slice=S`.
         """
         if local(self.root) is None or self.format != "parquet":
             return None
@@ -133,8 +134,9 @@ class Store:
         return local(folder)
 
     def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
-        """Make these files in the folder that `stage` returned the rows of a batch. Others in it, of tasks that were
-        done again, are removed. Folder by folder: if that is cut short, `upkeep.begin` removes those of the batch.
+        """Make these files, which are in the folder of `stage`, the rows of a batch. Other files there are of tasks
+        that were done again; they are removed. This goes folder by folder: if it is cut short, `upkeep.begin` removes
+        what the batch wrote.
         """
         folder = self._staging(table, batch)
         known = frozenset(files)
@@ -152,7 +154,7 @@ class Store:
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
         """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for. All other
-        hours stay. If `hours` are given, they must include each hour that is in both the table and `rows`.
+        hours stay. If `hours` are given, each hour that is in both the table and `rows` must be among them.
         """
         named = self._named(TABLES[table], rows, None)
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
@@ -166,8 +168,9 @@ class Store:
     def replace_open(
         self, batch: int, rows: "DataFrame", slices: Iterable[str] = (), gone: SliceHours | None = None
     ) -> None:
-        """Write a batch's rows of `messages`: final ones, and open ones (`final` is false) to those of `slices` that
-        their column `slice` names. Remove the slices in `gone` from the hours that are named for each; others stay.
+        """Write a batch's rows of `messages`. Final rows stay; rows that are not `final` go to the slice that their
+        column `slice` names, one of `slices`. Then the slices in `gone` are removed from the hours that are named for
+        each.
         """
         self._write(MESSAGES, self._sliced(MESSAGES, batch, rows))
         self.drop_slices(gone or {})
@@ -200,7 +203,7 @@ class Store:
         return self._loaded(self.format, path, self._whole(known), folders)
 
     def open_rows(self, table: str, slices: SliceHours) -> "DataFrame":
-        """Return the rows of these slices, in the hours that are named for each."""
+        """Return the rows of these slices, read from the hours that are named for each."""
         known, path = TABLES[table], f"{self.root}/{table}"
         folders = [
             f"{layout.place(hour)}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours
@@ -208,7 +211,7 @@ class Store:
         return self._folders(self.format, path, self._whole(known), folders)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """Remove these hours, if they exist, each in one step for readers that list the table."""
+        """Remove these hours, if they exist. For readers that list the table, each hour goes in one step."""
         for hour in hours:
             path = f"{self.root}/{table}/{layout.place(hour)}"
             self._remove_at_once(path)
@@ -227,7 +230,7 @@ class Store:
         return old
 
     def expire_sums(self, before: str) -> None:
-        """Remove what the tables of sums keep of the hours before this one."""
+        """Remove the rows that tables of sums keep of hours before this one."""
         for path in self._find("_sums/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
@@ -239,16 +242,16 @@ class Store:
         return ()
 
     def sweep(self, now: datetime) -> None:
-        """Once a day, remove files that the format has kept for readers of older versions, if they are too old."""
+        """Once a day, remove old files that the format has kept for readers of older versions."""
 
     # ------------------------------------------------------------------ sums and state
 
     def save_text(self, name: str, batch: int, text: str) -> None:
-        """Leave a text for the next batch, or for other tables in this one."""
+        """Store a text for the next batch, or for other tables in this batch."""
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text of a batch, None before the first. Raises `StoreError` if it is missing."""
+        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if it is missing."""
         path = self._state(name, batch)
         text = self.volume.text(path)
         if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -259,15 +262,15 @@ class Store:
         return text
 
     def noted(self, name: str, batch: int) -> str | None:
-        """Return the text of a batch, or None."""
+        """Return the text that a batch stored; None if there is none."""
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices that their column `slice` names, replacing these. `keep_slices` removes them."""
+        """Write rows to the slices in their column `slice`, in place of the rows there. They stay until removed."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
-        """Return the rows of these slices, with their `slice`. One without rows need not exist."""
+        """Return the rows of these slices, with their `slice`. A slice without rows need not exist."""
         path = f"{self.root}/_state/{name}"
         return self._folders(_STATE, path, f"{schema}, slice string", [f"slice={each}" for each in which])
 
@@ -276,32 +279,32 @@ class Store:
         return self.volume.exists(f"{self.root}/_state/{name}/slice={which}")
 
     def keep_slices(self, name: str, which: Iterable[str]) -> None:
-        """Remove all slices but these."""
+        """Remove all slices except these."""
         kept = set(which)
         for path in self._find(f"_state/{name}/slice=*"):
             if path.rpartition("slice=")[2] not in kept:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return what the table of sums `name` keeps in folders (`hour=H/batch=N`), with `hour` and `batch`."""
+        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
     def save_sums(self, name: str, rows: "DataFrame") -> None:
-        """Write such rows to the folders of their `hour` and `batch`, in place of what is there."""
+        """Write sums to the folders of their `hour` and `batch`, in place of the rows there."""
         self._save(rows, _STATE, f"{self.root}/_sums/{name}", ("hour", "batch"))
 
     def summed(self, name: str, hour: str) -> set[str]:
-        """Return the names of the batches, and of open slices, for which a table of sums keeps rows of an hour."""
+        """Return the batches, and the open slices, for which a table of sums keeps rows of this hour."""
         return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
 
     def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
-        """Remove what a table of sums keeps of an hour for these batches."""
+        """Remove the rows that a table of sums keeps of this hour for these batches."""
         for batch in batches:
             self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 
     def forget(self, below: int) -> None:
-        """Remove the state of batches with numbers below this one."""
+        """Remove the texts of batches with lower numbers than this one."""
         for path in self._find("_state/*/batch=*"):
             number = path.rpartition("batch=")[2]
             if number.isdigit() and int(number) < below:
@@ -310,9 +313,9 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self, *, migrates: bool = False) -> None:
-        """Raise `StoreError` if the tables cannot be used by this session, or are of another format or layout. Tables
-        of the layout before can be read from now on, under the names of this layout. `migrates`: the caller will
-        migrate them, so that a migration that was cut short is no error.
+        """Raise `StoreError` if this session cannot use the tables, or if they have another format or layout. Tables
+        of the earlier layout can be read after this call, under the present names. `migrates`: the caller will migrate
+        them, so an unfinished migration is no error.
         """
         there = layout.told(self.volume.text(f"{self.root}/{layout.NAME}"))
         if there is None:
@@ -330,10 +333,10 @@ class Store:
             )
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Make the tables ready for the batch after `finished`, the number of the last one that is done, -1 before the
-        first. `headers` are those that `messages` shall keep; return those that it keeps. The caller must hold the
-        lock of `upkeep.alone`. Raises `StoreError` if that batch cannot be the next, if other headers were kept before,
-        or if the tables are of an older layout.
+        """Make the tables ready for the batch after `finished`, the number of the last batch that is done, -1 before
+        the first. `headers` are those that `messages` shall keep; None: as before. Return the headers that it keeps.
+        The caller must hold the lock of `upkeep.alone`. Raises `StoreError` if that batch cannot be the next, if other
+        headers were kept before, or if the tables have an older layout.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))
@@ -363,8 +366,8 @@ class Store:
     # ------------------------------------------------------------------ from the layout before
 
     def rename_columns(self, table: Table) -> None:
-        """Give the columns of a table their present names, if they have those of the earlier layout. If it is cut
-        short, call it again before anything else is written. The caller must hold the lock of `upkeep.alone`.
+        """Give the columns of a table their present names, if they have the earlier ones. If it is cut short, it must
+        be called again before anything else is written. The caller must hold the lock of `upkeep.alone`.
         """
         path, schema = f"{self.root}/{table.name}", self._whole(table)
         for folder in self.volume.find(path, "date=*") if table.hourly else [path]:
@@ -372,14 +375,14 @@ class Store:
             self._rename(self.format, path, folder, schema, below)
 
     def rename_slices(self, name: str, schema: str) -> None:
-        """As `rename_columns`, for what `save_slices` wrote."""
+        """Do the same as `rename_columns` for the rows of `save_slices`."""
         path = f"{self.root}/_state/{name}"
         self._rename(_STATE, path, path, f"{schema}, slice string", ["slice"])
 
     def _rename(self, form: str, path: str, folder: str, schema: str, below: Sequence[str]) -> None:
-        """Write the files of a folder, in which are folders by the columns `below`, anew with the new names: first
-        aside, then a note that says which files they replace. After the note there are only files to remove and to
-        rename, by `_exchange`, which may be begun any number of times.
+        """Write the files of a folder, which are in folders by the columns `below`, anew with the present names. The
+        new files are written elsewhere; then a note says which files they replace. After the note only `_exchange` is
+        left to do, which can be repeated if it was cut short.
         """
         self._exchange()
         files = "/".join([*(f"{name}=*" for name in below), "part-*"])
@@ -405,7 +408,7 @@ class Store:
         self._exchange()
 
     def _exchange(self) -> None:
-        """Move the new files into the place of those that they replace."""
+        """Put the new files in the place of those that the note names; nothing without a note."""
         aside = f"{self.root}/{_ASIDE}"
         said = self.volume.text(f"{aside}/{_NOTE}")
         if said is not None:
@@ -420,7 +423,7 @@ class Store:
 
     @staticmethod
     def _partitions(table: Table) -> dict[str, str]:
-        """Return the columns that are no columns of the files, with their types."""
+        """Return the columns that are in names of folders and not in files, with their types."""
         further = {each.name: each.kind for each in table.partitions}
         return {**further, "batch": "string"} if table.incremental else further
 
@@ -442,7 +445,7 @@ class Store:
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
     def _sliced(self, table: Table, batch: int, rows: "DataFrame") -> "DataFrame":
-        """Return the rows as they are written, sorted by time, with the batch or slice that each belongs to."""
+        """Return the rows as they are written: sorted by time, with their batch or slice in `batch`."""
         from pyspark.sql import functions as f
 
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
@@ -487,17 +490,17 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the files in each of these folders. Spark uses no file's name again."""
+        """Return the names of the files in each of these folders that has any. Spark uses no name of a file twice."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step of the pipeline is given: the `number` of the batch, from 0, and the `store` to write to under that
-    number. A batch that was cut short comes again with the same number and the same segments. `unread` is the time (ns)
-    at which the first segment that is left for later batches begins, None if none is known. `again`: a run that was cut
-    short had begun this batch, perhaps with other settings.
+    """What each step of a batch is given: its `number`, from 0, and the `store` to write to. A batch that was cut
+    short comes again with the same number and the same segments. `unread`: the time (ns) at which the first segment of
+    later batches begins, None if none is known. `again`: a run that was cut short had begun this batch, perhaps with
+    other settings.
     """
 
     spark: "SparkSession"
@@ -508,18 +511,18 @@ class Batch:
     again: bool = False
 
     def frames(self) -> "DataFrame":
-        """Return this batch's rows of the table `frames`, which an earlier step has written."""
+        """Return this batch's rows of the table `frames`; an earlier step has written them."""
         return self.store.read("frames", self.frame_hours(), self.number)
 
     def frame_hours(self) -> list[str]:
-        """Return the hours of these rows."""
+        """Return the hours of this batch's rows of `frames`."""
         return list(self.noted_frames()["hours"])
 
     def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]]) -> None:
-        """Record the hours of these rows, and the `Segment`s that they are of."""
+        """Store the hours of this batch's rows of `frames`, and the `Segment`s that it read."""
         told = {"hours": sorted(hours), "segments": segments}
         self.store.save_text(_FRAMES, self.number, json.dumps(told))
 
     def noted_frames(self) -> dict[str, Any]:
-        """Return what `note_frames` recorded: `hours` and `segments`, as lists."""
+        """Return what `note_frames` stored: `hours` and `segments`, as lists."""
         return dict(json.loads(self.store.noted(_FRAMES, self.number) or '{"hours": [], "segments": []}'))

@@ -1,4 +1,4 @@
-"""One run at a time; what keeps the tables small while batches go on: old hours removed, small files joined."""
+"""One run at a time; and what keeps the tables small: old hours are removed, small files are joined."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from stomprelay.pipeline.store.volume import local
 EVERY: Final = 16
 """Small files are looked for after every so many batches."""
 AGE: Final = timedelta(hours=2)
-"""An hour that ended so long before the newest is not expected to get more rows."""
+"""No more rows are expected for an hour that ended so long before the newest one."""
 _HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
 """Folders of half-written files."""
 _LOCK: Final = "_lock"
@@ -47,11 +47,11 @@ def hour_name(time: datetime) -> str:
 
 
 def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
-    """Drop the hours of all tables, and the deltas of them, that ended more than `keep` seconds before `now` (UTC, of
-    the clock: a journal that is not written any more grows old, too). Returns which, by table.
+    """Remove the hours of all tables, and their sums, that ended more than `keep` seconds before `now` (UTC, of the
+    clock: so a journal that is no longer written gets old, too). Return the removed hours by table.
 
-    What the pipeline needs to go on with messages that are open is never dropped. Records of such an hour that come
-    after that, as from a relay that was cut off for days, make it again until the next time.
+    What the pipeline needs for open messages is never removed. If records of a removed hour come later, as from a
+    relay that was cut off for days, they make the hour again until the next call.
     """
     before = hour_name(now - timedelta(seconds=keep))
     gone = {}
@@ -63,9 +63,10 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 
 
 def begin(store: Store, finished: int) -> bool:
-    """Repair what a run that was killed left behind: half-written files, and what it wrote of the batch after
-    `finished`, the last one that is done. Done again with other settings, that batch may have its rows in other hours.
-    Return whether it was begun. Call it before the first batch of a run, holding the lock of `alone`. Raises `OSError`.
+    """Remove what a killed run left half done: half-written files, and all that it wrote of the batch after
+    `finished`, the last one that is done. (With other settings that batch may have rows in other hours.) Return
+    whether that batch had been begun. Call it before the first batch of a run, holding the lock of `alone`. Raises
+    `OSError`.
     """
     root = local(store.root)
     if root is not None:
@@ -90,10 +91,9 @@ def begin(store: Store, finished: int) -> bool:
 def after(
     batch: Batch, now: datetime, shown: Shown = unshown, held_back: Callable[[], str | None] = lambda: None
 ) -> list[str]:
-    """Remove old state and old hours, and every `EVERY` batches join small files. Call it at the end of a
-    batch, when all tables are written; `now` is in UTC, `shown` as `compact` takes it. From the hour that `held_back`
-    returns on, rows will be asked for by their batch. Return sentences for the log. Raises `CompactionError` and
-    `OSError`.
+    """Remove old state and old hours; after every `EVERY` batches also join small files. Call it at the end of a
+    batch, when all tables are written. `now` is in UTC; `shown` as for `compact`. `held_back` returns the first hour
+    whose rows must stay in files of their batch. Return sentences for the log. Raises `CompactionError` and `OSError`.
     """
     told: list[str] = []
     batch.store.forget(batch.number)
@@ -110,7 +110,7 @@ def after(
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
-    """Remove old hours and join small files after a run's last batch. Return sentences. Raises as `after` does."""
+    """Remove old hours and join small files after the last batch. Return sentences. Raises as `after` does."""
     told = [] if retain is None else [*_expired(store, now, retain)]
     told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)
@@ -128,10 +128,10 @@ def _joined(store: Store, before: str, below: int | None, shown: Shown) -> Itera
 
 
 def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> bool:
-    """Bring tables of the layout before to this one, and return whether they had it; others stay as they are.
-    `slices`: the schemas of the kept slices that have columns of tables, by their names. Whatever stops it, the next
-    call goes on; until the last step, which says so in the file `layout.NAME`, the tables are of the layout before, and
-    readers know both. The caller must hold the lock of `alone`. Raises as `Store.check` does, and `OSError`.
+    """Bring tables of the earlier layout to the present one; others stay as they are. Return whether they had the
+    earlier one. `slices` has by name the schemas of kept slices that have columns of tables. If it is cut short, the
+    next call goes on. The last step writes the file `layout.NAME`; until then the tables have the earlier layout, and
+    readers know both. The caller must hold the lock of `alone`. Raises what `Store.check` raises, and `OSError`.
     """
     store.check(migrates=True)
     if not store.is_before:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system, not unquoted, as Hadoop does; None for another URI."""
+    """Return the path in this machine's file system, `%20` and the like as they are; None for another URI."""
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
@@ -29,7 +29,7 @@ def absolute(path: str) -> str:
 
 
 def literal(path: str) -> str:
-    """Return the path with the characters of Hadoop's patterns escaped, so that it matches only itself."""
+    """Return the path with the special characters of Hadoop's patterns escaped, so that it matches only itself."""
     return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
 
 

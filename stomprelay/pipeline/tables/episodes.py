@@ -121,16 +121,17 @@ def advance_failovers(batch: Batch) -> None:
     losses are kept of outages that are not over, or ended within twice `give_up`.
     """
     store, name = batch.store, FAILOVERS.name
-    before = json.loads(store.noted(name, batch.number - 1) or "{}")
+    text = store.noted(name, batch.number - 1) or "{}"
+    news = messages.outages(batch)
+    if not news:
+        store.save_text(name, batch.number, text)
+        return
+    before = json.loads(text)
     if isinstance(before, list):
         # A batch of a release before left the number of the batch that has the losses, and the hours.
         which = [batch_name(int(each)) for each in before[:1]]
         losses = store.slices(name, DDL, which).select(*SessionOutage._fields).collect()
         before = {"hours": before[1:], "losses": [tuple(each) for each in losses]}
-    news = messages.outages(batch)
-    if not news:
-        store.save_text(name, batch.number, json.dumps(before))
-        return
     known = {each.key: each for each in (*map(SessionOutage._make, before.get("losses", ())), *news)}
     give_up = round(batch.settings.give_up * SECOND)
     outages = outages_of(known.values(), give_up)
@@ -165,11 +166,12 @@ def advance_stuck(batch: Batch) -> None:
     episode changes only while it goes on or is younger than `give_up`.
     """
     store, name = batch.store, STUCK.name
-    before: dict[str, Any] = json.loads(store.noted(name, batch.number - 1) or "{}")
+    text = store.noted(name, batch.number - 1) or "{}"
     news = messages.waits(batch)
     if not news:
-        store.save_text(name, batch.number, json.dumps(before))
+        store.save_text(name, batch.number, text)
         return
+    before: dict[str, Any] = json.loads(text)
     known = (Wait(*each) for each in before.get("ended", ()))
     ended = merged([*known, *(each for each in news if each.final)])
     episodes = merged([*ended, *(each for each in news if not each.final)])
