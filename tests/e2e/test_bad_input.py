@@ -32,13 +32,6 @@ def test_a_broker_that_sends_garbage(rig: Rig, garbage: bytes) -> None:
 BAD = [
     b"JUMP\n\n\0",
     b"SEND\ndestination:/queue/a\ncontent-length:1\ncontent-length:2\n\nx\0",
-    b"SEND\ndestination:/queue/a\ncontent-length:-1\n\nx\0",
-    b"SEND\ndestination:/queue/a\ncontent-length:+1\n\nx\0",
-    b"SEND\ndestination:/queue/a\ncontent-length:0x1\n\nx\0",
-    b"SEND\ndestination:/queue/a\ncontent-length:99999999999999999999\n\nx\0",
-    b"SEND\ndestination:/queue/a\ncontent-length:1\n\nlonger\0",
-    b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\nbody\0",
-    b"SEND\nno colon\n\nx\0",
     b"SEND\ndestination:/queue/a\nbad:\\t\n\nx\0",
     b"CONNECT\naccept-version:1.2\nhost:/\n\n\0",
     b"SEND\n" + b"x:" + b"y" * 1000000,

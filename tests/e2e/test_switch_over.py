@@ -59,18 +59,6 @@ def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue
     assert pair.counted("errors_sent") == pair.counted("errors_passed") == 0
 
 
-def test_by_command(pair: Fleet) -> None:
-    """`stomprelay pause` ends when no session is left, `stomprelay resume` takes the broker into service again."""
-    here, _ = pair.nodes
-    with Talker.at(pair.port) as client:
-        assert "no sessions left" in command(pair, "pause", here.uri)
-        assert left(pair, here)
-        client.send("/topic/switch-over", b"fine")
-        command(pair, "resume", here.uri)
-        assert pair.brokers()[here.uri]["state"] != "paused"
-        client.leave()
-
-
 def test_the_other_broker_does_not_take_the_sessions(
     tmp_path: Path, rabbitmq: Broker, activemq: Broker, queue: str
 ) -> None:
