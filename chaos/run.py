@@ -127,7 +127,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while (left := await asyncio.to_thread(self._sessions_left)) and time.monotonic() < deadline:
             await asyncio.sleep(0.2)
-        brokers = await asyncio.to_thread(self._running.brokers)
+        brokers = await asyncio.to_thread(self._running.admin.brokers)
         served = sum(int(each["sessions"]) for each in brokers.values())
         if left or served:
             self._account.left.append(f"{left} sessions, {served} of them at brokers")

@@ -3,6 +3,7 @@
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,15 @@ def connect() -> Iterator[Callable[[LibraryFacts], Connect]]:
     """Find what makes a connection of a client library."""
     with libraries() as find:
         yield find
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser for the tests of a module."""
+    from tests.browser import browsing
+
+    with browsing() as found:
+        yield found
 
 
 @pytest.fixture

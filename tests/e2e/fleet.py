@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.e2e.brokers import Broker
 from tests.e2e.proxy import Proxy
@@ -70,17 +69,9 @@ class Fleet:
         for node in self.nodes:
             node.heal()
 
-    def counted(self, counter: str) -> int:
-        """What the relay's metrics say, of all listeners."""
-        return self.admin.counted(counter)
-
     def all_up(self) -> bool:
         """Whether the relay takes every broker for well, in each upstream."""
         return all(each["state"] == "up" for each in self.admin.told("/brokers")["brokers"])
-
-    def brokers(self) -> dict[str, dict[str, Any]]:
-        """What the relay says of its brokers, by URI."""
-        return self.admin.brokers()
 
 
 @contextlib.contextmanager

@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.ports import free_port
 from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker, body, close_all, headers
-from tests.e2e.relay import Relay, listening, served
+from tests.e2e.relay import Relay, served
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nsession:s1\nserver:scripted\n\n\0"
@@ -22,8 +21,6 @@ class Rig:
     relay: Relay
     broker: ScriptedBroker
     port: int
-    hurried: int
-    """A listener that waits one second for CONNECT."""
 
     def session(self, version: str = "1.2") -> tuple[Connection, Connection]:
         """Open a session and return its two ends: the client's and the broker's."""
@@ -38,12 +35,10 @@ class Rig:
 @contextmanager
 def run_rig(directory: Path) -> Iterator[Rig]:
     """Run a relay in front of a scripted broker."""
-    hurried = free_port()
-    listener = listening(hurried, "hurried", 'upstream = "main"\nlimits.connect_timeout = 1')
     with ScriptedBroker() as broker:
         upstream = f'uri = "{broker.uri}"\nconnect_timeout = 600'
-        with served(directory, upstream, listener, ports=[hurried]) as running:
-            yield Rig(running, broker, running.port, hurried)
+        with served(directory, upstream) as running:
+            yield Rig(running, broker, running.port)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def provoked(running: Fleet, login: bytes) -> list[Connection]:
 
 def states(running: Fleet) -> set[str]:
     """What the relay says of its brokers."""
-    return {each["state"] for each in running.brokers().values()}
+    return {each["state"] for each in running.admin.brokers().values()}
 
 
 @pytest.mark.ci
@@ -54,7 +54,10 @@ def test_a_login_that_rabbitmq_closes_for(
         def over() -> bool:
             seen.update(states(running))
             # A client that is gone has no more than its time, within which it may not be proved.
-            return running.counted("connects_rejected") + running.counted("clients_undelivered") == MANY
+            return (
+                running.admin.counted("connects_rejected") + running.admin.counted("clients_undelivered")
+                == MANY
+            )
 
         waiting = provoked(running, b"a\\qb")
         running.relay.wait_until(over)
@@ -63,9 +66,9 @@ def test_a_login_that_rabbitmq_closes_for(
                 b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n"
             )
             client.close()
-        assert running.counted("connects_rejected") >= len(waiting)
+        assert running.admin.counted("connects_rejected") >= len(waiting)
         assert seen <= {"up", "unknown"}
-        assert running.counted("brokers_refused") <= 4 * MANY
+        assert running.admin.counted("brokers_refused") <= 4 * MANY
         good.write(SEND % (queue.encode(), b"1"))
         assert good.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
         running.relay.wait_until(lambda: all(node.proxy.connections <= 1 for node in members))
@@ -108,5 +111,5 @@ def test_a_selector_that_reads_like_an_outage(activemq: Broker, tmp_path: Path, 
         assert b"\nmessage:shutdown ==== 1\n" in client.frame()
         client.write(SEND % (queue.encode(), b"1"))
         assert client.frame() == b"RECEIPT\nreceipt-id:1\n\n\0"
-        assert running.counted("errors_withheld") == 0
-        assert running.counted("brokers_lost") == 0
+        assert running.admin.counted("errors_withheld") == 0
+        assert running.admin.counted("brokers_lost") == 0

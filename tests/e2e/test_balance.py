@@ -33,7 +33,7 @@ probe = 0.5
 
 def shares(running: Fleet) -> list[int]:
     """How many sessions each broker has."""
-    told = running.brokers()
+    told = running.admin.brokers()
     return [told[node.uri]["sessions"] for node in running.nodes]
 
 

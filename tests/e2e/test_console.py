@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page, site
+from tests.browser import CONTRAST, OUTSIDE, PHONE, page, site
 from tests.e2e.certificates import Authority
 from tests.e2e.raw import Connection
 from tests.e2e.relay import Relay, listening, served
@@ -46,13 +46,6 @@ def console_of(directory: Path, more: str = "", scheme: str = "http") -> Iterato
     old = listening(0, "old", 'versions = ["1.0"]\nupstream = "main"')
     with served(directory, f'uri = "memory:"\n{more}', old, admin) as running:
         yield Running(running, running.port, running.admin.port, scheme)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for all of these tests."""
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

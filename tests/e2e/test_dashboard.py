@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser import CONTRAST, OUTSIDE, PHONE, browsing, page
+from tests.browser import CONTRAST, OUTSIDE, PHONE, page
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -36,13 +36,6 @@ _AGED: Final = """(seconds) => {
   return [histories.size, Math.max(...found.map((each) => each.points.length)),
     Math.max(...found.map((each) => each.states?.length ?? 0)), document.querySelectorAll("*").length];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for all of these tests."""
-    with browsing() as found:
-        yield found
 
 
 @dataclass

@@ -1,12 +1,9 @@
-"""Clients and brokers that die, and a relay that is stopped: what the other side gets to know."""
-
-from pathlib import Path
+"""Clients and brokers that die: what the other side gets to know."""
 
 import pytest
 
-from tests.e2e.raw import GOODBYE, Connection, ScriptedBroker
-from tests.e2e.relay import served
-from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
+from tests.e2e.raw import GOODBYE
+from tests.e2e.rig import MESSAGE, SEND, Rig, error
 
 pytestmark = pytest.mark.e2e
 
@@ -39,17 +36,3 @@ def test_a_broker_that_closes_in_a_session(rig: Rig, cut: int) -> None:
     broker.close()
     assert client.frame() == MESSAGE
     error(client)
-
-
-def test_the_relay_stops_with_open_sessions(tmp_path: Path) -> None:
-    """SIGTERM ends sessions on both sides, with an ERROR and a DISCONNECT, and the process."""
-    with ScriptedBroker() as scripted:
-        with served(tmp_path, f'uri = "{scripted.uri}"') as running:
-            client = Connection.to(running.port)
-            client.write(CONNECT)
-            broker = scripted.accept()
-            broker.connected()
-            assert client.frame().startswith(b"CONNECTED\n")
-        error(client)
-        assert broker.rest().strip(b"\n") == GOODBYE
-        broker.close()

@@ -106,8 +106,8 @@ def test_faults_under_load(
             # On each broker order holds; with each change of the broker it may begin anew.
             assert descents(consumer.bodies) <= 2 * len(faults)
         # The clients' own logs had nothing; some libraries connect again without a word.
-        assert running.counted("sessions_connected") == len(workers)
-        assert running.counted("errors_sent") == running.counted("errors_passed") == 0
+        assert running.admin.counted("sessions_connected") == len(workers)
+        assert running.admin.counted("errors_sent") == running.admin.counted("errors_passed") == 0
 
 
 def _strike(running: Fleet, fault: Fault, workers: Sequence[Worker]) -> None:

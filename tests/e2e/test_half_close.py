@@ -43,10 +43,3 @@ def test_receipts_after_a_half_close(name: str, tmp_path: Path, request: pytest.
         assert answers.lstrip(b"\n").startswith(b"CONNECTED\n")
         assert _receipts(answers) == {b"%d" % each for each in range(500)} | {b"BEGIN", b"COMMIT"}
         running.wait_for_log("vanished: client left, and has its answers")
-
-
-def test_the_embedded_broker_asked_directly(memory: Broker) -> None:
-    """It answers all, and closes."""
-    answers = _asks(memory.port, *_sends(b"direct"), b"SUBSCRIBE\nid:0\ndestination:/queue/direct\n\n\0")
-    assert _receipts(answers) == {b"%d" % each for each in range(500)}
-    assert answers.count(b"MESSAGE\n") == 500

@@ -24,7 +24,6 @@ from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
 from tests.e2e.raw import Connection
 from tests.e2e.relay import Admin, Relay, served
-from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
 
@@ -279,47 +278,3 @@ def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
     found = numbers(journal, "me")
     assert found[-1] == 500
     assert len(found) < 501
-
-
-@pytest.mark.ci
-def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
-    """Nobody is read from until there is room, heart-beats go on, and then nothing is missing."""
-    settings = ("queue = 20000", 'when_full = "block"')
-    with running(tmp_path, *settings) as relay, contextlib.ExitStack() as end:
-        beating = end.enter_context(Connection.to(relay.port))
-        beating.write(CONNECT.replace(b"\n\n", b"\nheart-beat:0,100\n\n"))
-        beating.frame()
-        relay.relay.wait_until(lambda: not relay.metric("queue_bytes"))
-        relay.limit(0)
-        flood = Flood(relay.port, "flood")
-        end.callback(flood.connection.close)
-        flood.start()
-        relay.relay.wait_for_log("the journal's queue is full; nobody is read from")
-        relay.relay.wait_until(lambda: relay.metric("failing"))
-        status, text = relay.admin.ask("/healthz")
-        assert (status, text.partition(": ")[0]) == (503, "nobody is read from")
-        held = _still(flood)
-        assert [beating.socket.recv(1) for _ in range(10)] == [b"\n"] * 10
-        assert flood.sent == held
-        late = end.enter_context(Connection.to(relay.port))
-        assert late.connect(login="late").startswith(b"CONNECTED\n")
-        relay.limit(resource.RLIM_INFINITY)
-        relay.relay.wait_until(lambda: flood.sent > held)
-        flood.stopping = True
-        flood.join(PATIENCE)
-        flood.connection.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:r\n\n\0" % flood.sent)
-        flood.connection.frame()
-        assert relay.metric("dropped_blocks_total") == 0
-    journal = Journal(relay.directory)
-    assert numbers(journal, "flood") == list(range(flood.sent + 1))
-    whole = [each for each in journal.entries if not each.context.session]
-    assert {"back-pressure on", "back-pressure off"} <= {each.event for each in whole}
-
-
-def _still(flood: Flood) -> int:
-    """Wait until a client is not let any more, and how much it had sent then."""
-    before = -1
-    while flood.sent != before:
-        before = flood.sent
-        time.sleep(0.5)  # a client that is let sends thousands in that time
-    return before

@@ -71,7 +71,7 @@ def test_subscriptions_go_on(
     assert emptied(running, queues["auto"]) == [[], []]
     assert emptied(running, queues["client"], 1) == [[b"old"], []]
     assert emptied(running, queues["client-individual"], 1) == [[b"old"], []]
-    assert running.counted("errors_sent") == 0
+    assert running.admin.counted("errors_sent") == 0
 
 
 @pytest.mark.ci

@@ -80,7 +80,7 @@ def test_tables_say_what_a_failover_was(
         for producer, consumer in pairs:
             end(running.port, producer.destination)
             consumer.ends()
-        counted = {name: running.counted(name) for name in ("failovers", "frames_resent", "acks_stale")}
+        counted = {name: running.admin.counted(name) for name in ("failovers", "frames_resent", "acks_stale")}
     once(journal, tables)
     assert ask(tables, "quarantine", "SELECT * FROM TABLE") == []
 

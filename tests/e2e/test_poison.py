@@ -23,8 +23,8 @@ def one(tmp_path: Path, activemq: Broker) -> Iterator[Fleet]:
 def wait_until_left(running: Fleet, sessions: int) -> None:
     """Wait until the frame was refused and the relay has only so many sessions."""
     (node,) = running.nodes
-    running.relay.wait_until(lambda: running.counted("poison_refused") == 1)
-    running.relay.wait_until(lambda: running.brokers()[node.uri]["sessions"] == sessions)
+    running.relay.wait_until(lambda: running.admin.counted("poison_refused") == 1)
+    running.relay.wait_until(lambda: running.admin.brokers()[node.uri]["sessions"] == sessions)
 
 
 def test_a_client_that_stays_is_sent_an_error(one: Fleet, queue: str) -> None:
@@ -43,4 +43,4 @@ def test_a_client_that_stays_is_sent_an_error(one: Fleet, queue: str) -> None:
     assert one.nodes[0].proxy.accepted < 15
     assert drain(one.nodes[0].broker.port, queue, 2) == [b"before", b"after"]
     assert drain(one.nodes[0].broker.port, f"{queue}-good", 1) == [b"1"]
-    assert one.counted("possibly_lost") == 0
+    assert one.admin.counted("possibly_lost") == 0

@@ -1,11 +1,11 @@
 """`@stomp/stompjs` with real brokers behind the relay: over WebSocket it sees what it sees of the embedded one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.browser import browsing, page
+from tests.browser import page
 from tests.e2e import stompjs
 from tests.e2e.cells import sampled
 from tests.e2e.stage import Place
@@ -24,14 +24,6 @@ def test_a_talk(cell: tuple[str, str], through: Callable[[str, str | None], Plac
     stompjs.modules()
     seen = stompjs.talk(name, f"ws://127.0.0.1:{through(broker, None).port}/ws")
     assert seen == stompjs.SEEN[name]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for all tabs."""
-    stompjs.modules()
-    with browsing() as running:
-        yield running
 
 
 TABS = [(broker, name) for broker in ("memory", *dict(CELLS)) for name in stompjs.SEEN]

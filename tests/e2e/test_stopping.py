@@ -56,7 +56,7 @@ def test_a_frozen_broker_that_thaws(tmp_path: Path, rabbitmq: Broker, queue: str
             client.send(queue, b"first")
             rabbitmq.freeze()
             owed = sent(client, queue)
-            running.relay.wait_until(lambda: running.counted("client_frames") >= 51)
+            running.relay.wait_until(lambda: running.admin.counted("client_frames") >= 51)
             running.relay.send(signal.SIGTERM)
             running.relay.wait_for_log("1 session with something left to deliver, within 60 s")
             rabbitmq.thaw()
@@ -75,7 +75,7 @@ def test_a_broker_that_does_not_come_back(tmp_path: Path, rabbitmq: Broker, queu
             running.admin.told("/brokers/pause", broker="*")
             running.relay.wait_until(lambda: members[0].proxy.connections == 0)
             sent(client, queue)
-            running.relay.wait_until(lambda: running.counted("client_bytes") > 50 * 60)
+            running.relay.wait_until(lambda: running.admin.counted("client_bytes") > 50 * 60)
             running.relay.send(signal.SIGTERM)
             error = client.error()  # no receipt before it
             assert b"the relay is stopping" in error

@@ -26,13 +26,13 @@ def pair(tmp_path: Path, rabbitmq: Broker, activemq: Broker) -> Iterator[Fleet]:
 
 def left(running: Fleet, node: Node) -> bool:
     """Tell whether a broker is paused and has no session any more."""
-    told = running.brokers()[node.uri]
+    told = running.admin.brokers()[node.uri]
     return (told["state"], told["sessions"]) == ("paused", 0)
 
 
 def serves(running: Fleet, node: Node, sessions: int) -> bool:
     """Tell whether a broker has so many sessions."""
-    return bool(running.brokers()[node.uri]["sessions"] == sessions)
+    return bool(running.admin.brokers()[node.uri]["sessions"] == sessions)
 
 
 @pytest.mark.ci
@@ -55,20 +55,8 @@ def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue
     account = settle(queue, [node.broker.port for node in pair.nodes], [producer], [consumer])
     print(f"{queue}: {account}")
     assert not account.lost
-    assert pair.counted("sessions_connected") == 2
-    assert pair.counted("errors_sent") == pair.counted("errors_passed") == 0
-
-
-def test_by_command(pair: Fleet) -> None:
-    """`stomprelay pause` ends when no session is left, `stomprelay resume` takes the broker into service again."""
-    here, _ = pair.nodes
-    with Talker.at(pair.port) as client:
-        assert "no sessions left" in command(pair, "pause", here.uri)
-        assert left(pair, here)
-        client.send("/topic/switch-over", b"fine")
-        command(pair, "resume", here.uri)
-        assert pair.brokers()[here.uri]["state"] != "paused"
-        client.leave()
+    assert pair.admin.counted("sessions_connected") == 2
+    assert pair.admin.counted("errors_sent") == pair.admin.counted("errors_passed") == 0
 
 
 def test_the_other_broker_does_not_take_the_sessions(
@@ -87,7 +75,7 @@ def test_the_other_broker_does_not_take_the_sessions(
             assert client.bodies(1) == [b"still here"]
             command(running, "resume", here.uri)
             client.leave()
-            assert running.counted("errors_passed") == running.counted("errors_sent") == 0
+            assert running.admin.counted("errors_passed") == running.admin.counted("errors_sent") == 0
 
 
 def command(running: Fleet, *arguments: str) -> str:

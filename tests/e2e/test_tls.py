@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority, Credentials
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Closed, Connection, ScriptedBroker, body, headers
+from tests.e2e.raw import Connection, ScriptedBroker, body, headers
 from tests.e2e.relay import relay, served
 
 pytestmark = pytest.mark.e2e
@@ -114,35 +114,6 @@ def test_what_clients_offer(
         authority.issue("relay")
         running.wait_for_log("listener.web.tls: the files changed")
         assert answers() == expected
-
-
-@pytest.mark.parametrize("required", [True, False])
-def test_client_certificates(tmp_path: Path, authority: Authority, required: bool) -> None:
-    """A listener asks for certificates of its authority: others are refused, none where it is required."""
-    strangers = Authority(tmp_path, "strangers")
-    tls = f'[listener.main.tls]\n{files(authority.issue("relay"))}client_ca = "{authority.file}"\n'
-    tls += f"require_client_certificate = {str(required).lower()}\n"
-
-    def connects(credentials: Credentials | None) -> bool:
-        trust = ssl.create_default_context(cafile=str(authority.file))
-        if credentials:
-            trust.load_cert_chain(credentials.certificate, credentials.key)
-        try:
-            # In TLS 1.3 the refusal comes after the client's side of the handshake.
-            with Connection.to(running.port, trust) as client:
-                return client.connect().startswith(b"CONNECTED\n")
-        except (OSError, Closed):
-            return False
-
-    with served(tmp_path, listener=tls) as running:
-        assert connects(authority.issue("member", client=True))
-        start = len(running.log)
-        assert not connects(strangers.issue("stranger", client=True))
-        running.wait_for_log("certificate", start)
-        start = len(running.log)
-        assert connects(None) is not required
-        if required:
-            running.wait_for_log("certificate", start)
 
 
 Issue = Callable[[Authority, Path], Credentials]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame, encode
@@ -28,7 +28,10 @@ def header(of: SegmentHeader = HEADER) -> bytes:
 
 
 def frames(
-    *found: tuple[bytes, bytes] | RecordedFrame, context: Context = CLIENT, at: int = NOW, number: int = 0
+    *found: tuple[bytes, bytes] | RecordedFrame,
+    context: Context | bytes = CLIENT,
+    at: int = NOW,
+    number: int = 0,
 ) -> bytes:
     """A block of frames: heads and bodies, of which all is kept, or `RecordedFrame` ones."""
     sizes: list[int] = []
@@ -37,11 +40,12 @@ def frames(
         recorded = frame if isinstance(frame, RecordedFrame) else RecordedFrame(*frame, len(frame[1]))
         sizes += [len(recorded.head), len(recorded.kept), recorded.size]
         payload += recorded.head + recorded.kept
-    return encode(BlockKind.FRAMES, at, number, context.encode(), sizes, payload)
+    whole = context if isinstance(context, bytes) else context.encode()
+    return encode(BlockKind.FRAMES, at, number, whole, sizes, payload)
 
 
 def event(
-    name: str = "connected", text: str = "", context: Context = CLIENT, at: int = NOW, **facts: str | int
+    name: str = "connected", text: str = "", context: Context = CLIENT, at: int = NOW, **facts: Any
 ) -> bytes:
     """A block with an event."""
     happening = EventRecord(name, text, dict(facts))

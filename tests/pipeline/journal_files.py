@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.schema import VERSION, Context, EventRecord, SegmentHeader
+from stomprelay.journal.block import RecordedFrame
+from stomprelay.journal.schema import VERSION, Context, SegmentHeader
+from tests.journal import made
 
 START = 1_795_248_000 * 10**9
 """2026-11-21 08:00:00."""
@@ -18,8 +19,8 @@ def name(number: int = 1, relay: str = "r1", run: str = "0000000a", stamp: str =
 
 def header(number: int = 1, relay: str = "r1", run: str = "0000000a", **changes: Any) -> bytes:
     """A segment's first block."""
-    made = SegmentHeader(VERSION, relay, run, number, START, 60.0, "stomprelay test")._replace(**changes)
-    return encode(BlockKind.HEADER, START, 0, b"", (), made.encode())
+    usual = SegmentHeader(VERSION, relay, run, number, START, 60.0, "stomprelay test")
+    return made.header(usual._replace(**changes))
 
 
 def context(**fields: str) -> Context:
@@ -44,25 +45,14 @@ def frames(
     of: Context | bytes | None = None,
 ) -> bytes:
     """A block; `bodies`: of each frame what is kept, and its size."""
-    whole = of if isinstance(of, bytes) else (of or context()).encode()
-    sizes: list[int] = []
-    payload = b""
-    for head, (kept, size) in zip(heads, bodies or [(b"", 0)] * len(heads), strict=True):
-        sizes += (len(head), len(kept), size)
-        payload += head + kept
-    return encode(BlockKind.FRAMES, at, number, whole, sizes, payload)
+    found = zip(heads, bodies or [(b"", 0)] * len(heads), strict=True)
+    recorded = (RecordedFrame(head, *body) for head, body in found)
+    return made.frames(*recorded, context=of or context(), at=at, number=number)
 
 
-def event(
-    what: str,
-    text: str = "",
-    facts: Mapping[str, Any] | None = None,
-    at: int = START,
-    of: Context | None = None,
-) -> bytes:
+def event(what: str, text: str = "", facts: Mapping[str, Any] | None = None, at: int = START) -> bytes:
     """A block with an event."""
-    payload = EventRecord(what, text, dict(facts or {})).encode()
-    return encode(BlockKind.EVENT, at, 0, (of or context(side="")).encode(), (), payload)
+    return made.event(what, text, context(side=""), at, **(facts or {}))
 
 
 def put(folder: Path, file: str, *pieces: bytes) -> Path:
