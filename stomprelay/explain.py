@@ -1,5 +1,5 @@
-"""`stomprelay explain`: reads the frames in a text that a user wrote, of a client and of a broker, as they are sent,
-translates them between two versions, and says in words what becomes of each, and why.
+"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent;
+translates them between two versions; and says in words how each frame was changed, and why.
 """
 
 import re
@@ -124,7 +124,9 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and the reasons for each difference from `said`."""
+        """Yield a paragraph's lines: the frame that is sent on, and the reasons for each difference from `said`, the
+        frame that was read.
+        """
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -237,7 +239,9 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text: controls but LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
+    """Return bytes as text: control characters except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as
+    `<ff>`.
+    """
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

@@ -1,5 +1,5 @@
-"""CONNECT and CONNECTED as values, never escaped. The other side's headers pass in their order; versions, heart-beats
-and, where an upstream has them, virtual host and credentials are put in their place.
+"""CONNECT and CONNECTED as values; they are never escaped. Headers of the other side pass in their order. The relay
+replaces versions, heart-beats and, where an upstream has them, virtual host and credentials.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ class Credentials:
 
 
 class OwnHeader(NamedTuple):
-    """A header of the relay's own; None: remove this header, whoever wrote it."""
+    """A header that the relay itself adds to CONNECT. None: remove this header, whoever wrote it."""
 
     name: bytes
     value: bytes | None
@@ -195,7 +195,9 @@ class Offer:
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the terms offered to the broker. Without a `heart-beat` header none of its beats are expected."""
+        """Return the heart-beat terms for the broker. If CONNECT has no `heart-beat` header, expect no beats of the
+        broker.
+        """
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 

@@ -1,6 +1,6 @@
-"""Deliveries that await their ACK, where the two sides name them differently, or the session may move to a broker that
-does not know them. Of the newest only the names are kept (`recent`). What is settled or lost is one piece, whatever its
-length.
+"""Deliveries that await their ACK. The relay keeps this account where the two sides name deliveries differently, or
+where the session may move to a broker that does not know the deliveries. Of the newest deliveries only the names are
+kept (`recent`). A range of deliveries is settled or lost in one step, whatever its length.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def _cost(delivery: Delivery) -> int:
 
 
 def _left(account: UnsettledDeliveries) -> int:
-    """Return how many bytes an ended subscription costs as long as something of it is unsettled."""
+    """Return how many bytes an ended subscription costs while some of its deliveries are unsettled."""
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
@@ -56,17 +56,17 @@ class _Line:
         """How many of them are not gone."""
 
     def add(self, delivery: Delivery) -> None:
-        """Put in a delivery."""
+        """Add a delivery."""
         self.count += 1
         self.put(delivery)
 
     def put(self, delivery: Delivery) -> None:
-        """Put in a delivery again that was sorted out while a transaction held it."""
+        """Add a delivery again that was removed while a transaction held it."""
         heappush(self._waiting[delivery.rank], (delivery.order, delivery))
         self._size += 1
 
     def remove(self) -> None:
-        """Record that one of them is gone."""
+        """Record that one of the deliveries is gone."""
         self.count -= 1
         if self._size > 2 * self.count + 16:
             self._waiting = [[each for each in waiting if not each[1].gone] for waiting in self._waiting]
@@ -122,8 +122,9 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. Several may have one: a broker gives one id to all
-    subscriptions of a topic, and again to what it sends again. `twins`: the cost of shared ids, in things.
+    """The deliveries of a ledger by message-id, until they are gone. Several deliveries may have the same id: a broker
+    gives one id to all subscriptions of a topic, and uses it again when it sends a message again. `twins`: what shared
+    ids cost, as a number of `THING`.
     """
 
     __slots__ = ("_named", "twins")
@@ -178,14 +179,13 @@ class Namesakes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ledger:
-    """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
-    open transaction.
+    """The unsettled deliveries of one client: no ACK or NACK has come, or only one that belongs to an open transaction.
 
-    `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
-    gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
-    `recent`: the newest of them. `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which
-    names nothing here may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the
-    present broker may still await their ACKs.
+    `full`: there are `most` deliveries or more; do not read from the broker until the ledger is not `crowded` any more.
+    `orders`: gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the
+    client's. `recent`: the newest deliveries. `forgot`: deliveries of lost brokers were forgotten to make room, so that
+    an ACK with an unknown name may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and
+    the present broker may still await their ACKs.
     """
 
     _most: int
@@ -249,7 +249,9 @@ class Ledger:
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs in rows of so many values. Return False, and record nothing, where one has to be `noted`."""
+        """Record MESSAGEs; a row has `width` values. Return False, and record nothing, if a MESSAGE has to be recorded
+        by `noted`.
+        """
         if self.forgot or self._would_forget(count):
             return False
         if self._by_order and self._knows(self.recent.decoded(rows, width)):
@@ -257,26 +259,28 @@ class Ledger:
         return self.recent.add(rows, width)
 
     def _would_forget(self, more: int) -> bool:
-        """Whether something would be forgotten to make room for so many more deliveries."""
+        """Whether deliveries would be forgotten to make room for `more` new ones."""
         return (bool(self._ended) or self._lost > 0) and (
             self._pending + self._in_doubt + len(self.recent) + more > self._most
         )
 
     def _knows(self, rows: list[Row]) -> bool:
-        """Whether one of these decoded names belongs to a delivery that is not a recent one."""
+        """Whether one of these decoded names belongs to a delivery that is not among the recent ones."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
+        """Return the values `first` up to `stop` of the `delivered` rows with these names; None if a row cannot be
+        settled.
+        """
         return (
             None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
-        """Settle ACKs or NACKs of these names, in no transaction. Return whether all may pass as they came; otherwise
-        look at each: those that were settled name nothing any more.
+        """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
+        look at each ACK; a name that was settled is not known any more.
         """
         # Where any of these holds, broker and client may mean different ones by a name.
         if self.forgot or self._tokened or self._hidden:
@@ -349,7 +353,9 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A lost broker's message is delivered again: the client's ACK of a later one does not cover the lost one."""
+        """Record that a lost broker's message is delivered again: the client's ACK of a later delivery does not cover
+        the lost one.
+        """
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -474,7 +480,7 @@ class Ledger:
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
-        """Settle these. Return whether no lost broker's delivery is among them."""
+        """Settle the deliveries at these positions. Return whether no lost broker's delivery is among them."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
@@ -485,7 +491,7 @@ class Ledger:
         return not lost
 
     def _count(self, account: UnsettledDeliveries, taken: TakenPositions, lost: int, sign: int) -> None:
-        """Count these as pending (`sign` 1) or no longer pending (-1)."""
+        """Count the deliveries at these positions as pending (`sign` 1) or no longer pending (-1)."""
         self._pending += sign * len(taken)
         self._lost += sign * lost
         if account.subscription.open:

@@ -1,5 +1,5 @@
-"""A frame as offsets into the chunk that carried it: nothing is copied until a caller asks for it. And whether its head
-is right, what that says of the body, and how large it may be.
+"""A frame as offsets into the chunk that carried it; nothing is copied until a caller asks for it. Also the check of a
+head, the length of the body by its head, and the limits on sizes.
 """
 
 from collections.abc import Iterable
@@ -111,7 +111,7 @@ class Frame:
 
 
 END: Final = b"\0\n"
-"""How a broker's frames end: NUL, and an LF that old clients wait for (no part of the frame, STOMP 1.2, BNF)."""
+"""The end of a broker's frames: NUL, and an LF that old clients wait for (not part of the frame: STOMP 1.2, BNF)."""
 
 
 def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"") -> bytes:
@@ -205,16 +205,16 @@ class Head:
         return int(digits)
 
     def has_long_line(self, lines: bytes, before: int = 0) -> bool:
-        """Whether a line is over the limit, where so many bytes `before` these belong to the first of them."""
+        """Whether a line is over the limit. `before`: how many bytes of the first line came before these lines."""
         first, *others = map(len, lines.split(b"\n"))
         return max([before + first, *others]) > self._limits.header_line
 
     def too_long(self) -> LimitError:
-        """The error for a line that is over the limit."""
+        """Return the error for a line that is over the limit."""
         return LimitError("header line too long", f"the limit is {self._limits.header_line} bytes")
 
     def too_many(self) -> LimitError:
-        """The error for more lines than the limit."""
+        """Return the error for more lines than the limit."""
         return LimitError("too many headers", f"the limit is {self._limits.headers}")
 
 
