@@ -56,7 +56,7 @@ ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None els
 
 
 class Recent:
-    """The newest deliveries of a client of this dialect: from the present broker, on open subscriptions, with names that
+    """The newest deliveries of a client of this dialect: of the present broker and open subscriptions, with names that
     no other delivery in the ledger has. `orders` gives them their numbers. Those that are not settled yet have the
     highest numbers, without a gap.
     """
