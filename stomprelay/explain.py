@@ -124,9 +124,7 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and the reasons for each difference from `said`, the
-        frame that was read.
-        """
+        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the frame read, `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -239,9 +237,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text: control characters except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as
-    `<ff>`.
-    """
+    """Return bytes as text: controls except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

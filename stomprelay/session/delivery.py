@@ -9,9 +9,7 @@ from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 
 class _Node:
-    """Positions in a tree: the run from `start` up to `stop`, between two subtrees. `count`: the number of positions in
-    the tree.
-    """
+    """A tree of positions: the run from `start` up to `stop`, between two subtrees. `count`: all its positions."""
 
     __slots__ = ("count", "height", "left", "right", "start", "stop")
 
@@ -109,9 +107,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 
 class Positions:
-    """Positions in a sequence. A call takes time by the logarithm of the number of runs; only iteration, and a `give`
-    of positions among the present ones, take longer.
-    """
+    """A set of positions. A call takes time by the logarithm of its runs, iteration and a mixed `give` more."""
 
     __slots__ = ("_tree",)
 
@@ -212,9 +208,7 @@ def ours(name: bytes) -> bool:
 
 
 class DeliveryNumbers:
-    """Gives the deliveries of one client their numbers, from 1 on, in order. A reader of the journal counts in the same
-    way.
-    """
+    """Gives the deliveries of one client their numbers, from 1 on, in order, as a reader of the journal counts."""
 
     __slots__ = ("_next",)
 
@@ -283,16 +277,12 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """The rank in which an ACK looks for a delivery among those of one name, lowest first: 0, but 1 for an ended
-        subscription, and 2 for a lost broker.
-        """
+        """An ACK of a name looks for rank 0 first, then 1 (the subscription ended), then 2 (the broker was lost)."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
     def token(self) -> bytes:
-        """The relay's own name for this delivery, for the client's ACK. The client gets it on 1.2 if the MESSAGE has no
-        `ack` value, or if another delivery has the same name.
-        """
+        """The relay's own name for it, for ACKs of 1.2 without an `ack` value, or if another delivery has its name."""
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "UnsettledDeliveries") -> None:
@@ -304,8 +294,8 @@ class Delivery:
 
 class UnsettledDeliveries(ABC):
     """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position.
-    `take` returns the positions that an ACK settles. Then either forget them (`release`), or hold them for the
-    transaction, and perhaps give them back (`give_back`).
+    `take` returns what an ACK settles: forget that (`release`), or hold it for the transaction, and perhaps
+    `give_back`.
     """
 
     __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")

@@ -195,9 +195,7 @@ class Offer:
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the heart-beat terms for the broker. If CONNECT has no `heart-beat` header, expect no beats of the
-        broker.
-        """
+        """Return the terms for the broker. Without a `heart-beat` header in CONNECT expect no beats of the broker."""
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 

@@ -122,9 +122,9 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. Several deliveries may have the same id: a broker
-    gives one id to all subscriptions of a topic, and uses it again when it sends a message again. `twins`: what shared
-    ids cost, as a number of `THING`.
+    """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
+    all subscriptions of a topic, and again to a message that it sends again. `twins`: the cost of shared ids, in
+    `THING`s.
     """
 
     __slots__ = ("_named", "twins")
@@ -249,9 +249,7 @@ class Ledger:
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs; a row has `width` values. Return False, and record nothing, if a MESSAGE has to be recorded
-        by `noted`.
-        """
+        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one has to be `noted`."""
         if self.forgot or self._would_forget(count):
             return False
         if self._by_order and self._knows(self.recent.decoded(rows, width)):
@@ -271,9 +269,7 @@ class Ledger:
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the `delivered` rows with these names; None if a row cannot be
-        settled.
-        """
+        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
         return (
             None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
@@ -353,9 +349,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """Record that a lost broker's message is delivered again: the client's ACK of a later delivery does not cover
-        the lost one.
-        """
+        """A lost broker's message is delivered again: the client's later ACKs do not cover the lost delivery."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:

@@ -63,9 +63,7 @@ NO_BEATS: Final = Terms()
 
 
 def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
-    """Return two times in seconds: how long without a write until a beat is due, and how long without a sign of life
-    until a peer is dead.
-    """
+    """Return after how many seconds without a write a beat is due, and without a sign of life a peer is dead."""
     send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
     expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
     return _shared(

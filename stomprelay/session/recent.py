@@ -81,9 +81,7 @@ class Recent:
         return 0 if self._rows is None else THING * len(self._rows) + self._rows.size
 
     def concerns(self, subscription: Subscription) -> bool:
-        """Whether this subscription was `introduced`, so that some of the deliveries may be its own. Then call `take`
-        when it ends.
-        """
+        """Whether some of the deliveries may be on this subscription. If so, `take` all when it ends."""
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
@@ -107,9 +105,7 @@ class Recent:
         return len(self) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find one of
-        them.
-        """
+        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find one."""
         return None if self._rows is None else self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:
@@ -127,9 +123,7 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add rows of the newest deliveries. Return False, and add none, if a name is taken already, or may be the
-        relay's token.
-        """
+        """Add rows of the newest deliveries. Return False, and add none, if a name is taken or may be our token."""
         if COMPILED is None or _OURS in rows:
             return False
         kept = self._rows

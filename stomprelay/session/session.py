@@ -62,13 +62,11 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be."""
+        """Whether as many bytes are kept as may be."""
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or fewer, so that reading stops before a frame has to
-        be refused.
-        """
+        """Return how many bytes may wait in one place: `wanted`, or so few that reading stops before a refusal."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
@@ -332,9 +330,7 @@ class Session:
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the `delivered` rows with these names; None if a row cannot be
-        settled.
-        """
+        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
@@ -345,9 +341,7 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether too many ACKs are owed or too much is kept. Then stop reading from the broker until the session is
-        neither `full` nor `crowded`.
-        """
+        """Whether too many ACKs are owed or too much is kept: stop reading from the broker until not `crowded`."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )

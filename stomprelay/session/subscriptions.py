@@ -76,8 +76,8 @@ class Subscriptions:
 
     @property
     def destinations(self) -> Collection[bytes]:
-        """Each destination of the open subscriptions once, the oldest first. The collection changes with the
-        subscriptions: use it before the next input.
+        """Each destination of an open subscription once, by age. The collection is live: use it before
+        the next input.
         """
         return self._by_destination.keys()
 

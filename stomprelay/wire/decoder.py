@@ -78,16 +78,12 @@ SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanne
 
 @lru_cache
 def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
-    """Return a dict: each permitted command line, with and without a CR -> its command, and whether the command may
-    have a body.
-    """
+    """Return each permitted command line, with and without a CR -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
 
 class Awaited(NamedTuple):
-    """The condition for reading on: the unfinished frame has `need` bytes, and a new piece contains `mark`. More than
-    `most` bytes without the mark are an error.
-    """
+    """Read on until the frame has `need` bytes and a new piece has the `mark`; without it up to `most` bytes."""
 
     need: int
     most: int
@@ -103,9 +99,7 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Collects pieces of bytes until `joined` returns them as one. Many small pieces cost little more memory than their
-    bytes.
-    """
+    """Collects pieces of bytes, to return them `joined`. Many small pieces cost little more than their bytes."""
 
     __slots__ = ("_pieces", "size")
 
@@ -210,9 +204,7 @@ class Decoder:
         return self.buffered > 0
 
     def feed(self, data: bytes) -> None:
-        """Add a chunk. Then iterate over `frames()` to its end. Raises `LimitError` when an unfinished line or body is
-        too long.
-        """
+        """Add a chunk; iterate over `frames()` next. Raises `LimitError` for an unfinished line or body too long."""
         self.buffered += len(data)
         pieces = self._pieces
         if pieces is None:
@@ -238,9 +230,7 @@ class Decoder:
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
-        """Finish the unfinished frame if it ends at a known place in this chunk, far from the chunk's end. Return
-        whether it did.
-        """
+        """Finish the frame if it ends at a known place in this chunk, far from its end. Return whether it did."""
         stop, awaited = 0, self._awaited
         if type(awaited) is Awaited:
             if awaited.mark is None:
@@ -434,9 +424,7 @@ class Decoder:
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
-        """Count a piece that was added to an unfinished head. Return whether the head is still unfinished. Raises its
-        error if it is wrong.
-        """
+        """Look at a new piece of a head. Return whether the head is still unfinished. Raises its error."""
         so_far = cast("HeadSoFar", self._awaited)
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(so_far.end + data[:2]):
             return False
@@ -446,9 +434,7 @@ class Decoder:
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
-        """Count more lines of a head, without the blank line. Return the error if the head is wrong already, otherwise
-        None.
-        """
+        """Count more lines of a head, without the blank line. Return the error if there is one already, or None."""
         count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")

@@ -121,9 +121,7 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return header lines in which each backslash is spelled as an escape. A backslash that begins no escape stands
-        for itself.
-        """
+        """Return header lines with all backslashes escaped. One that begins no escape stands for itself."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return self.unescape.sub(self._spelled_out, lines)
@@ -133,8 +131,8 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """Return the decoded value. `crlf`: the command line ended in CR LF. Raises `FrameError` for an undefined
-        escape.
+        """Return the decoded value. `crlf`: the command line ended in it. Raises `FrameError` for an
+        undefined escape.
         """
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
@@ -143,9 +141,7 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether these raw values, with LFs between them, are surely spelled as `encode` spells them; see also
-        `decode_once`.
-        """
+        """Whether raw values, with LFs between them, are surely spelled as `encode` does; see also `decode_once`."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
@@ -162,9 +158,7 @@ class Dialect:
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
     def decode_all(self, lines: bytes) -> list[bytes] | None:
-        """Return the results of `decode` for raw values, each with an LF behind it; None if the caller has to decode
-        each value by itself.
-        """
+        """Decode raw values, each with an LF behind it; None if the caller has to decode each by itself."""
         if b"\\" in lines or b"\r" in lines or (self.padded and b" " in lines):
             if not self.spells_once(lines):
                 return None
