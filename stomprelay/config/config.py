@@ -52,7 +52,7 @@ class Option(NamedTuple):
 
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "listen": Option("l", "ENDPOINT", "Where clients come in, e.g. tcp:61613. May be given several times."),
+    "listen": Option("l", "ENDPOINT", "Where clients connect, e.g. tcp:61613. May be given several times."),
     "upstream": Option(
         "u",
         "URI",
@@ -63,8 +63,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "ENDPOINT",
         "Endpoint for health, metrics and the dashboard, e.g. tcp:61680:interface=127.0.0.1",
     ),
-    "journal": Option(None, "DIR", "Folder for a journal of what passes."),
-    "workers": Option(None, "N", "How many processes serve the clients, best one a core."),
+    "journal": Option(None, "DIR", "Folder for a journal of the frames that pass."),
+    "workers": Option(None, "N", "How many processes serve the clients; best: one for each core."),
     "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(LEVELS)}."),
 }
 """What the command line may say over the file, by the names that `overridden` has for it; there with dashes."""
