@@ -117,13 +117,13 @@ class Explanation:
                 yield "\n".join([title + "what is no frame", *self._failed(error, command)])
                 return
             came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frames.said)]
-            yield "\n".join([*came, *self._became(frame, frames.said)])
+            yield "\n".join([*came, *self._result(frame, frames.said)])
 
     def _versions(self) -> str:
         versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
-    def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
+    def _result(self, frame: Frame, said: bytes) -> Iterator[str]:
         """Yield a paragraph's lines: the frame that is sent on, and why it differs from the frame read, `said`."""
         before = dict(self._counters)
         self._edits.clear()

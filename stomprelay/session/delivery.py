@@ -202,7 +202,7 @@ THING: Final = 512
 """How many bytes a kept delivery or name costs beside its text: its objects, and its places in tables."""
 
 
-def ours(name: bytes) -> bool:
+def is_token(name: bytes) -> bool:
     """Whether the name of a delivery has the form of the relay's tokens. It may be the token of another relay."""
     return name.startswith(TOKEN)
 

@@ -131,7 +131,7 @@ class Offer:
         """Return the value of a header, the first where there are several; None where there is none."""
         return _first(self.headers, name)
 
-    def told(self, credentials: Credentials | None) -> "Offer":
+    def with_credentials(self, credentials: Credentials | None) -> "Offer":
         """Return the offer with these credentials for brokers; None: those of the upstream."""
         return self if credentials is None else replace(self, credentials=credentials)
 
@@ -186,7 +186,7 @@ class Offer:
         ]
         return compose_raw(CONNECT, put(headers, values), end=b"\0")
 
-    def holds(self, value: bytes) -> bool:
+    def has_value(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""
         return value in [each for _, each in self.headers]
 

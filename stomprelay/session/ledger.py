@@ -19,7 +19,7 @@ from stomprelay.session.delivery import (
     Individual,
     TakenPositions,
     UnsettledDeliveries,
-    ours,
+    is_token,
     unsettled,
 )
 from stomprelay.session.recent import Recent, Row
@@ -37,7 +37,7 @@ def _cost(delivery: Delivery) -> int:
     return THING + len(delivery.message_id) + len(delivery.ack or b"")
 
 
-def _left(account: UnsettledDeliveries) -> int:
+def _ended_cost(account: UnsettledDeliveries) -> int:
     """Return how many bytes an ended subscription costs while some of its deliveries are unsettled."""
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
@@ -90,7 +90,7 @@ class _Line:
         return None
 
 
-class _Twins:
+class _SameId:
     """The deliveries of one message-id: all of them, and those of each subscription id. `len`: the number of ids."""
 
     __slots__ = ("_every", "_lines")
@@ -123,15 +123,15 @@ class _Twins:
 
 class Namesakes:
     """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
-    all subscriptions of a topic, and again to a message that it sends again. `twins`: the cost of shared ids, in
+    all subscriptions of a topic, and again to a message that it sends again. `shared`: the cost of shared ids, in
     `THING`s.
     """
 
-    __slots__ = ("_named", "twins")
+    __slots__ = ("_named", "shared")
 
     def __init__(self) -> None:
-        self.twins = 0
-        self._named: dict[bytes, Delivery | _Twins] = {}
+        self.shared = 0
+        self._named: dict[bytes, Delivery | _SameId] = {}
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._named
@@ -148,19 +148,19 @@ class Namesakes:
         before = self._named.setdefault(delivery.message_id, delivery)
         if before is delivery:
             return
-        listed = len(before) if isinstance(before, _Twins) else 0
-        if not isinstance(before, _Twins):
-            before = self._named[delivery.message_id] = _Twins(before)
+        listed = len(before) if isinstance(before, _SameId) else 0
+        if not isinstance(before, _SameId):
+            before = self._named[delivery.message_id] = _SameId(before)
         before.add(delivery)
-        self.twins += len(before) - listed
+        self.shared += len(before) - listed
 
     def remove(self, delivery: Delivery) -> None:
         """Forget a delivery that is gone."""
         named = self._named[delivery.message_id]
-        if isinstance(named, _Twins):
+        if isinstance(named, _SameId):
             listed = len(named)
             last = named.remove(delivery)
-            self.twins -= listed - len(named)
+            self.shared -= listed - len(named)
             if not last:
                 return
         del self._named[delivery.message_id]
@@ -170,7 +170,7 @@ class Namesakes:
         lowest rank. None where none is pending.
         """
         named = self._named.get(message_id)
-        if isinstance(named, _Twins):
+        if isinstance(named, _SameId):
             return named.first(subscription)
         if named is None or not named.pending or subscription not in (None, named.subscription.id):
             return None
@@ -221,7 +221,7 @@ class Ledger:
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * (self._named.twins + self._hidden.twins) + self.recent.size
+        return self._size + THING * (self._named.shared + self._hidden.shared) + self.recent.size
 
     @property
     def awaited(self) -> int:
@@ -332,7 +332,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
-            self._size += 0 if open else _left(account)
+            self._size += 0 if open else _ended_cost(account)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery
         self._size += _cost(delivery)
@@ -363,7 +363,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live
-            self._size += _left(account)
+            self._size += _ended_cost(account)
             self._leave(account)
 
     def _leave(self, account: UnsettledDeliveries) -> None:
@@ -410,7 +410,7 @@ class Ledger:
         elif not subscription.open and self._accounts.get(subscription) is account:
             del self._accounts[subscription]
             self._ended.pop(account, None)
-            self._size -= _left(account)
+            self._size -= _ended_cost(account)
 
     def lost(self) -> None:
         """Record that the broker is lost: its deliveries are lost, and no broker gets their ACKs."""
@@ -446,7 +446,7 @@ class Ledger:
     def given(self, token: bytes) -> Delivery | None:
         """Return the delivery that was given this token, or None."""
         digits = token.removeprefix(TOKEN)
-        if not ours(token) or not digits.isdigit() or len(digits) >= 20:
+        if not is_token(token) or not digits.isdigit() or len(digits) >= 20:
             return None
         delivery = self._by_order.get(int(digits))
         return delivery if delivery is not None and delivery.pending else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import filterfalse
 from typing import Final, Protocol
 
-from stomprelay.session.delivery import THING, DeliveryNumbers, ours
+from stomprelay.session.delivery import THING, DeliveryNumbers, is_token
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
@@ -279,10 +279,10 @@ class Session:
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an `ack` value may not be given to the client: it would name two deliveries, or one of ours."""
+        """Whether an `ack` value may not be given to the client: it would name two deliveries, or may be our token."""
         if self._neighbours is None:
-            return ours(ack) or self.ledger.taken(ack)
-        if ours(ack) or self.ledger.taken(ack):
+            return is_token(ack) or self.ledger.taken(ack)
+        if is_token(ack) or self.ledger.taken(ack):
             return True
         return any(each.dropped or each.taken(ack) for each in self._others())
 
@@ -290,7 +290,7 @@ class Session:
         """Whether the client knows a delivery of another broker by this `message-id`, or may know one."""
         if self._neighbours is None:
             return False
-        if ours(message_id):
+        if is_token(message_id):
             return True
         return any(each.unsure or each.dropped or each.named(message_id) for each in self._others())
 

@@ -77,7 +77,7 @@ SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanne
 
 
 @lru_cache
-def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
+def _command_lines(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
     """Return each permitted command line, with and without a CR -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
@@ -162,7 +162,7 @@ class Decoder:
         """Set the dialect and the allowed commands from the next frame on."""
         self.dialect = dialect
         self._allowed = commands
-        self._commands = _spellings(commands)
+        self._commands = _command_lines(commands)
         self._memo = self._rules = self._scanner = self._ahead = None
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
@@ -373,7 +373,7 @@ class Decoder:
                 most -= 1
                 yield frame
         except StompError as error:
-            raise self._asking(error, data, at) from None
+            raise self._with_receipt(error, data, at) from None
 
     def _spelled_out(self, lines: bytes) -> bytes | None:
         """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if no
@@ -420,7 +420,7 @@ class Decoder:
         self._awaited = HeadSoFar(1, 0, data[max(at, line - 1) : line + 1])
         wrong = self._count_lines(data[line + 1 :])
         if wrong is not None:
-            raise self._worse(wrong, data, at)
+            raise self._first_error(wrong, data, at)
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
@@ -430,7 +430,7 @@ class Decoder:
             return False
         wrong = self._count_lines(data)
         if wrong is not None:
-            raise self._worse(wrong, pieces.joined(), 0)
+            raise self._first_error(wrong, pieces.joined(), 0)
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
@@ -447,10 +447,10 @@ class Decoder:
         self._awaited = HeadSoFar(count + ends, line, (end + lines[-2:])[-2:])
         return None
 
-    def _worse(self, wrong: StompError, data: bytes, at: int) -> StompError:
+    def _first_error(self, wrong: StompError, data: bytes, at: int) -> StompError:
         """Return the error for the frame that begins at `at`: that its command is not allowed, otherwise `wrong`."""
         command = data[at : data.find(b"\n", at)]
-        return self._asking(wrong if command in self._commands else self._unexpected(command), data, at)
+        return self._with_receipt(wrong if command in self._commands else self._unexpected(command), data, at)
 
     def _keep(self, unfinished: bytes) -> None:
         """Keep the unfinished frame at the end of the chunk, and continue with the bytes that were fed since."""
@@ -499,9 +499,9 @@ class Decoder:
 
     def _overgrown(self, unfinished: bytes) -> StompError:
         error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
-        return self._asking(error, unfinished, 0)
+        return self._with_receipt(error, unfinished, 0)
 
-    def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
+    def _with_receipt(self, error: StompError, data: bytes, at: int) -> StompError:
         """Return the error, with the receipt that the frame at `at` asks for, if that can be read."""
         if (
             (self._allowed and self._allowed <= _FROM_BROKERS)
