@@ -168,7 +168,7 @@ class _Offer(LineOnlyReceiver):
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The other process has ended, or has the sockets."""
         if self._late is not None:
-            _log.warn("handover: the process that asked is gone; this one goes on")
+            _log.warn("handover: the other process is gone; this one continues")
             self._settle()
 
 
@@ -304,7 +304,7 @@ class TakenOver(Service):
         for each in self._kept.values():
             each.keep()
         self._handover.busy = ""
-        _log.info("handover: {how}; {count} sockets are ours", how=how, count=len(self._kept))
+        _log.info("handover: {how}; this relay has {count} sockets", how=how, count=len(self._kept))
 
 
 def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) -> TakenOver | None:
@@ -322,7 +322,7 @@ def take_over(path: str, relay: MultiService, handover: Handover, reactor: Any) 
         own.connect(path)
     except (FileNotFoundError, ConnectionRefusedError):
         passage.close()
-        _log.info("handover: nobody is at {path}: this relay opens its sockets itself", path=path)
+        _log.info("handover: no relay answers at {path}: this relay opens its sockets itself", path=path)
         return None
     except OSError as error:
         passage.close()

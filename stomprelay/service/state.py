@@ -154,7 +154,7 @@ class Sessions:
         """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
         if draining != self.draining:
             self.draining = draining
-            _log.info("draining: new clients are refused" if draining else "clients are let in again")
+            _log.info("draining: new clients are refused" if draining else "new clients are accepted again")
 
     async def end(self, within: float, runtime: Runtime) -> None:
         """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of

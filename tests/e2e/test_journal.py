@@ -311,10 +311,10 @@ def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
         flood = Flood(relay.port, "flood")
         end.callback(flood.connection.close)
         flood.start()
-        relay.child.wait_for_output("the journal's queue is full; nobody is read from")
+        relay.child.wait_for_output("the journal's queue is full; the relay reads from no session")
         relay.until(lambda: relay.metric("failing"))
         status, text = relay.admin.ask("/healthz")
-        assert (status, text.partition(": ")[0]) == (503, "nobody is read from")
+        assert (status, text.partition(": ")[0]) == (503, "reading has stopped")
         held = _still(flood)
         assert [beating.socket.recv(1) for _ in range(10)] == [b"\n"] * 10
         assert flood.sent == held

@@ -213,8 +213,7 @@ def test_relays_that_died(harness: ThreadHarness) -> None:
     harness.folder.failure = FULL
     harness.thread.begin()
     assert (
-        harness.log.lines[-1]
-        == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
+        harness.log.lines[-1] == "warn: the journal's folder cannot be listed: /j/x: No space left on device"
     )
 
 
