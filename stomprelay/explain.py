@@ -124,7 +124,7 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _result(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the frame read, `said`."""
+        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the received frame, `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
