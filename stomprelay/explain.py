@@ -1,5 +1,5 @@
-"""`stomprelay explain`: reads the frames in a text that a user wrote, of a client and of a broker, as they are sent,
-translates them between two versions, and says in words what becomes of each, and why.
+"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent;
+translates them between two versions; and says in words how each frame was changed, and why.
 """
 
 import re
@@ -117,14 +117,14 @@ class Explanation:
                 yield "\n".join([title + "what is no frame", *self._failed(error, command)])
                 return
             came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frames.said)]
-            yield "\n".join([*came, *self._became(frame, frames.said)])
+            yield "\n".join([*came, *self._result(frame, frames.said)])
 
     def _versions(self) -> str:
         versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
-    def _became(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and the reasons for each difference from `said`."""
+    def _result(self, frame: Frame, said: bytes) -> Iterator[str]:
+        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the received frame, `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -237,7 +237,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text: controls but LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
+    """Return bytes as text: controls except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

@@ -287,10 +287,10 @@ def test_a_drain_that_is_taken_back(relay: Relay) -> None:
     relay.answer("/drain", left(1), left(1, draining=False))
     relay.answer("/drain/cancel", left(1, draining=False))
     clock, lines = Clock(), list[str]()
-    with pytest.raises(AdminError, match=r"^clients are let in again$"):
+    with pytest.raises(AdminError, match=r"^new clients are accepted again$"):
         drain(AdminClient(relay.place), None, lines.append, clock.sleep, clock)
     assert cancel_drain(AdminClient(relay.place), lines.append) == 0
-    assert lines[1:] == ["clients are let in again: 1 session"]
+    assert lines[1:] == ["new clients are accepted again: 1 session"]
     relay.answer("/drain/cancel", b'{"draining": 1, "sessions": 1}')
     with pytest.raises(AdminError, match="is no relay that can be asked"):
         cancel_drain(AdminClient(relay.place), lines.append)

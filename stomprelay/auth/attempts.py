@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 FREE: Final = 3
-"""Failures of an address without a delay."""
+"""How many failures an address may have before its attempts are delayed."""
 STEP: Final = 0.25
 """Seconds between two attempts of an address, for each further failure."""
 MOST: Final = 23

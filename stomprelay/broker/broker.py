@@ -5,10 +5,10 @@ input returns the effects that the service must perform, in order, some of them 
 raises.
 
     received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
-    gave_way    others had their turn: more of the frames that came are executed
+    gave_way    other clients had their turn: more of this client's frames are executed
     paused      the transport is full: no message is written until `resumed`
-    woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
-    half_closed the client sends no more: its connection ends after all of its answers
+    woke        the time of the last `Wake` has come: beats, time-outs, and waiting messages
+    half_closed the client sends no more: its connection ends when all answers are written
     lost        the client has left; its unacknowledged messages go to others
 """
 
@@ -33,7 +33,7 @@ from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSIO
 _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 _TURN: Final = 512
-"""The most frames of one client that are executed without a turn for others."""
+"""How many frames of one client are executed, at most, before other clients get a turn."""
 HALF_CLOSED: Final = 5.0
 """Seconds for which a half-closed client still gets messages."""
 

@@ -146,8 +146,8 @@ class Destinations:
 
 
 class PendingTransaction:
-    """The frames of one transaction (STOMP 1.2, "BEGIN"). Messages that it acknowledges are neither redelivered nor
-    counted in their window until it ends.
+    """The frames of one transaction (STOMP 1.2, "BEGIN"). Until the transaction ends, messages that it acknowledges are
+    not delivered again, and do not count in their consumer's window.
     """
 
     def __init__(self, destinations: Destinations, max_frames: int) -> None:

@@ -44,8 +44,8 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled:
-    """Deliveries by number, each with its message-id. `len()` and `in` look only at deliveries that await an ACK, by
-    message-id. A transaction may hold deliveries, in runs of neighbours.
+    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK, and `in` looks
+    for a message-id among them. A transaction may hold deliveries, in runs of neighbours.
     """
 
     def __init__(self) -> None:
@@ -281,11 +281,11 @@ class Consumer:
 
 
 class Queue:
-    """A queue: each message goes to one consumer, in the order of arrival, the consumers by turns.
+    """A queue: each message goes to one consumer, in the order of arrival; the consumers take turns.
 
-    While a message waits no consumer can take it: call `consumer_ready` when one may, or joins. `len()` and
-    `waiting_bytes`: what waits; `kept`: with what awaits an ACK. `private`: of one topic's subscriber, and ends with
-    it.
+    A message waits only while no consumer can take it: call `consumer_ready` when a consumer joins, or may be able to
+    take one. `len()` and `waiting_bytes` count the waiting messages; `kept` also counts those that await an ACK.
+    `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
     """
 
     def __init__(

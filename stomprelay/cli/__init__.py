@@ -38,7 +38,7 @@ def hold() -> None:
 
 
 def release() -> None:
-    """Unblock the signals, without anything to react to them."""
+    """Unblock the signals; a signal that came while they were blocked ends the process now."""
     _mask("SIG_UNBLOCK")
 
 

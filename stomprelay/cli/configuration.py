@@ -161,16 +161,14 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the client and the frame; `asks` is None without `send` or `subscribe`."""
     parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="the client's command")
     parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="its destination")
-    who = parser.add_argument_group(
-        "who wants to do it, with send and subscribe; default: a client that nobody knows"
-    )
+    who = parser.add_argument_group("the client, with send and subscribe; default: an unknown client")
     who.add_argument("--as", dest="user", default="", metavar="USER", help="the name of the user")
     who.add_argument(
         "--group", action="append", default=[], help="a group of the user; may be given several times"
     )
     who.add_argument("--certificate", default="", metavar="NAME", help="the name in the client's certificate")
     who.add_argument("--listener", metavar="NAME", help="the client's listener; default: the only one")
-    what = parser.add_argument_group("what else the frame says")
+    what = parser.add_argument_group("the rest of the frame")
     what.add_argument(
         "--header",
         action="append",

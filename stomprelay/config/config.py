@@ -54,7 +54,7 @@ class Option(NamedTuple):
 
 
 OPTIONS: Final[Mapping[str, Option]] = {
-    "listen": Option("l", "ENDPOINT", "Where clients come in, e.g. tcp:61613. May be given several times."),
+    "listen": Option("l", "ENDPOINT", "Where clients connect, e.g. tcp:61613. May be given several times."),
     "upstream": Option(
         "u",
         "URI",
@@ -65,8 +65,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "ENDPOINT",
         "Endpoint for health, metrics and the dashboard, e.g. tcp:61680:interface=127.0.0.1",
     ),
-    "journal": Option(None, "DIR", "Folder for a journal of what passes."),
-    "workers": Option(None, "N", "How many processes serve the clients, best one a core."),
+    "journal": Option(None, "DIR", "Folder for a journal of the frames that pass."),
+    "workers": Option(None, "N", "How many processes serve the clients; best: one for each core."),
     "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(LEVELS)}."),
 }
 """The options of the command line, which replace values of the file. The names are those that `overridden` has for

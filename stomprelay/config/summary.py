@@ -313,7 +313,9 @@ def _journal(journal: JournalSettings) -> Iterator[Fact]:
     yield "relay", journal.relay or "the name of this machine"
     yield "segments", f"end with {journal.segment_size} bytes, or after {journal.segment_age:g} s"
     full = (
-        "records are left out, and counted" if journal.when_full is WhenFull.DROP else "nobody is read from"
+        "records are left out, and counted"
+        if journal.when_full is WhenFull.DROP
+        else "the relay reads from no session"
     )
     yield "queue", f"{journal.queue} bytes; when it is full {full}"
     synced = f"every {journal.sync_interval:g} s" if journal.sync_interval else "when a segment ends"

@@ -66,7 +66,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     spark.add_argument(
         "--master",
         metavar="URL",
-        help=f"where Spark runs: {launch.MASTER} is this machine (the default), spark://… or another a cluster",
+        help=f"where Spark runs: {launch.MASTER} is this machine (the default), spark://… a cluster",
     )
     spark.add_argument(
         "--conf",
@@ -146,18 +146,18 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         metavar="DIR",
         default="",
-        help="what was read (default: _checkpoint beside the tables)",
+        help="the folder that records what was read (default: _checkpoint beside the tables)",
     )
     parser.add_argument(
         "--bytes-per-batch",
         metavar="SIZE",
         type=size,
         default=Settings.bytes_per_batch,
-        help="bytes of segments read at a time, at most, on which memory depends "
+        help="bytes of segments that are read at a time, at most; the memory depends on it "
         f"(default: {Settings.bytes_per_batch >> 20}m)",
     )
     for name, about in (
-        ("patience", "how long a missing segment, or the other half of a message, is waited for"),
+        ("patience", "how long to wait for a missing segment, or for the other half of a message"),
         ("linger", "how long after a message's last sign its row becomes final"),
         ("give-up", "when the row of a message that is not settled becomes final"),
         ("stuck-after", "how long a delivery may wait for its answer before its subscription is stuck"),
@@ -176,21 +176,21 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a header by which publishers name their messages and which brokers carry, such as correlation-id; "
-        "may be given more than once, the first that is there counts",
+        help="a header with the publisher's own message id, which brokers pass on, such as correlation-id; "
+        "may be given more than once; the first one in a message counts",
     )
     parser.add_argument(
         "--keep-headers",
         metavar="NAME,...",
         type=names,
-        help="headers of SENDs that table messages has in its column headers, said when the tables are made: at most "
+        help="headers of SENDs for the column headers of the table messages, set when the tables are made: at most "
         f"{MOST_HEADERS}, of {LONGEST_HEADER} letters each (default: those that the tables have, else none)",
     )
     parser.add_argument(
         "--retain",
         metavar="TIME",
         type=duration,
-        help="how long hours are kept in the tables, such as 90d (default: for ever)",
+        help="how long the tables keep an hour, such as 90d (default: for ever)",
     )
 
 

@@ -786,7 +786,7 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
     """Return the broker's profile: the configured one, or by CONNECTED, unless its `session` is the client's."""
-    session = b"" if offer.holds(accord.session) else accord.session
+    session = b"" if offer.has_value(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO_PROFILE else upstream.profile
     broker.profile = found
     return found

@@ -164,7 +164,7 @@ def drain(
     status = admin.drain()
     while True:
         if not status.draining:
-            raise AdminError("clients are let in again")
+            raise AdminError("new clients are accepted again")
         if status != printed:
             _print_drain(status, print_line, as_json=as_json)
             printed = status
@@ -188,7 +188,7 @@ def _print_drain(status: DrainStatus, print_line: PrintLine, *, as_json: bool) -
         print_line(json.dumps(status._asdict()))
         return
     count = f"{status.sessions or 'no'} session{'' if status.sessions == 1 else 's'}"
-    print_line(f"draining: {count} left" if status.draining else f"clients are let in again: {count}")
+    print_line(f"draining: {count} left" if status.draining else f"new clients are accepted again: {count}")
 
 
 def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:

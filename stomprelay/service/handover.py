@@ -169,7 +169,7 @@ class _Offer(LineOnlyReceiver):
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The other process has ended, or has the sockets."""
         if self._late is not None:
-            _log.warn("handover: the process that asked is gone; this one goes on")
+            _log.warn("handover: the other process is gone; this one continues")
             self._settle()
 
 

@@ -261,7 +261,7 @@ class Notify(Service):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
                 sender.sendto("\n".join(lines).encode("utf-8"), self._address)
         except OSError as error:
-            _log.warn("systemd could not be told {lines}: {error}", lines=lines, error=error)
+            _log.warn("systemd could not be notified of {lines}: {error}", lines=lines, error=error)
 
 
 def _address(name: str) -> str | None:

@@ -171,7 +171,7 @@ class Sessions:
         """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
         if draining != self.draining:
             self.draining = draining
-            _log.info("draining: new clients are refused" if draining else "clients are let in again")
+            _log.info("draining: new clients are refused" if draining else "new clients are accepted again")
 
     def stop_accepting(self) -> float:
         """Accept no session from now on. Return the longest `linger` of all listeners, including removed listeners that

@@ -9,13 +9,15 @@ class Rows:
         """Add the newest rows; `covered` ones go with later ones. Return False, and add none, where a name is taken."""
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows of these names; None where `remove` may not find each."""
+        """Return the values `first` up to `stop` of the rows with these names; None if `remove` may not find one."""
 
     def remove(self, names: bytes) -> tuple[bool, set[bytes]]:
-        """Remove the rows of these names and what they cover. Return whether each was found, and whose were."""
+        """Remove the rows with these names, and the rows that these cover. Return whether each name was found, and the
+        subscriptions of covered rows.
+        """
 
     def take(self) -> bytes:
         """Remove all rows, and return them."""
 
 def ids(rows: bytes, width: int) -> set[bytes]:
-    """Return the first values of rows of so many values."""
+    """Return the first value of each row, for rows of so many values."""

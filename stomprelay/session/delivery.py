@@ -9,7 +9,7 @@ from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 
 class _Node:
-    """A run from `start` up to `stop`, between two subtrees. `count`: all positions in the tree."""
+    """A tree of positions: the run from `start` up to `stop`, between two subtrees. `count`: all its positions."""
 
     __slots__ = ("count", "height", "left", "right", "start", "stop")
 
@@ -34,7 +34,7 @@ def _count(tree: _Tree) -> int:
 
 
 def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both and the run between them; their heights may differ by 2 at most."""
+    """Return a tree of both trees and the run between them; the heights of the trees may differ by 2 at most."""
     if left is not None and left.height > _height(right) + 1:
         inner = left.right
         if inner is None or _height(left.left) >= inner.height:
@@ -51,7 +51,7 @@ def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
 
 
 def _join(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both and the run between them, of any heights."""
+    """Return a tree of both trees and the run between them, whatever the heights of the trees."""
     if left is not None and left.height > _height(right) + 1:
         return _balanced(left.left, left.start, left.stop, _join(left.right, start, stop, right))
     if right is not None and right.height > _height(left) + 1:
@@ -74,7 +74,7 @@ def _first(tree: _Node) -> int:
 
 
 def _concatenated(left: _Tree, right: _Tree) -> _Tree:
-    """Return a tree of both; all of `left` is before `right`. Runs that touch become one."""
+    """Return a tree of both trees; all positions of `left` are before those of `right`. Runs that touch become one."""
     if left is None or right is None:
         return right if left is None else left
     rest, start, stop = _without_last(left)
@@ -87,7 +87,7 @@ def _concatenated(left: _Tree, right: _Tree) -> _Tree:
 
 
 def _extended(tree: _Node, start: int) -> _Node:
-    """Return the tree with its first run beginning at `start` already."""
+    """Return the tree with its first run extended back to `start`."""
     if tree.left is None:
         return _Node(None, start, tree.stop, tree.right)
     return _Node(_extended(tree.left, start), tree.start, tree.stop, tree.right)
@@ -107,7 +107,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 
 class Positions:
-    """Positions in a sequence. Costs rise with the logarithm of the runs, but for iteration and a mixed `give`."""
+    """A set of positions. A call takes time by the logarithm of its runs, iteration and a mixed `give` more."""
 
     __slots__ = ("_tree",)
 
@@ -155,7 +155,7 @@ class Positions:
         self.give(below)
 
     def give(self, taken: Self) -> None:
-        """Add positions that were taken, which are left without any."""
+        """Add positions that were taken. `taken` is empty afterwards."""
         done: _Tree = None
         one, other = self._tree, taken._tree
         while one is not None and other is not None:
@@ -167,7 +167,7 @@ class Positions:
         taken._tree = None
 
     def below(self, at: int) -> int:
-        """Return how many of them are below `at`."""
+        """Return how many positions are below `at`."""
         count, tree = 0, self._tree
         while tree is not None:
             if at <= tree.start:
@@ -197,18 +197,18 @@ class Positions:
 
 
 TOKEN: Final = b"relay-ack-"
-"""How our tokens begin, in front of a number."""
+"""The beginning of each token of ours, in front of its number."""
 THING: Final = 512
-"""Bytes that anything that is kept costs beside its text: its objects, and its places in tables."""
+"""How many bytes a kept delivery or name costs beside its text: its objects, and its places in tables."""
 
 
-def ours(name: bytes) -> bool:
-    """Whether the name of a delivery has the form of our tokens. It may be another relay's token."""
+def is_token(name: bytes) -> bool:
+    """Whether the name of a delivery has the form of the relay's tokens. It may be the token of another relay."""
     return name.startswith(TOKEN)
 
 
 class DeliveryNumbers:
-    """Numbers for the deliveries of one client, from 1 on, in their order, as a reader of the journal counts them."""
+    """Gives the deliveries of one client their numbers, from 1 on, in order, as a reader of the journal counts."""
 
     __slots__ = ("_next",)
 
@@ -223,7 +223,7 @@ class DeliveryNumbers:
 
 
 class TakenPositions(Sized, Iterable[int], Protocol):
-    """Pending positions that an ACK settled."""
+    """The positions of pending deliveries that an ACK settled."""
 
 
 class BrokerConnection:
@@ -277,12 +277,12 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """The rank of its name in ACKs, lowest first: 1 for an ended subscription, 2 for a lost broker, or 0."""
+        """An ACK of a name looks for rank 0 first, then 1 (the subscription ended), then 2 (the broker was lost)."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
     def token(self) -> bytes:
-        """Our name for it in the client's ACK: on 1.2 without an `ack` value, or where its name is taken."""
+        """The relay's own name for it, for ACKs of 1.2 without an `ack` value, or if another delivery has its name."""
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "UnsettledDeliveries") -> None:
@@ -293,8 +293,9 @@ class Delivery:
 
 
 class UnsettledDeliveries(ABC):
-    """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position. What
-    an ACK takes is either forgotten (`release`), or held for its transaction and perhaps given back (`give_back`).
+    """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position.
+    `take` returns what an ACK settles: forget that (`release`), or hold it for the transaction, and perhaps
+    `give_back`.
     """
 
     __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")
@@ -315,7 +316,7 @@ class UnsettledDeliveries(ABC):
 
     @property
     def live(self) -> int:
-        """The number of pending ones whose broker awaits an ACK."""
+        """The number of pending deliveries whose broker awaits an ACK."""
         return self.pending - self.lost
 
     @property
@@ -338,16 +339,16 @@ class UnsettledDeliveries(ABC):
         return position
 
     def remove(self, position: int) -> None:
-        """Remove the one at this position, which is pending."""
+        """Remove the pending delivery at this position."""
         self._take_out(position)
         del self._deliveries[position]
 
     def take_all(self) -> TakenPositions:
-        """Take all pending ones."""
+        """Take all pending deliveries, and return their positions."""
         return self.take_below(self._next)
 
     def release(self, taken: TakenPositions) -> Iterator[Delivery]:
-        """Forget what was taken, and yield it. Exhaust the iterator."""
+        """Forget the deliveries that were taken, and yield them. The caller must exhaust the iterator."""
         for position in taken:
             yield self._deliveries.pop(position)
 
@@ -359,7 +360,7 @@ class UnsettledDeliveries(ABC):
             self._room = 2 * len(self._again) + 16
 
     def give_back(self, taken: TakenPositions) -> None:
-        """Make these pending again, in their old order."""
+        """Make the deliveries at these positions pending again, in their old order."""
         self._put_back(taken)
         waiting, self._again = self._again, []
         for delivery, again in waiting:
@@ -374,7 +375,7 @@ class UnsettledDeliveries(ABC):
     @property
     @abstractmethod
     def lost(self) -> int:
-        """The number of pending ones whose broker was lost."""
+        """The number of pending deliveries whose broker was lost."""
 
     @abstractmethod
     def awaits(self, position: int) -> bool:
@@ -382,15 +383,15 @@ class UnsettledDeliveries(ABC):
 
     @abstractmethod
     def take(self, position: int) -> TakenPositions:
-        """Take what an ACK of this position covers: this delivery, and others as the subscription's mode says."""
+        """Take the delivery at this position, and others as the subscription's mode says. Return their positions."""
 
     @abstractmethod
     def take_below(self, position: int) -> TakenPositions:
-        """Take all pending ones below a position."""
+        """Take all pending deliveries below a position."""
 
     @abstractmethod
     def lost_among(self, taken: TakenPositions) -> int:
-        """Return how many of these are lost."""
+        """Return how many of the deliveries at these positions are lost."""
 
     @abstractmethod
     def _append(self, position: int) -> None: ...
@@ -419,7 +420,7 @@ class Individual(UnsettledDeliveries):
 
     @property
     def lost(self) -> int:
-        """The number of pending ones whose broker was lost."""
+        """The number of pending deliveries whose broker was lost."""
         return len(self._pending) - (0 if self._connection.lost else self._live)
 
     def awaits(self, position: int) -> bool:
@@ -427,19 +428,19 @@ class Individual(UnsettledDeliveries):
         return position in self._pending
 
     def take(self, position: int) -> TakenPositions:
-        """Take the one at this position."""
+        """Take the delivery at this position."""
         self._take_out(position)
         return (position,)
 
     def take_below(self, position: int) -> TakenPositions:
-        """Take all pending ones below a position. Looks at every pending one."""
+        """Take all pending deliveries below a position. Looks at each pending delivery."""
         taken = [each for each in self._pending if each < position]
         self._pending.difference_update(taken)
         self._live -= sum(each >= self._live_from for each in taken)
         return taken
 
     def lost_among(self, taken: TakenPositions) -> int:
-        """Return how many of these are lost."""
+        """Return how many of the deliveries at these positions are lost."""
         return sum(each < self.live_from for each in taken)
 
     def _append(self, position: int) -> None:
@@ -458,7 +459,7 @@ class Individual(UnsettledDeliveries):
 
 
 class Cumulative(UnsettledDeliveries):
-    """The deliveries of a subscription in which an ACK covers all earlier ones, too: it takes one piece."""
+    """The deliveries of a subscription in which an ACK covers all earlier deliveries, too."""
 
     __slots__ = ("_pending",)
 
@@ -473,7 +474,7 @@ class Cumulative(UnsettledDeliveries):
 
     @property
     def lost(self) -> int:
-        """The number of pending ones whose broker was lost."""
+        """The number of pending deliveries whose broker was lost."""
         return self._pending.below(self.live_from)
 
     def awaits(self, position: int) -> bool:
@@ -481,15 +482,15 @@ class Cumulative(UnsettledDeliveries):
         return position in self._pending
 
     def take(self, position: int) -> TakenPositions:
-        """Take the one at this position and all before it."""
+        """Take the delivery at this position and all before it."""
         return self._pending.take_below(position + 1)
 
     def take_below(self, position: int) -> TakenPositions:
-        """Take all pending ones below a position."""
+        """Take all pending deliveries below a position."""
         return self._pending.take_below(position)
 
     def lost_among(self, taken: TakenPositions) -> int:
-        """Return how many of these are lost."""
+        """Return how many of the deliveries at these positions are lost."""
         assert isinstance(taken, Positions)
         return taken.below(self.live_from)
 
@@ -510,5 +511,5 @@ class Cumulative(UnsettledDeliveries):
 
 
 def unsettled(subscription: Subscription) -> UnsettledDeliveries:
-    """Return a new account of a subscription's deliveries, as its mode wants it."""
+    """Return a new account for a subscription's deliveries, of the kind that its mode needs."""
     return Cumulative(subscription) if subscription.ack == CUMULATIVE else Individual(subscription)

@@ -48,7 +48,7 @@ class Send:
 
 @dataclass(slots=True)
 class Close:
-    """End the leg's connection. Nothing it still receives concerns the relay; do not report it `lost`."""
+    """End the leg's connection. Ignore what it still receives, and do not report it `lost`."""
 
     leg: Leg
     how: How
@@ -79,7 +79,7 @@ class GiveWay:
 
 @dataclass(slots=True)
 class Wake:
-    """Call `woke` at this time, in place of the time asked for before; infinity means never."""
+    """Call `woke` at this time, in place of the time of the last `Wake`; infinity means never."""
 
     at: float
 
@@ -90,8 +90,8 @@ Fact = str | int
 
 @dataclass(slots=True)
 class Note:
-    """A line for the log and an event for the journal (only the journal: `quiet`; in a detailed log: `detail`), with
-    its `facts` by name. It has no secret and no body.
+    """A line for the log and an event for the journal, with `facts` by name. `quiet`: only for the journal. `detail`:
+    only in a detailed log. It contains no secret and no body.
     """
 
     event: Event

@@ -1,5 +1,5 @@
-"""CONNECT and CONNECTED as values, never escaped. The other side's headers pass in their order; versions, heart-beats
-and, where an upstream has them, virtual host and credentials are put in their place.
+"""CONNECT and CONNECTED as values; they are never escaped. Headers of the other side pass in their order. The relay
+replaces versions, heart-beats and, where an upstream has them, virtual host and credentials.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ class Credentials:
 
 
 class OwnHeader(NamedTuple):
-    """A header of the relay's own; None: remove this header, whoever wrote it."""
+    """A header that the relay itself adds to CONNECT. None: remove this header, whoever wrote it."""
 
     name: bytes
     value: bytes | None
@@ -131,7 +131,7 @@ class Offer:
         """Return the value of a header, the first where there are several; None where there is none."""
         return _first(self.headers, name)
 
-    def told(self, credentials: Credentials | None) -> "Offer":
+    def with_credentials(self, credentials: Credentials | None) -> "Offer":
         """Return the offer with these credentials for brokers; None: those of the upstream."""
         return self if credentials is None else replace(self, credentials=credentials)
 
@@ -186,7 +186,7 @@ class Offer:
         ]
         return compose_raw(CONNECT, put(headers, values), end=b"\0")
 
-    def holds(self, value: bytes) -> bool:
+    def has_value(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""
         return value in [each for _, each in self.headers]
 
@@ -195,7 +195,7 @@ class Offer:
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the terms offered to the broker. Without a `heart-beat` header none of its beats are expected."""
+        """Return the terms for the broker. Without a `heart-beat` header in CONNECT expect no beats of the broker."""
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 

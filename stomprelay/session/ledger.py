@@ -1,6 +1,6 @@
-"""Deliveries that await their ACK, where the two sides name them differently, or the session may move to a broker that
-does not know them. Of the newest only the names are kept (`recent`). What is settled or lost is one piece, whatever its
-length.
+"""Deliveries that await their ACK. The relay keeps this account where the two sides name deliveries differently, or
+where the session may move to a broker that does not know the deliveries. Of the newest deliveries only the names are
+kept (`recent`). A range of deliveries is settled or lost in one step, whatever its length.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from stomprelay.session.delivery import (
     Individual,
     TakenPositions,
     UnsettledDeliveries,
-    ours,
+    is_token,
     unsettled,
 )
 from stomprelay.session.recent import Recent, Row
@@ -37,8 +37,8 @@ def _cost(delivery: Delivery) -> int:
     return THING + len(delivery.message_id) + len(delivery.ack or b"")
 
 
-def _left(account: UnsettledDeliveries) -> int:
-    """Return how many bytes an ended subscription costs as long as something of it is unsettled."""
+def _ended_cost(account: UnsettledDeliveries) -> int:
+    """Return how many bytes an ended subscription costs while some of its deliveries are unsettled."""
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
@@ -56,17 +56,17 @@ class _Line:
         """How many of them are not gone."""
 
     def add(self, delivery: Delivery) -> None:
-        """Put in a delivery."""
+        """Add a delivery."""
         self.count += 1
         self.put(delivery)
 
     def put(self, delivery: Delivery) -> None:
-        """Put in a delivery again that was sorted out while a transaction held it."""
+        """Add a delivery again that was removed while a transaction held it."""
         heappush(self._waiting[delivery.rank], (delivery.order, delivery))
         self._size += 1
 
     def remove(self) -> None:
-        """Record that one of them is gone."""
+        """Record that one of the deliveries is gone."""
         self.count -= 1
         if self._size > 2 * self.count + 16:
             self._waiting = [[each for each in waiting if not each[1].gone] for waiting in self._waiting]
@@ -90,7 +90,7 @@ class _Line:
         return None
 
 
-class _Twins:
+class _SameId:
     """The deliveries of one message-id: all of them, and those of each subscription id. `len`: the number of ids."""
 
     __slots__ = ("_every", "_lines")
@@ -122,15 +122,16 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. Several may have one: a broker gives one id to all
-    subscriptions of a topic, and again to what it sends again. `twins`: the cost of shared ids, in things.
+    """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
+    all subscriptions of a topic, and again to a message that it sends again. `shared`: the cost of shared ids, in
+    `THING`s.
     """
 
-    __slots__ = ("_named", "twins")
+    __slots__ = ("_named", "shared")
 
     def __init__(self) -> None:
-        self.twins = 0
-        self._named: dict[bytes, Delivery | _Twins] = {}
+        self.shared = 0
+        self._named: dict[bytes, Delivery | _SameId] = {}
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._named
@@ -147,19 +148,19 @@ class Namesakes:
         before = self._named.setdefault(delivery.message_id, delivery)
         if before is delivery:
             return
-        listed = len(before) if isinstance(before, _Twins) else 0
-        if not isinstance(before, _Twins):
-            before = self._named[delivery.message_id] = _Twins(before)
+        listed = len(before) if isinstance(before, _SameId) else 0
+        if not isinstance(before, _SameId):
+            before = self._named[delivery.message_id] = _SameId(before)
         before.add(delivery)
-        self.twins += len(before) - listed
+        self.shared += len(before) - listed
 
     def remove(self, delivery: Delivery) -> None:
         """Forget a delivery that is gone."""
         named = self._named[delivery.message_id]
-        if isinstance(named, _Twins):
+        if isinstance(named, _SameId):
             listed = len(named)
             last = named.remove(delivery)
-            self.twins -= listed - len(named)
+            self.shared -= listed - len(named)
             if not last:
                 return
         del self._named[delivery.message_id]
@@ -169,7 +170,7 @@ class Namesakes:
         lowest rank. None where none is pending.
         """
         named = self._named.get(message_id)
-        if isinstance(named, _Twins):
+        if isinstance(named, _SameId):
             return named.first(subscription)
         if named is None or not named.pending or subscription not in (None, named.subscription.id):
             return None
@@ -178,14 +179,13 @@ class Namesakes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ledger:
-    """The deliveries that one client got and that are not settled: no ACK or NACK has come, or one that belongs to an
-    open transaction.
+    """The unsettled deliveries of one client: no ACK or NACK has come, or only one that belongs to an open transaction.
 
-    `full`: there are `most` or more; the broker is not to be read from until the ledger is not `crowded`. `orders`:
-    gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's.
-    `recent`: the newest of them. `forgot`: deliveries of lost brokers were forgotten to make room, so that an ACK which
-    names nothing here may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the
-    present broker may still await their ACKs.
+    `full`: there are `most` deliveries or more; do not read from the broker until the ledger is not `crowded` any more.
+    `orders`: gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the
+    client's. `recent`: the newest deliveries. `forgot`: deliveries of lost brokers were forgotten to make room, so that
+    an ACK with an unknown name may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and
+    the present broker may still await their ACKs.
     """
 
     _most: int
@@ -221,7 +221,7 @@ class Ledger:
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * (self._named.twins + self._hidden.twins) + self.recent.size
+        return self._size + THING * (self._named.shared + self._hidden.shared) + self.recent.size
 
     @property
     def awaited(self) -> int:
@@ -249,7 +249,7 @@ class Ledger:
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs in rows of so many values. Return False, and record nothing, where one has to be `noted`."""
+        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one has to be `noted`."""
         if self.forgot or self._would_forget(count):
             return False
         if self._by_order and self._knows(self.recent.decoded(rows, width)):
@@ -257,26 +257,26 @@ class Ledger:
         return self.recent.add(rows, width)
 
     def _would_forget(self, more: int) -> bool:
-        """Whether something would be forgotten to make room for so many more deliveries."""
+        """Whether deliveries would be forgotten to make room for `more` new ones."""
         return (bool(self._ended) or self._lost > 0) and (
             self._pending + self._in_doubt + len(self.recent) + more > self._most
         )
 
     def _knows(self, rows: list[Row]) -> bool:
-        """Whether one of these decoded names belongs to a delivery that is not a recent one."""
+        """Whether one of these decoded names belongs to a delivery that is not among the recent ones."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
         return (
             None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
-        """Settle ACKs or NACKs of these names, in no transaction. Return whether all may pass as they came; otherwise
-        look at each: those that were settled name nothing any more.
+        """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
+        look at each ACK; a name that was settled is not known any more.
         """
         # Where any of these holds, broker and client may mean different ones by a name.
         if self.forgot or self._tokened or self._hidden:
@@ -332,7 +332,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
-            self._size += 0 if open else _left(account)
+            self._size += 0 if open else _ended_cost(account)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery
         self._size += _cost(delivery)
@@ -349,7 +349,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A lost broker's message is delivered again: the client's ACK of a later one does not cover the lost one."""
+        """A lost broker's message is delivered again: the client's later ACKs do not cover the lost delivery."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -363,7 +363,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live
-            self._size += _left(account)
+            self._size += _ended_cost(account)
             self._leave(account)
 
     def _leave(self, account: UnsettledDeliveries) -> None:
@@ -410,7 +410,7 @@ class Ledger:
         elif not subscription.open and self._accounts.get(subscription) is account:
             del self._accounts[subscription]
             self._ended.pop(account, None)
-            self._size -= _left(account)
+            self._size -= _ended_cost(account)
 
     def lost(self) -> None:
         """Record that the broker is lost: its deliveries are lost, and no broker gets their ACKs."""
@@ -446,7 +446,7 @@ class Ledger:
     def given(self, token: bytes) -> Delivery | None:
         """Return the delivery that was given this token, or None."""
         digits = token.removeprefix(TOKEN)
-        if not ours(token) or not digits.isdigit() or len(digits) >= 20:
+        if not is_token(token) or not digits.isdigit() or len(digits) >= 20:
             return None
         delivery = self._by_order.get(int(digits))
         return delivery if delivery is not None and delivery.pending else None
@@ -474,7 +474,7 @@ class Ledger:
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
-        """Settle these. Return whether no lost broker's delivery is among them."""
+        """Settle the deliveries at these positions. Return whether no lost broker's delivery is among them."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
@@ -485,7 +485,7 @@ class Ledger:
         return not lost
 
     def _count(self, account: UnsettledDeliveries, taken: TakenPositions, lost: int, sign: int) -> None:
-        """Count these as pending (`sign` 1) or no longer pending (-1)."""
+        """Count the deliveries at these positions as pending (`sign` 1) or no longer pending (-1)."""
         self._pending += sign * len(taken)
         self._lost += sign * lost
         if account.subscription.open:

@@ -1,4 +1,4 @@
-"""One STOMP connection: what may come on it when, and its decoder, dialect, state and heart-beat.
+"""One STOMP connection: its decoder, dialect, state and heart-beat, and which frames may come in which state.
 
 A leg is one STOMP connection seen from the relay (or from the embedded broker): toward a client its side is
 DOWNSTREAM, toward a broker UPSTREAM. Each leg runs through these states, never back:
@@ -6,10 +6,10 @@ DOWNSTREAM, toward a broker UPSTREAM. Each leg runs through these states, never 
     OPENING     downstream: the client has not sent CONNECT; upstream: no answer to our CONNECT yet
     CONNECTING  downstream only: CONNECT was understood, the broker has not answered; nothing is read
     CONNECTED   frames flow
-    LEAVING     DISCONNECT passed (downstream: whatever follows is ignored; upstream: the broker finishes)
+    LEAVING     DISCONNECT passed (downstream: later bytes are ignored; upstream: the broker sends what is left)
     CLOSED      nothing more is read or written
 
-Everything that decides which command may come in which state stands in this file.
+Only this file decides which command may come in which state.
 """
 
 from dataclasses import dataclass
@@ -59,11 +59,11 @@ class Terms:
 
 
 NO_BEATS: Final = Terms()
-"""The terms of who sends no beats and wants none."""
+"""The terms of a side that sends no beats and wants none."""
 
 
 def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
-    """Return after how many seconds without a write a beat is due, and after how many without a sign a peer is dead."""
+    """Return after how many seconds without a write a beat is due, and without a sign of life a peer is dead."""
     send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
     expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
     return _shared(
@@ -78,8 +78,8 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeartBeat:
-    """The beats of one leg. Times are in seconds. Set `sent_at` and `received_at` when bytes are written and come, and
-    `reading` to False while the peer is not read from: until `resumed` it is not `dead`.
+    """The beats of one leg. Times are in seconds. Set `sent_at` when bytes are written, `received_at` when bytes come,
+    and `reading` to False while the peer is not read from: until `resumed` the peer is not `dead`.
     """
 
     received_at: float = 0.0
@@ -104,7 +104,7 @@ class HeartBeat:
         self.received_at = now
 
     def due(self, now: float) -> bool:
-        """Whether a beat must be sent to the peer now; if so send `BEAT`, then set `sent_at`."""
+        """Whether a beat must be sent to the peer now. If so, send `BEAT` and set `sent_at`."""
         return now >= self.sent_at + self._intervals[0]
 
     def dead(self, now: float) -> bool:

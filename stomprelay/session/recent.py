@@ -1,9 +1,11 @@
-"""Deliveries of which nothing is known but their names. A chunk's are noted in one go, and mostly settled so, without
-an object for each. When a loss, an ended subscription or a transaction concerns them the ledger takes them. Only the
-compiled `_rows` keeps such deliveries; without it the ledger has a `Delivery` for each.
+"""The newest deliveries, of which only the names are kept. All deliveries of a chunk are recorded in one call, and
+mostly settled in one call, without an object for each. When a loss, an ended subscription or a transaction concerns
+them, the ledger takes them over. Only the compiled `_rows` keeps such deliveries; without it the ledger has a
+`Delivery` for each.
 
-A row is a MESSAGE's subscription, message-id and, where ACKs name that, `ack` value. A name is what an ACK says. Both
-are texts with an LF behind each value, as on the wire to the client: see `Dialect.spells_once`.
+A row has values of a MESSAGE: its subscription, its message-id and, if ACKs name that, its `ack`. A name has the values
+by which an ACK names a delivery. Both are texts with an LF behind each value, as on the wire to the client: see
+`Dialect.spells_once`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,13 +29,13 @@ _NAME: Final[Mapping[DeliveryNaming, tuple[int, int]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (0, 2),
     DeliveryNaming.ACK: (2, 3),
 }
-"""From which value of a row up to which its name is."""
+"""Which values of a row are its name: from the first number up to the second one."""
 _WIDEST: Final = 3
 _OURS: Final = b"\n" + TOKEN
 
 
 def split(text: bytes, width: int) -> list[Row]:
-    """Return rows, or names, of so many values one by one."""
+    """Return the rows or names in a text, each as a tuple of `width` values."""
     *values, rest = text.split(b"\n")
     if rest:
         raise ValueError("a value without its LF")
@@ -41,7 +43,7 @@ def split(text: bytes, width: int) -> list[Row]:
 
 
 def joined(rows: Iterable[Sequence[bytes]]) -> bytes:
-    """Return the text of rows."""
+    """Return these rows as one text."""
     return b"".join([value + b"\n" for row in rows for value in row])
 
 
@@ -50,13 +52,13 @@ def _ids(rows: bytes, width: int) -> set[bytes]:
 
 
 ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None else COMPILED.ids
-"""Returns the first values of rows of so many values: of which subscriptions they are."""
+"""Returns the first value of each row, which is the subscription, for rows of so many values."""
 
 
 class Recent:
-    """The newest deliveries of a client of this dialect: of the present broker and of open subscriptions, with names
-    that no other delivery in the ledger has. Their numbers, from `orders`, have no gaps; the remaining ones hold the
-    highest numbers.
+    """The newest deliveries of a client of this dialect: of the present broker and open subscriptions, with names that
+    no other delivery in the ledger has. `orders` gives them their numbers. Those that are not settled yet have the
+    highest numbers, without a gap.
     """
 
     __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
@@ -79,7 +81,7 @@ class Recent:
         return 0 if self._rows is None else THING * len(self._rows) + self._rows.size
 
     def concerns(self, subscription: Subscription) -> bool:
-        """Whether this subscription was introduced: it may have some of them. Then `take` all when it ends."""
+        """Whether some of the deliveries may be on this subscription. If so, `take` all when it ends."""
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
@@ -87,14 +89,14 @@ class Recent:
         return self._dialect.delivery is DeliveryNaming.ACK and self._has(ack)
 
     def _has(self, *name: bytes) -> bool:
-        """Whether one of them has this name, decoded."""
+        """Whether one of the deliveries has this decoded name."""
         if not self._rows:
             return False
         text = joined([tuple(map(self._dialect.encode, name))])
         return text.count(b"\n") == len(name) and self.values(text) is not None
 
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
-        """Whether this decoded message-id (and subscription, if given) may mean one of them."""
+        """Whether this decoded message-id (and subscription, if given) may name one of the deliveries."""
         match self._dialect.delivery:
             case DeliveryNaming.MESSAGE_ID:
                 return self._has(message_id)
@@ -103,11 +105,11 @@ class Recent:
         return len(self) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows of these names; None where `settle` may not find each."""
+        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find one."""
         return None if self._rows is None else self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:
-        """Return rows of so many values, decoded."""
+        """Return the rows in a text, each with `width` decoded values."""
         return split(self._dialect.decode_once(rows), width)
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
@@ -115,13 +117,13 @@ class Recent:
         return ids.difference(self._subscriptions)
 
     def introduced(self, id: bytes, subscription: Subscription) -> None:
-        """Record the open subscription of an id."""
+        """Record the open subscription with this id."""
         self._subscriptions[id] = subscription
         if subscription.ack == CUMULATIVE:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add rows of the newest deliveries. Return False, and add none, where a name is taken, or may be our token."""
+        """Add rows of the newest deliveries. Return False, and add none, if a name is taken or may be our token."""
         if COMPILED is None or _OURS in rows:
             return False
         kept = self._rows

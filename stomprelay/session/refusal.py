@@ -23,14 +23,14 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
 
 
 def not_stomp(error: StompError) -> StompError:
-    """Return the client's error in place of `error`, for bytes of its broker that are not STOMP."""
+    """Return the error for the client when the bytes of its broker are not STOMP; `error` says why."""
     return StompError("the broker sent what is not STOMP", error.message)
 
 
 _TLS_HANDSHAKE: Final = 0x16
 METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
 LONGEST: Final = max(map(len, METHODS))
-"""As many of a connection's first bytes are enough for `recognise`."""
+"""How many of a connection's first bytes `recognise` needs at most."""
 _HINT: Final = b"This port speaks STOMP, not HTTP: use a STOMP client.\r\n"
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\n"

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import filterfalse
 from typing import ClassVar, Final, Protocol
 
-from stomprelay.session.delivery import THING, DeliveryNumbers, ours
+from stomprelay.session.delivery import THING, DeliveryNumbers, is_token
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.recent import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
@@ -22,7 +22,7 @@ _RECEIPT: Final = 160
 _FRAME: Final = 64
 """The same for a frame of a transaction."""
 _PLACES: Final = 128
-"""Bytes that a subscription costs beside its headers: its entries by id and by destination."""
+"""Bytes that a subscription costs beside the usual overhead: its places by id and by destination."""
 
 
 _HEADER: Final = 160
@@ -62,11 +62,11 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be."""
+        """Whether as many bytes are kept as may be."""
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return from how many waiting bytes on to stop reading: `wanted`, or fewer, before the client is refused."""
+        """Return how many bytes may wait in one place: `wanted`, or so few that reading stops before a refusal."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
@@ -74,14 +74,14 @@ class Budget:
         self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
-        """Count that so many more bytes are kept. Raises `LimitError`, and counts nothing, where that is too much."""
+        """Count `size` more kept bytes. Raises `LimitError`, and counts nothing, if that is too much."""
         self._size += size
         if self.size > self.most:
             self._size -= size
             raise self._too_much
 
     def give(self, size: int) -> None:
-        """Record that so many bytes are kept no longer."""
+        """Count that `size` bytes are not kept any more."""
         self._size -= size
 
     def check(self) -> None:
@@ -137,14 +137,14 @@ class Transaction:
 
 
 SENT_TO: Final = 8
-"""So many destinations of a client's last SENDs are kept."""
+"""How many destinations of a client's SENDs are remembered, at most."""
 _LONGEST: Final = 200
-"""Bytes that are kept of such a name."""
+"""How many bytes of such a destination's name are kept."""
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
 _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
-"""Of sessions that had none yet, as most have none: nothing is put into these."""
+"""Shared by all sessions that had none yet, because most sessions never have any. Never add to these."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -152,15 +152,15 @@ class Session:
     """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
 
     `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
-    without a receipt the broker was sent since its last RECEIPT, so that nothing shows whether it has them. `misreads`:
-    see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many deliveries
-    may await an ACK.
+    without a receipt were sent to the broker since its last RECEIPT, so that nothing shows whether it has them.
+    `misreads`: see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many
+    deliveries may await an ACK.
 
-    `memo`, `memo_head`: the head of the last SEND that changed nothing here, as it came and as it was sent on;
-    `traces`: how many SENDs did change something. `client_frames`, `broker_frames`: how many frames came; they are
-    counted by the first of a client's sessions only. `sent_to`: the destinations of the client's last SENDs, where
-    destinations are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers
-    (`beside`, `_neighbours`) share it. `active_at`: when something but a beat came last, in seconds.
+    `memo`, `memo_head`: the head of the last SEND that changed nothing in the session, as it came and as it was sent
+    on; `traces`: how many SENDs changed something. `client_frames`, `broker_frames`: how many frames came; only the
+    first of a client's sessions counts them. `sent_to`: the destinations of the client's last SENDs, if destinations
+    are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers (`beside`,
+    `_neighbours`) share it. `active_at`: when the last bytes came that were not a beat, in seconds.
     """
 
     name: bytes
@@ -217,7 +217,7 @@ class Session:
         self.broker_frames += frames
 
     def sends_to(self, destination: bytes) -> None:
-        """Note that the client sent to this destination: `sent_to` are the newest, `SENT_TO` of them at most."""
+        """Record that the client sent to this destination: `sent_to` has the newest, `SENT_TO` of them at most."""
         name = destination[:_LONGEST]
         if name not in self.sent_to:
             self.sent_to = (*self.sent_to[1 - SENT_TO :], name)
@@ -240,18 +240,18 @@ class Session:
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an `ack` value may not be given to the client: it would name two deliveries, or one of ours."""
+        """Whether an `ack` value may not be given to the client: it would name two deliveries, or may be our token."""
         if self._neighbours is None:
-            return ours(ack) or self.ledger.taken(ack)
-        if ours(ack) or self.ledger.taken(ack):
+            return is_token(ack) or self.ledger.taken(ack)
+        if is_token(ack) or self.ledger.taken(ack):
             return True
         return any(each.dropped or each.taken(ack) for each in self._others())
 
     def clashes(self, message_id: bytes) -> bool:
-        """Whether the client knows a delivery of another broker by this `message-id`, or could."""
+        """Whether the client knows a delivery of another broker by this `message-id`, or may know one."""
         if self._neighbours is None:
             return False
-        if ours(message_id):
+        if is_token(message_id):
             return True
         return any(each.unsure or each.dropped or each.named(message_id) for each in self._others())
 
@@ -262,9 +262,9 @@ class Session:
                 yield each._ledger
 
     def delivered(self, rows: bytes, width: int, count: int, *, unnamed: bool = False) -> bool:
-        """Record MESSAGEs that pass as they came, in rows (see `recent`) of so many values. Return False, and record
-        nothing, where one has to be looked at: for its subscription (`unnamed`: one without a client's name will do),
-        its names, or because the session would be `full`.
+        """Record MESSAGEs that pass as they came, in rows of `width` values (see `recent`). Return False, and record
+        nothing, if one has to be looked at: because of its names, because its subscription is unknown or, unless
+        `unnamed`, was not named by the client, or because the session would be `full`.
         """
         dialect = self.dialect
         if self._neighbours is not None or not dialect.spells_once(rows):
@@ -291,25 +291,25 @@ class Session:
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of these `delivered` rows; None where one cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names (see `recent`), outside transactions. Return whether all may pass
-        unchanged; otherwise look at each: settled ones pass.
+        unchanged. If not, look at each ACK; those that were settled pass.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
-        """Whether too many ACKs are owed or too much is kept: stop reading from the broker until neither is so."""
+        """Whether too many ACKs are owed or too much is kept: stop reading from the broker until not `crowded`."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )
 
     @property
     def crowded(self) -> bool:
-        """Whether a broker that is not read from because the session was `full` must not be read from yet."""
+        """Whether there is still too little room to read from the broker again, after the session was `full`."""
         return self._ledger is not None and (
             self._ledger.crowded or (self._ledger.awaited > 0 and self.kept.full)
         )
@@ -340,8 +340,8 @@ class Session:
             self._transactions_size = size
 
     def lost_broker(self) -> None:
-        """Record that the broker is lost: so are its deliveries; transactions are doomed where they cannot be sent
-        again; the owed receipts will be asked for again.
+        """Record that the broker is lost, and its deliveries with it. Transactions that cannot be sent again are
+        doomed. Receipts that the broker owed will be asked for again.
         """
         self.forget_receipts()
         for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
@@ -352,7 +352,7 @@ class Session:
             transaction.lost()
 
     def forget_receipts(self) -> None:
-        """Await no RECEIPT any more."""
+        """Expect no RECEIPT any more."""
         for receipt in list(self.receipts):
             self.received(receipt)
 
@@ -433,8 +433,8 @@ class Session:
         self.misreads.setdefault(taken, deque()).append(receipt)
 
     def asked(self, receipt: bytes | None) -> bytes | None:
-        """Return the receipt that the client asked for where the broker answers with this one: another one if the
-        broker reads its spelling otherwise than the client (`misreads`). Call it once for each answer.
+        """Return the receipt that the client asked for, when the broker answers with `receipt`. The two differ if the
+        broker reads the client's spelling differently (`misreads`). Call this once for each answer.
         """
         asked = self.misreads.get(receipt) if receipt is not None else None
         if receipt is None or asked is None:
@@ -446,11 +446,11 @@ class Session:
         return first
 
     def pass_unproved(self, sends: int) -> None:
-        """Count SENDs that the broker is sent without a receipt."""
+        """Count SENDs without a receipt that are sent to the broker."""
         self.unproved += sends
 
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
-        """Record these receipts of SENDs as `owed`. Return False, and record nothing, where that may be too much."""
+        """Record these receipts of SENDs as `owed`. Return False, and record nothing, if that may be too much."""
         new = dict.fromkeys(filterfalse(self.receipts.__contains__, receipts))
         if len(self.receipts) + len(new) > self._most:
             return False

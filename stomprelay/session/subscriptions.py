@@ -12,9 +12,9 @@ AUTO: Final = b"auto"
 CUMULATIVE: Final = b"client"
 INDIVIDUAL: Final = b"client-individual"
 MADE: Final = b"relay-"
-"""How the names begin that we give to subscriptions without one: letters, digits, dashes only."""
+"""The beginning of each name that the relay gives to a subscription without one: letters, digits and dashes only."""
 LATELY: Final = 16
-"""How many ended subscriptions are remembered, for what is still on its way to them."""
+"""How many ended subscriptions are remembered, for messages that are still on their way to them."""
 MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
@@ -48,7 +48,7 @@ class Subscription:
 
 _NONE: Final[OrderedDict[bytes, Subscription]] = OrderedDict()
 _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
-"""What a client has that never subscribed: nothing is put into these."""
+"""Shared by all clients that never subscribed. Never add to these."""
 
 
 class Subscriptions:
@@ -76,7 +76,9 @@ class Subscriptions:
 
     @property
     def destinations(self) -> Collection[bytes]:
-        """Each destination of an open subscription once, by age. It is live: use it before the next input."""
+        """Each destination of an open subscription once, by age. The collection is live: use it before
+        the next input.
+        """
         return self._by_destination.keys()
 
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:
@@ -147,7 +149,7 @@ class Subscriptions:
         return subscription
 
     def _forget(self, ended: Subscription | None) -> None:
-        """A subscription that ended long ago is not remembered any more."""
+        """Forget a subscription that ended long ago."""
         self.acknowledging -= ended is not None and ended.ack != AUTO
 
     def take_closed(self) -> tuple[Subscription, ...]:

@@ -1,6 +1,6 @@
-"""Bytes to frames and back. No state but a buffer; imports nothing of ours.
+"""From bytes to STOMP frames, and back. The room keeps no state but a buffer, and imports no other room.
 
-`names` the words, `dialect` a version's facts, `frame` a frame, its limits and whether its head is right, `run`
-neighbours that pass together, `decoder` chunks to frames and runs, `errors` the peer's errors; `_scan` and `_respell`
-are the fast halves in C.
+`names` has the words of STOMP; `dialect` the facts of each version; `frame` a frame, its limits, and the check of its
+head; `run` neighbouring frames that pass together; `decoder` makes frames and runs of chunks; `errors` has the errors
+that peers are sent. `_scan` and `_respell` do a part of it faster, in C.
 """

@@ -10,7 +10,7 @@ def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, 
     """
 
 def place_of(kind: type, name: str) -> int:
-    """Where in an object of this class the slot of this name is. Raises `TypeError` where it is no slot."""
+    """Return where the slot of this name is in an object of this class. Raises `TypeError` if it is no slot."""
 
 def kept_of(run: Run) -> bytes:
     """Return `Run.payload`."""
@@ -34,7 +34,7 @@ class Scanner:
         keep: Keep | None = None,
     ) -> None: ...
     def scan(self, data: bytes, at: int) -> Frame | Run | None:
-        """The good frame, or the run, that begins at `at`; None where the Python decoder has to judge."""
+        """Return the good frame, or the run, that begins at `at`; None if the Python decoder has to judge."""
 
     def some(self, data: bytes, at: int, most: int, few: int) -> list[Frame | Run] | Run:
         """The good frames that begin at `at`, `few` of them at most, or the run of `most` frames at most; nothing where

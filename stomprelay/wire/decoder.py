@@ -1,9 +1,9 @@
-"""Chunks to frames, resumable anywhere.
+"""From chunks of bytes to frames; a chunk may end anywhere in a frame.
 
-Relay and broker must agree where a frame ends. So there is one `content-length`, of digits only; a body where none may
-be is an error, and so is a NUL in a head. The one exception is a body of LFs, which some clients write: every reader
-finds nothing in it. A CR is none of them, as before STOMP 1.2 it would begin the next command. Each byte is looked at
-and copied a few times at most, however the stream is cut.
+Relay and broker must agree where a frame ends. So a frame has one `content-length` at most, of digits only; a NUL in a
+head is an error, and so is a body after a command that has none. There is one exception: some clients write LFs in
+place of such a body, and every reader ignores these LFs. A CR is not ignored there, because before STOMP 1.2 the next
+command would begin with it. Each byte is looked at and copied a few times at most, however the stream is cut.
 """
 
 import re
@@ -41,7 +41,7 @@ _LFS: Final = re.compile(rb"\n*")
 _LINE_END: Final = re.compile(rb"[\n\0]")
 _NUL: Final = re.compile(rb"\0")
 _WORD: Final = re.compile(rb"[A-Za-z]{1,16}")
-"""Matches what may have been meant for a command, and is quoted; not a line that got lost, of a head or a body."""
+"""Matches an unknown command that the error may quote. A part of a head or of a body must not be quoted."""
 _NO_LF: Final = re.compile(rb"[^\n]")
 _FROM_CLIENTS: Final = OPENING | CLIENT_COMMANDS
 _FROM_BROKERS: Final = BROKER_COMMANDS | {CONNECTED}
@@ -51,9 +51,11 @@ _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
 _WORTH_A_CUT: Final = 4096
 _FEW, _MANY = 8, 64
-"""Frames that are looked for together, at first and then: those that nobody asks for have to be found again."""
+"""How many frames the scanner finds in its first call, and in later calls. If the caller stops early, frames that were
+found but not yielded have to be found again.
+"""
 _APART: Final = 16
-"""Pieces of an unfinished frame that are kept as they came; small ones behind them are copied into one."""
+"""How many pieces of an unfinished frame are kept as they came; later small pieces are copied into one."""
 _SMALL: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
@@ -69,17 +71,17 @@ def compiled(module: str) -> Any:
 
 _scan: Final = compiled("stomprelay.wire._scan")
 SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanner
-"""The compiled scanner; None where it was not built, or `STOMPRELAY_PURE=1` says to do without."""
+"""The compiled scanner; None if it was not built, or `STOMPRELAY_PURE=1` is set."""
 
 
 @lru_cache
-def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
-    """The command line as it may stand -> the command, and whether it may have a body."""
+def _command_lines(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
+    """Return each permitted command line, with and without a CR -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
 
 class Awaited(NamedTuple):
-    """An unfinished frame is kept until there are `need` bytes of it and a new piece has the `mark`; `most` at most."""
+    """Read on until the frame has `need` bytes and a new piece has the `mark`; without it up to `most` bytes."""
 
     need: int
     most: int
@@ -87,7 +89,7 @@ class Awaited(NamedTuple):
 
 
 class HeadSoFar(NamedTuple):
-    """Of an unfinished head: how many lines have begun, the size of the last one, and the last two bytes."""
+    """The state of an unfinished head: how many lines have begun, the size of the last line, and the last two bytes."""
 
     lines: int
     line: int
@@ -95,7 +97,7 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Collects bytes piece by piece, to take them together. Small pieces cost little more than their bytes."""
+    """Collects pieces of bytes, to return them `joined`. Many small pieces cost little more than their bytes."""
 
     __slots__ = ("_pieces", "size")
 
@@ -116,17 +118,17 @@ class Pieces:
             pieces.append(bytearray(data))
 
     def joined(self) -> bytes:
-        """All pieces, joined."""
+        """Return all pieces as one."""
         return b"".join(self._pieces)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Decoder:
-    """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
+    """Makes frames of a stream. Call `feed` with each chunk, then iterate over `frames()` to its end; the decoder keeps
+    the unfinished frame.
 
     `dialect` and the commands to `expect` may change between two frames. `trails`: the peer writes an LF behind its
-    frames. `record`: a list for all that is yielded, before it is. `buffered`: how many bytes wait for the rest of
-    their frame, or for `frames()`.
+    frames. `buffered`: how many bytes wait for the rest of their frame, or for `frames()`.
     """
 
     dialect: Dialect
@@ -156,7 +158,7 @@ class Decoder:
         """Set the dialect and the allowed commands from the next frame on."""
         self.dialect = dialect
         self._allowed = commands
-        self._commands = _spellings(commands)
+        self._commands = _command_lines(commands)
         self._memo = self._rules = self._scanner = self._ahead = None
         if self._at == len(self._data):
             self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
@@ -175,7 +177,7 @@ class Decoder:
 
     @property
     def missing(self) -> int:
-        """How many bytes of the unfinished frame may still come; 0 without one."""
+        """The number of bytes of the unfinished frame that may still come; 0 without an unfinished frame."""
         if self._pieces is None:
             return 0
         awaited, size = self._awaited, self._pieces.size
@@ -185,20 +187,20 @@ class Decoder:
 
     @property
     def begun(self) -> bytes:
-        """The beginning of an incomplete command line; empty if none has begun."""
+        """The beginning of an incomplete command line; empty if there is none."""
         if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
 
     @property
     def behind(self) -> bool:
-        """Whether `frames()` was left before the end of the fed bytes: there may be more frames."""
+        """Whether the caller left `frames()` before the end of the fed bytes, so that there may be more frames."""
         if self._pieces is not None:
             return False
         return self.buffered > 0
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk. Then exhaust `frames()`. Raises `LimitError` when an unfinished line or body is too long."""
+        """Add a chunk; iterate over `frames()` next. Raises `LimitError` for an unfinished line or body too long."""
         self.buffered += len(data)
         pieces = self._pieces
         if pieces is None:
@@ -224,7 +226,7 @@ class Decoder:
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
-        """Whether the unfinished frame ends at a known place in this chunk, far from the chunk's end."""
+        """Finish the frame if it ends at a known place in this chunk, far from its end. Return whether it did."""
         stop, awaited = 0, self._awaited
         if type(awaited) is Awaited:
             if awaited.mark is None:
@@ -241,15 +243,15 @@ class Decoder:
         return True
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the complete frames; stop and come back at will. Raises `FrameError`, `LimitError` or `ProtocolError`
-        at the first bad frame; the stream is lost then.
+        """Yield the complete frames; the caller may stop and continue later. Raises `FrameError`, `LimitError` or
+        `ProtocolError` at the first bad frame; after that nothing more can be read.
         """
         return cast("Iterator[Frame]", self.runs(NOTHING_PASSES))
 
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """As `frames()`, at most `most` of them; neighbours that `passing` lets pass may come as one `Run`."""
+        """As `frames()`, but yield at most `most` frames, and neighbours that `passing` takes as one `Run`."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
@@ -367,11 +369,11 @@ class Decoder:
                 most -= 1
                 yield frame
         except StompError as error:
-            raise self._asking(error, data, at) from None
+            raise self._with_receipt(error, data, at) from None
 
     def _spelled_out(self, lines: bytes) -> bytes | None:
-        """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if they
-        are in it already.
+        """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if no
+        line changes.
         """
         spelled = self.dialect.spell_out(lines)
         if len(spelled) == len(lines):
@@ -381,7 +383,7 @@ class Decoder:
         return spelled
 
     def _scanning(self, rules: Rules) -> "Scanner":
-        """The scanner for what may come now, with these rules."""
+        """Return the scanner for these rules, in the present dialect and with the allowed commands."""
         assert SCANNER is not None
         self._rules = rules
         self._scanner = scanner = SCANNER(self.limits, self.dialect, self._allowed, rules, self._keeping)
@@ -396,7 +398,7 @@ class Decoder:
 
     @property
     def _awaits_command(self) -> bool:
-        """Whether there is less than a command line of the unfinished frame."""
+        """Whether less than the command line of the unfinished frame has come."""
         return type(self._awaited) is Awaited and self._awaited.mark is _LINE_END
 
     def _await_head(self, data: bytes, at: int) -> None:
@@ -414,21 +416,21 @@ class Decoder:
         self._awaited = HeadSoFar(1, 0, data[max(at, line - 1) : line + 1])
         wrong = self._count_lines(data[line + 1 :])
         if wrong is not None:
-            raise self._worse(wrong, data, at)
+            raise self._first_error(wrong, data, at)
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
-        """Whether a head is still unfinished with this piece. Raises what is wrong with it."""
+        """Look at a new piece of a head. Return whether the head is still unfinished. Raises its error."""
         so_far = cast("HeadSoFar", self._awaited)
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(so_far.end + data[:2]):
             return False
         wrong = self._count_lines(data)
         if wrong is not None:
-            raise self._worse(wrong, pieces.joined(), 0)
+            raise self._first_error(wrong, pieces.joined(), 0)
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
-        """Count more lines of a head, without the blank line. Return the error if there is one already."""
+        """Count more lines of a head, without the blank line. Return the error if there is one already, or None."""
         count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")
@@ -441,10 +443,10 @@ class Decoder:
         self._awaited = HeadSoFar(count + ends, line, (end + lines[-2:])[-2:])
         return None
 
-    def _worse(self, wrong: StompError, data: bytes, at: int) -> StompError:
-        """Return the error for the frame that begins there: first, that its command may not come; then any other."""
+    def _first_error(self, wrong: StompError, data: bytes, at: int) -> StompError:
+        """Return the error for the frame that begins at `at`: that its command is not allowed, otherwise `wrong`."""
         command = data[at : data.find(b"\n", at)]
-        return self._asking(wrong if command in self._commands else self._unexpected(command), data, at)
+        return self._with_receipt(wrong if command in self._commands else self._unexpected(command), data, at)
 
     def _keep(self, unfinished: bytes) -> None:
         """Keep the unfinished frame at the end of the chunk, and continue with the bytes that were fed since."""
@@ -466,8 +468,8 @@ class Decoder:
         self.feed(more)
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
-        """Return the number of LFs in place of a body, -1 while more may come. Raises for any other body. `length`: -1
-        without `content-length`.
+        """Return the number of LFs in place of a body; -1 if more may come. Raises for any other body. `length`: the
+        `content-length`, -1 without one.
         """
         if length <= self.limits.body:
             run = _LFS.match(data, body)
@@ -493,10 +495,10 @@ class Decoder:
 
     def _overgrown(self, unfinished: bytes) -> StompError:
         error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
-        return self._asking(error, unfinished, 0)
+        return self._with_receipt(error, unfinished, 0)
 
-    def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
-        """Return the error with the receipt of the frame that begins there, if it can be read."""
+    def _with_receipt(self, error: StompError, data: bytes, at: int) -> StompError:
+        """Return the error, with the receipt that the frame at `at` asks for, if that can be read."""
         if (
             (self._allowed and self._allowed <= _FROM_BROKERS)
             or error.receipt is not None

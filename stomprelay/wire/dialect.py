@@ -29,13 +29,13 @@ Headers = list[tuple[bytes, bytes]]
 """Decoded (name, value) pairs in wire order; of repeated names the first counts."""
 
 ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
-"""Every escape that STOMP has: byte -> how it is spelled. The backslash comes first, for it is in the others."""
+"""Every escape of STOMP: byte -> its spelling. The backslash comes first, because the other escapes contain it."""
 
 _UNESCAPED: Final = bytes(byte for byte in range(256) if bytes([byte]) not in ESCAPES)
 
 _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
-"""Both begin only where a run of CRs begins, so that many CRs are looked through once."""
+"""Both patterns match only from the first CR of several, so that many CRs are looked at once only."""
 
 LETTERS: Final = {escape[1:]: byte for byte, escape in ESCAPES.items()}
 
@@ -66,8 +66,8 @@ class DeliveryNaming(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The facts of one version, or of one broker's variant of it. `reads`, `writes`: the bytes that are escaped in what
-    such a peer sends, and in what it is sent.
+    """The facts of one version, or of one broker's variant of it. `reads`: the bytes that are escaped in frames from
+    such a peer. `writes`: the bytes that are escaped in frames to such a peer.
     """
 
     version: bytes
@@ -115,13 +115,13 @@ class Dialect:
 
     @cached_property
     def undefined(self) -> re.Pattern[bytes]:
-        """Matches undefined fatal escapes in header lines without their doubled backslashes."""
+        """Matches each undefined escape that is an error, in header lines without their doubled backslashes."""
         letters = b"".join(ESCAPES[byte][1:] for byte in self.reads if byte != b"\\")
         where = rb"(?m)^[^:\n]*" if self.keeps_undefined else b""
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Header lines with each backslash spelled as an escape, where one that begins none stands for itself."""
+        """Return header lines with all backslashes escaped. One that begins no escape stands for itself."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return self.unescape.sub(self._spelled_out, lines)
@@ -131,7 +131,9 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """Return the decoded value. `crlf`: the command line ended so. Raises `FrameError` for an undefined escape."""
+        """Return the decoded value. `crlf`: the command line ended in it. Raises `FrameError` for an
+        undefined escape.
+        """
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
         if self.padded:
@@ -156,7 +158,7 @@ class Dialect:
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
     def decode_all(self, lines: bytes) -> list[bytes] | None:
-        """What `decode` makes of raw values, each with an LF behind it; None where each is to be decoded by itself."""
+        """Decode raw values, each with an LF behind it; None if the caller has to decode each by itself."""
         if b"\\" in lines or b"\r" in lines or (self.padded and b" " in lines):
             if not self.spells_once(lines):
                 return None
@@ -196,14 +198,14 @@ class Dialect:
         return name, value
 
     def read_line(self, line: bytes, *, crlf: bool = False) -> tuple[bytes, bytes]:
-        """One header of a head, from its line without the LF. Raises as `read` does."""
+        """Return the name and the value of one header, from its line without the LF. Raises as `read` does."""
         name, value = self._split(line)
         if b"\\" in name and self.escaped_names and self.reads:
             name = self._unescape(name)
         return name, self.decode(name, value, crlf=crlf)
 
     def encode(self, text: bytes) -> bytes:
-        """A name or a value as it is spelled toward a peer of this dialect."""
+        """Return a name or a value in the spelling for a peer of this dialect."""
         if not text.translate(None, _UNESCAPED):
             return text
         for byte, escape in ESCAPES.items():
@@ -225,8 +227,8 @@ class Dialect:
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return a `speakable` value: `replacement` returns the text for each LF without an escape, with CRs before it,
-        and for CRs at the end.
+        """Return a `speakable` value. `replacement` gets each line end that this dialect cannot express, with the CRs
+        before it, and returns the text in its place.
         """
         if self.speakable(value):
             return value
@@ -246,7 +248,7 @@ class Dialect:
         return b"%b:%b" % (self.encode(name) if self.escaped_names else name, self.encode(value))
 
     def write(self, headers: Headers) -> bytes:
-        """Header lines, each with its LF, as `write_line` makes them."""
+        """Return header lines, each with its LF, as `write_line` makes them."""
         return b"".join([self.write_line(name, value) + b"\n" for name, value in headers])
 
 
@@ -307,7 +309,7 @@ _UP_TO: Final = {version: frozenset(list(DIALECTS)[: number + 1]) for number, ve
 
 
 def up_to(dialect: Dialect) -> frozenset[bytes]:
-    """The versions that are not above a dialect's."""
+    """Return this dialect's version and all lower ones."""
     return _UP_TO[dialect.version]
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a frame, each error with the text that the peer is sent.
+"""The errors of frames, each with the text that the peer is sent.
 
 StompError
     FrameError      the bytes are not a frame
@@ -6,7 +6,7 @@ StompError
     ProtocolError   a frame that may not come here or now
     Refused         a right frame that the other side cannot be given
 
-`visible` is how text that a peer chose is shown to people: in the log, in a terminal, in a label of a metric.
+`visible` makes text that a peer chose safe to show: in the log, in a terminal, in a label of a metric.
 """
 
 
@@ -35,7 +35,7 @@ class StompError(Exception):
 
     @property
     def explanation(self) -> str:
-        """What the peer is told beside `message`: `detail`, and the beginning of what it sent, in ASCII."""
+        """The body of the ERROR for the peer: `detail`, and the beginning of the peer's own bytes, in ASCII."""
         if self.quoted is None:
             return self.detail
         shown = repr(self.quoted[:32].decode("ascii", "backslashreplace"))

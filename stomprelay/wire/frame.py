@@ -1,5 +1,5 @@
-"""A frame as offsets into the chunk that carried it: nothing is copied until a caller asks for it. And whether its head
-is right, what that says of the body, and how large it may be.
+"""A frame as offsets into the chunk that carried it; nothing is copied until a caller asks for it. Also the check of a
+head, the length of the body by its head, and the limits on sizes.
 """
 
 from collections.abc import Iterable
@@ -192,7 +192,7 @@ class Frame:
 
 
 END: Final = b"\0\n"
-"""How a broker's frames end: NUL, and an LF that old clients wait for (no part of the frame, STOMP 1.2, BNF)."""
+"""The end of a broker's frames: NUL, and an LF that old clients wait for (not part of the frame: STOMP 1.2, BNF)."""
 
 
 def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"") -> bytes:

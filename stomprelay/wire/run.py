@@ -1,5 +1,5 @@
-"""Neighbouring frames that pass without a look at each, and the rules that select them. Only the compiled scanner finds
-runs; without it each frame comes by itself, with the same results.
+"""Runs: neighbouring frames that pass without a look at each frame; and the rules for these frames. Only the compiled
+scanner finds runs; without the scanner the frames come one by one, with the same results.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,19 +12,20 @@ from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import RECEIPT_HEADER
 
 _ANY: Final = Limits(maxsize, maxsize, maxsize)
-"""A frame that was found was within its limits."""
+"""No limits: the frames of a run were already found to be within the limits."""
 
 
 class Rule(NamedTuple):
-    """Which frames of one `command` may pass without a look at each, by the names of their headers as they are written.
+    """Which frames of one `command` may pass in a run, by the names of their headers as they are written. The relay has
+    to look at each other frame.
 
-    unless  names of headers: a frame that has one of them needs a look. `name:value` means a value that begins so.
-    wants   names of headers whose values the run gives; without one of them a frame needs a look
-    needs   False: a frame without one of `wants` passes, too
-    plain   a frame needs a look unless each header line is `name:value`, with nothing in it to decode
-    parts   the run tells where the parts of each frame are
-    stays   the frames pass to nobody
-    sure    a frame needs a look if a broker may read another of its headers as one of these names
+    unless  names of headers: a frame that has one of them is in no run. `name:value`: only if the value begins so.
+    wants   names of headers whose values the run has; a frame that lacks one of them is in no run
+    needs   False: a frame that lacks one of `wants` may be in a run, too
+    plain   only frames whose header lines all are `name:value`, with nothing to decode, are in a run
+    parts   the run has the offsets of each frame's parts
+    stays   the frames are not sent on
+    sure    a frame is in no run if a broker may read another of its headers as one of these names
     """
 
     command: bytes
@@ -42,8 +43,8 @@ Rules = tuple[Rule, ...]
 
 
 class Keep(NamedTuple):
-    """What a record keeps of each frame of a run: its head, and `bodies` bytes of its body. `secrets`: headers (in any
-    spelling) whose frames need a look.
+    """What a record keeps of each frame of a run: the head, and `bodies` bytes of the body. A frame with one of the
+    headers `secrets`, in any spelling, is in no run.
     """
 
     bodies: int
@@ -55,12 +56,13 @@ class Keep(NamedTuple):
 class Run:
     """Frames of one command that one rule lets pass, back to back in one chunk.
 
-    `data[start:after]` is all of it. `count`: frames. `last`: where the last one starts; `head`: its header lines.
-    `values`: those that the rule wants, each with an LF behind it. `plain`: all heads are. `parts`: three `Py_ssize_t`
-    of each frame: its header lines, its body, and behind it. `instead`: the run that goes out in its place, or None.
-    Use it before the next chunk is fed: it keeps the chunk alive.
+    `data[start:after]`: all frames. `count`: the number of frames. `last`: where the last frame starts; `head`: where
+    its header lines start. `values`: the values that the rule wants, each with an LF behind it. `plain`: all heads are
+    plain. `parts`: three `Py_ssize_t` for each frame: where its header lines and its body start, and where it ends.
+    `instead`: the run that is sent in place of this one, or None. Use a run before the next chunk is fed: it keeps the
+    chunk alive.
 
-    `kept`: for a `Keep` the sizes of each head, kept body and body, 4 bytes each, lowest first; else None.
+    `kept`: for a `Keep` the sizes of each head, kept body and body, in 4 bytes each, lowest byte first; otherwise None.
     """
 
     rule: Rule
@@ -77,12 +79,12 @@ class Run:
     instead: "Run | None" = None
 
     def replace(self, data: bytes, last: int, head: int) -> None:
-        """Let the same frames go out as these bytes; `last` and `head` are as in a run."""
+        """Let these bytes be sent in place of the frames. `last` and `head` are offsets in these bytes, as in a run."""
         self.instead = Run(self.rule, data, 0, len(data), self.count, last, head, b"", self.plain)
 
     @property
     def command(self) -> bytes:
-        """The command of all its frames."""
+        """The command of all frames."""
         return self.rule.command
 
     @property
@@ -92,11 +94,11 @@ class Run:
 
     @property
     def ends(self) -> Sequence[int]:
-        """Where each frame ends in `data`, for a rule that wants `parts`."""
+        """The end of each frame in `data`. Only for a rule that wants `parts`."""
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with a receipt from these in front; for a rule that wants `parts`."""
+        """Return the frames, each with one of these receipts in front. Only for a rule that wants `parts`."""
         from stomprelay.wire._scan import with_header  # what found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
@@ -106,7 +108,7 @@ class Run:
         return self._found(dialect, self.start, self.count)
 
     def last_frame(self, dialect: Dialect) -> Frame:
-        """Return the last one."""
+        """Return the last frame."""
         return self._found(dialect, self.last, 1)[0]
 
     def _found(self, dialect: Dialect, at: int, count: int) -> list[Frame]:
@@ -128,8 +130,8 @@ class Run:
 
 
 class Passing(NamedTuple):
-    """Rules, and `takes`, which records a run and returns True; or records nothing and returns False: then its frames
-    are looked at one by one.
+    """Rules for runs, and the function `takes`, which is called with each run. It records the run and returns True; or
+    it records nothing and returns False, and then the frames are looked at one by one.
     """
 
     rules: Rules

@@ -231,7 +231,7 @@ def test_the_journal(tmp_path: Path) -> None:
         "directory /var/lib/j",
         "relay eu-1",
         "segments end with 67108864 bytes, or after 60 s",
-        "queue 67108864 bytes; when it is full nobody is read from",
+        "queue 67108864 bytes; when it is full the relay reads from no session",
         "written every 0.2 s, to the disk itself when a segment ends",
         'bodies all where the destination is like "/queue/*"',
         "bodies the first 256 bytes elsewhere",

@@ -70,7 +70,7 @@ uri = "tcp://127.0.0.1:{behind}"
     def upgrade(self, old: Child, new: Child | None = None) -> Child:
         """Have a new relay take over; return it when the old one has ended, as it should."""
         new = new or self.run("--take-over")
-        new.wait_for_output("handover: the relay before has left; 3 sockets are ours")
+        new.wait_for_output("handover: the relay before has left; this relay has 3 sockets")
         assert old.exited(within=PATIENCE), old.last_words
         assert old.stop() == 0, old.output
         return new
@@ -142,7 +142,7 @@ def test_a_new_relay_that_fails(tmp_path: Path) -> None:
         assert second.stop() == 1
         os.kill(asking.pid, signal.SIGKILL)
         asking.stop()
-        first.wait_for_output("handover: the process that asked is gone; this one goes on")
+        first.wait_for_output("handover: the other process is gone; this one continues")
         with socket.create_server(("127.0.0.1", 0)) as taken:
             config = stage.config.read_text()
             more = f'[listener.more]\nendpoint = "tcp:{taken.getsockname()[1]}:interface=127.0.0.1"\n'
@@ -150,7 +150,7 @@ def test_a_new_relay_that_fails(tmp_path: Path) -> None:
             third = stage.run("--take-over")
             third.wait_for_output("more: cannot listen on")
             assert third.exited(within=PATIENCE)
-        first.wait_for_output("(?s)this one goes on.*this one goes on")
+        first.wait_for_output("(?s)this one continues.*this one continues")
         client.send(QUEUE, b"hello")
         with Talker.at(stage.port) as other:
             other.leave()
@@ -168,7 +168,7 @@ def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
         stage.children.clear()
         assert stage.path.is_socket()
         second = stage.run("--take-over")
-        second.wait_for_output("handover: nobody is at .*: this relay opens its sockets itself")
+        second.wait_for_output("handover: no relay answers at .*: this relay opens its sockets itself")
         second.wait_for_output(rf"main: .* to tcp://127.0.0.1:{stage.behind}")
         daemon = start(tmp_path, ["stomprelay", "-c", str(stage.config), "--take-over"])
         stage.children.append(daemon)
@@ -197,7 +197,7 @@ def test_drain(tmp_path: Path) -> None:
         assert patient.exited(within=PATIENCE)
         assert patient.stop() == 0
         cancel = stage.command("drain", "--cancel")
-        cancel.wait_for_output("clients are let in again: no sessions")
+        cancel.wait_for_output("new clients are accepted again: no sessions")
         assert cancel.exited(within=PATIENCE)
         assert cancel.stop() == 0
         with Talker.at(stage.port) as client:

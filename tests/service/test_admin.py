@@ -101,7 +101,7 @@ def test_health_of_the_journal(tmp_path: Path) -> None:
     answer = Answer(harness, "/healthz")
     assert (answer.status, answer.text) == (
         503,
-        "nobody is read from: the journal cannot be written: No space left on device\n",
+        "reading has stopped: the journal cannot be written: No space left on device\n",
     )
     harness.journal.written.trouble = ""
     assert Answer(harness, "/healthz").status == 200

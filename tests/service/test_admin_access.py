@@ -151,7 +151,7 @@ def test_many_wrong_tokens(pair: RelayHarness) -> None:
         pair.reactor.advance(10)
     assert kept < 16384
     lines = [str(formatEvent(event)) for event in logs]
-    assert lines[0] == "admin: a request from 192.0.2.9 said a wrong token"
+    assert lines[0] == "admin: a request from 192.0.2.9 sent a wrong token"
     assert lines[-1] == "admin: wrong token: and 1995 more in 10 s"
     assert len(lines) == 6
     assert not any("guess" in line for line in lines)

@@ -349,7 +349,7 @@ async def test_nobody_at_the_path(path: Path) -> None:
         relay = Relay(path, public=ANY_PORT)
         with capturedLogs() as logs:
             assert await relay.take() is None
-        assert words(logs) == [f"handover: nobody is at {path}: this relay opens its sockets itself"]
+        assert words(logs) == [f"handover: no relay answers at {path}: this relay opens its sockets itself"]
         relay.start()
         assert await relay.reached("public", f"tcp:127.0.0.1:{port_of(relay.listening['public'])}")
         await stopped(relay.service)

@@ -124,7 +124,7 @@ def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     assert disk.session.held == [True]
     assert disk.journal.full
     assert not disk.journal.stuck
-    assert disk.journal.state == "has no room: nobody is read from"
+    assert disk.journal.state == "has no room: the relay reads from no session"
     disk.reactor.advance(2.5)
     disk.journal.written.start()
     disk.until(lambda: not disk.journal.full)

@@ -248,7 +248,7 @@ def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> 
         service.notify.startService()
         service.notify.stopService()
     (text,) = map(formatEvent, logs)
-    assert "systemd could not be told" in text
+    assert "systemd could not be notified of" in text
     assert "READY=1" in text
     assert "refused" in text
 
@@ -265,7 +265,7 @@ def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Man
             service.notify.stopping()
             if logs:
                 break
-    assert "systemd could not be told" in formatEvent(logs[0])
+    assert "systemd could not be notified of" in formatEvent(logs[0])
     service.notify.stopService()
 
 

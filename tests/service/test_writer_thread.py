@@ -183,10 +183,7 @@ def test_relays_that_died(harness: ThreadHarness) -> None:
     ]
     harness.folder.recover.side_effect = FULL
     harness.thread.begin()
-    assert (
-        harness.log[-1]
-        == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
-    )
+    assert harness.log[-1] == "warn: the journal's folder cannot be listed: /j/x: No space left on device"
 
 
 def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
         (Limits, "has_long_line", lambda _self, lines, _before=0: len(lines)),
         (Decoder, "_count_lines", lambda _self, lines: len(lines)),
         (Decoder, "_keep", lambda _self, unfinished: len(unfinished)),
-        (Decoder, "_asking", lambda _self, _error, data, at: len(data) - at),
+        (Decoder, "_with_receipt", lambda _self, _error, data, at: len(data) - at),
     ]
     for owner, name, size in sizes:
         monkeypatch.setattr(owner, name, meter.examining(getattr(owner, name), size))

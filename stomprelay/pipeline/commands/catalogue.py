@@ -10,34 +10,34 @@ from stomprelay.pipeline.schema import TABLES, VIEW, WITH_HEADS, Table
 
 _BEFORE: Final = """# Tables
 
-What `stomprelay-pipeline` makes of a journal. [pipeline.md](pipeline.md) says how, and when a row is there.
+The tables that `stomprelay-pipeline` makes from a journal. [pipeline.md](pipeline.md) says how, and when a row appears.
 
-Every table is a folder of Parquet files, or a Delta table. All times are UTC, and the relay's: when it had dealt with
-the chunk of octets in which the frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC, by the relay's clock: when it had handled
+the received bytes that contain the frame.
 
-Most tables have two columns more, which their files do not hold but the names of their folders, such as
-`date=2026-11-21/hour=8`: `date` (a `date`) and `hour` (an `int`, 0 to 23) of the table's own time. Who asks for some of
-them reads no other folders: `WHERE date = DATE '2026-11-21' AND hour >= 8`. `batch` is for the pipeline alone.
+Most tables have two more columns, which are in the names of their folders and not in their files, such as
+`date=2026-11-21/hour=8`: `date` (a `date`) and `hour` (an `int`, 0 to 23) of the table's own time. A query for some
+hours reads no other folders: `WHERE date = DATE '2026-11-21' AND hour >= 8`. Only the pipeline uses `batch`.
 """
 
 _AFTER: Final = f"""## {VIEW}
 
-A view, which `stomprelay-pipeline query` has: all of `messages`, and in `head` all headers of its SEND, or of its first
-MESSAGE where no SEND was seen. Other engines have it by this query, which each of them takes as it is:
+A view in `stomprelay-pipeline query`: all of `messages`, and in `head` all headers of each SEND, or of the first
+MESSAGE if no SEND was seen. Other engines can use this query, unchanged:
 
 ```sql
 {WITH_HEADS}
 ```
 
-No name of a table or a column has to be quoted in DuckDB, in PostgreSQL, or in Spark, there with
-`spark.sql.ansi.enforceReservedKeywords`, too. So this is a query for all of them:
+No name of a table or a column has to be quoted in DuckDB, in PostgreSQL, or in Spark, even with
+`spark.sql.ansi.enforceReservedKeywords`. So this query works in all of them:
 
 ```sql
 SELECT destination, count(*) AS lost, min(seen_at) AS since
 FROM messages WHERE final AND outcome IN ('undelivered', 'unconfirmed') GROUP BY destination ORDER BY lost DESC
 ```
 
-DuckDB reads `messages`, and `frames` alike, by `FROM 'tables/messages/date=*/hour=*/batch=*/*.parquet'`, Spark by
+DuckDB reads `messages` (and so `frames`) by `FROM 'tables/messages/date=*/hour=*/batch=*/*.parquet'`, Spark by
 `spark.read.parquet("tables/messages")`, Delta tables by `spark.read.format("delta").load("tables/messages")`.
 """
 
@@ -45,7 +45,7 @@ DuckDB reads `messages`, and `frames` alike, by `FROM 'tables/messages/date=*/ho
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the option of `tables` to its parser."""
     parser.add_argument(
-        "--yaml", action="store_true", help="as sources of dbt, for it and for other tools that read those"
+        "--yaml", action="store_true", help="print sources for dbt, as YAML, which other tools read, too"
     )
 
 

@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--as-of",
         metavar="WHEN",
         type=options.moment,
-        help="the tables as they were: a time (2026-11-21T08:00, UTC or with an offset), or the number of a batch, "
-        "after which they were so; Delta tables only",
+        help="the tables as they were at a time (2026-11-21T08:00, UTC or with an offset), or after the batch "
+        "with this number; Delta tables only",
     )
     parser.epilog = f"tables: {', '.join([*TABLES, VIEW])}; what is in them: stomprelay-pipeline tables"
 

@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar="TIME",
             type=options.duration,
             default=Settings.interval,
-            help=f"between two looks for new segments (default: {Settings.interval:g}s)",
+            help=f"the time between two searches for new segments (default: {Settings.interval:g}s)",
         )
 
 

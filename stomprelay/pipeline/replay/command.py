@@ -65,31 +65,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "\"destination = '/queue/orders' AND headers['kind'] = 'new'\"",
     )
     parser.add_argument(
-        "--since", metavar="TIME", help="sent since: 2026-11-21T08:00 (UTC, or with an offset), or 24h ago"
+        "--since",
+        metavar="TIME",
+        help="only messages that were sent since: 2026-11-21T08:00 (UTC, or with an offset), or 24h (ago)",
     )
-    parser.add_argument("--until", metavar="TIME", help="and before, in the same form")
+    parser.add_argument(
+        "--until", metavar="TIME", help="only messages that were sent before, in the same form"
+    )
     parser.add_argument(
         "--to",
         metavar="URI",
-        help="where to: the relay, or a broker, as in the relay's configuration: tcp://relay:61613, ssl://…, "
+        help="the address of the relay or a broker, as in the relay's configuration: tcp://relay:61613, ssl://…, "
         "failover:(…)",
     )
     parser.add_argument(
         "--state",
         metavar="DIR",
         type=Path,
-        help="the folder of this replay, in which it keeps the messages and how far it is; with it the same command "
-        "goes on after whatever stopped it",
+        help="the folder in which this replay keeps the messages and its progress; with it the same command "
+        "continues after any stop",
     )
     target = parser.add_mutually_exclusive_group()
-    target.add_argument("--destination", metavar="NAME", help="send everything there")
+    target.add_argument("--destination", metavar="NAME", help="send all messages to this destination")
     target.add_argument(
         "--rename",
         nargs=2,
         metavar=("FROM", "TO"),
         action="append",
         default=[],
-        help="send what went to a destination that begins with FROM to one that begins with TO instead; may be given "
+        help="send messages for a destination that begins with FROM to one that begins with TO instead; may be given "
         "more than once, the longest that fits counts",
     )
     parser.add_argument("--rate", metavar="N", type=_positive, help="messages a second, at most")
@@ -98,14 +102,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_count,
         default=1000,
-        help="messages of a connection that may be unconfirmed at a time: so many are sent twice after a crash, "
+        help="messages of a connection that may be unconfirmed at a time; so many are sent twice after a crash, "
         "at most (default: %(default)s)",
     )
     parser.add_argument(
         "--connections",
         metavar="N",
         type=_count,
-        help="how many, each for some of the destinations (default: one for each of Spark's processors)",
+        help="number of connections, each for some of the destinations (default: one for each of Spark's processors)",
     )
     parser.add_argument(
         "--key-header",
@@ -113,7 +117,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="relay-key",
         help="the header with a message's key, the same whenever it is sent again (default: %(default)s)",
     )
-    parser.add_argument("--login", metavar="NAME", help="who we are")
+    parser.add_argument("--login", metavar="NAME", help="the login")
     parser.add_argument("--passcode-file", metavar="FILE", help="the file that holds the passcode")
     parser.add_argument("--host", metavar="NAME", help="the virtual host (default: /)")
     parser.add_argument(
@@ -127,10 +131,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-incomplete",
         action="store_true",
-        help="leave out messages whose bodies the journal does not have as a whole",
+        help="leave out messages whose whole body is not in the journal",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be sent, by destination, and send nothing"
+        "--dry-run", action="store_true", help="print what would be sent, by destination, and send nothing"
     )
 
 

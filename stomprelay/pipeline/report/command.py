@@ -37,22 +37,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="from when: 2026-11-21T08:00 (UTC, or with an offset), or so long ago: 90m, 24h, 7d (default: all)",
+        help="the begin: 2026-11-21T08:00 (UTC, or with an offset), or how long ago: 90m, 24h, 7d (default: all)",
     )
-    parser.add_argument("--until", metavar="TIME", help="up to when, said in the same way (default: all)")
+    parser.add_argument("--until", metavar="TIME", help="the end, in the same form (default: all)")
     parser.add_argument(
         "--top",
         type=_number,
         default=10,
         metavar="N",
-        help="rows in lists, 1 to 100; what is below them is summed up (default: %(default)s)",
+        help="rows in lists, 1 to 100; the others are summed up (default: %(default)s)",
     )
     parser.add_argument("--title", default=TITLE, help="the heading (default: %(default)s)")
     parser.add_argument(
         "--compare",
         choices=("none", *PERIODS),
         default="none",
-        help="also say what was the same time a day or a week before; without --since the report is then of the last "
+        help="compare with the same time a day or a week before; without --since the report is then of the last "
         "day or week (default: %(default)s)",
     )
     parser.add_argument(
@@ -61,8 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_threshold,
         action="append",
         default=[],
-        help="what a figure may be at most (messages and delivered: must be at least), such as receipt_p99=200ms, "
-        f"delivered=99.5%% or errors=0; one that is crossed is named first and makes the exit status {CROSSED}; may be "
+        help="the largest value allowed for a figure (messages, delivered: the smallest), such as receipt_p99=200ms, "
+        f"delivered=99.5%% or errors=0; a crossed threshold is named first and makes the exit status {CROSSED}; may be "
         "given more than once; with any of them, dropped=0 holds, too, unless dropped is named",
     )
     zone = parser.add_mutually_exclusive_group()
@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--utc", dest="local", action="store_false", default=False, help="times in UTC (the default)"
     )
     zone.add_argument(
-        "--local", dest="local", action="store_true", help="times in the zone of whoever looks at the page"
+        "--local", dest="local", action="store_true", help="times in the time zone of the page's reader"
     )
 
 

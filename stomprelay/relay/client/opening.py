@@ -135,7 +135,7 @@ class Opening:
         if not self._asking or self._offered is None:
             return None
         offer, dialect = self._offered
-        return Let(offer.told(identity.credentials), dialect, identity)
+        return Let(offer.with_credentials(identity.credentials), dialect, identity)
 
     def _unwanted(self, event: inputs.Unwanted, now: float) -> None:
         if self._asking:

@@ -43,10 +43,10 @@ _TALLIES: Final = {
     "sent_bytes": "bytes that were sent to the broker",
     "received_frames": "frames that were received from the broker",
     "received_bytes": "bytes that were received from the broker",
-    "failovers": "sessions that lost the broker and went on with another, or with itself again",
+    "failovers": "sessions that lost the broker and continued with another one, or with the same one again",
 }
 _DESTINATIONS: Final = {
-    "sends": "SENDs to the destination; without a name: to all others; of samples where there are very many",
+    "sends": "SENDs to the destination (no name: all others); estimated from samples under much traffic",
     "send_bytes": "bytes of SENDs to the destination",
     "messages": "MESSAGEs from the destination",
     "message_bytes": "bytes of MESSAGEs from the destination",
@@ -153,23 +153,23 @@ def _relay(taken: Snapshot, ready: bool) -> Iterator[Metric]:
     ends = (((table,), end) for table, end in taken.certificates.items())
     rows: tuple[tuple[str, str, tuple[str, ...], _Series], ...] = (
         ("build_info", "what runs", tuple(facts), [(tuple(facts.values()), 1)]),
-        ("ready", "whether clients are to be sent here, as /readyz says", (), [((), ready)]),
-        ("draining", "whether no more clients are accepted", (), [((), taken.stopping or taken.draining)]),
+        ("ready", "whether the relay is ready for clients, as /readyz says", (), [((), ready)]),
+        ("draining", "whether the relay refuses new clients", (), [((), taken.stopping or taken.draining)]),
         (
             "sessions",
-            "clients that are there, or whose last words are still being delivered",
+            "sessions: clients that are connected, or that left and whose frames are still being delivered",
             ("listener",),
             sessions,
         ),
         (
             "session_versions",
-            "clients that are there, by the version of STOMP that they speak; none before their CONNECT",
+            "connected clients by their version of STOMP; the version `none` is for clients before CONNECT",
             ("listener", "version"),
             versions,
         ),
         (
             "certificate_expires_timestamp_seconds",
-            "when the certificate ends that is shown, by the table that names it, in seconds since 1970",
+            "when the certificate in use expires, by the table that names it, in seconds since 1970",
             ("for",),
             ends,
         ),
@@ -188,7 +188,7 @@ def _memory(memory: MemoryRow) -> Iterator[Metric]:
     for name, value, meaning in (
         ("bytes", memory.kept, "bytes that are kept of all clients together, see limits.memory"),
         ("limit_bytes", memory.limit, "bytes that may be kept of all clients together"),
-        ("held", memory.held, "connections that are not read from because memory is short"),
+        ("held", memory.held, "connections that the relay does not read from because memory is short"),
     ):
         if value is not None:
             yield _gauge(f"memory_{name}", meaning, (), [((), value)])
@@ -199,7 +199,7 @@ def _limits(listeners: Iterable[ListenerRow]) -> Iterator[Metric]:
     rows = [((each.name, row.scope, row.limit), row) for each in listeners for row in each.limited]
     yield _counter(
         "limited",
-        "waits of sessions for a limit (paused), and clients that were turned away or ended for one (refused)",
+        "waits of sessions for a limit (paused), and clients that were refused or ended because of one (refused)",
         (*labels, "action"),
         (((*at, action), getattr(row, action)) for at, row in rows for action in ("paused", "refused")),
     )
@@ -238,7 +238,7 @@ def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
     brokers = {at: reduce(merged, same) for at, same in found.items()}
     yield _gauge(
         "broker_up",
-        "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
+        "whether the broker answered the last CONNECT; absent if it was not asked yet",
         labels,
         ((at, row.up) for at, row in brokers.items() if row.up is not None),
     )
@@ -253,7 +253,9 @@ def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
             f"broker_{name}", meaning, labels, ((at, getattr(row, name)) for at, row in brokers.items())
         )
     waiting = ((at, row.tally.waiting) for at, row in brokers.items())
-    yield _gauge("broker_waiting", "messages that may wait in queues of the broker, about", labels, waiting)
+    yield _gauge(
+        "broker_waiting", "estimated number of messages that wait in queues of the broker", labels, waiting
+    )
     for name, meaning in _TALLIES.items():
         counted = ((at, getattr(row.tally, name)) for at, row in brokers.items())
         yield _counter(f"broker_{name}", meaning, labels, counted)

@@ -297,7 +297,7 @@ class AdminPages(Resource):
             return None
         if said is not None and self._repeats.passes("admin: wrong token"):
             address = getattr(request.getClientAddress(), "host", "a local socket")
-            _log.warn("admin: a request from {address} said a wrong token", address=address)
+            _log.warn("admin: a request from {address} sent a wrong token", address=address)
         request.setHeader(b"www-authenticate", b'Basic realm="stomprelay", charset="UTF-8"')
         return refusal(401, "this needs the token of admin_token_file, as a bearer token or as a password")
 

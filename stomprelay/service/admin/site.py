@@ -123,7 +123,7 @@ def _health(found: Condition) -> Response:
     if found.workers and not found.serving:
         return Response("no worker serves\n", status=503)
     if found.stuck:
-        return Response(f"nobody is read from: the journal {found.journal}\n", status=503)
+        return Response(f"reading has stopped: the journal {found.journal}\n", status=503)
     trouble = []
     if found.serving < found.workers:
         trouble.append(f"{found.serving} of {found.workers} workers serve")

@@ -207,7 +207,7 @@ class SessionMemory:
         self._turns.clear()
         if self._next is not None and self._next.active():
             self._next.cancel()
-        _log.info("memory is short no more: {kept} bytes are kept", kept=self._size)
+        _log.info("memory is no longer short: {kept} bytes are kept", kept=self._size)
         for driver in self._sessions:
             for protocol in driver.protocols():
                 protocol.read_at_once(FIRST_READ)

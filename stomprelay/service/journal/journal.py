@@ -138,7 +138,7 @@ class Journal(Service):
         """The journal's state in words: "is written", or why it is not."""
         if self.trouble:
             return f"cannot be written: {self.trouble}"
-        return "has no room: nobody is read from" if self.full else "is written"
+        return "has no room: the relay reads from no session" if self.full else "is written"
 
     # What is recorded
 
@@ -198,7 +198,7 @@ class Journal(Service):
         self.full = True
         self._since = self._reactor.seconds()
         text = "the journal's queue is full"
-        _log.warn("{text}; nobody is read from until there is room", text=text)
+        _log.warn("{text}; the relay reads from no session until there is room", text=text)
         self.happened(JournalEvent.HELD, text, {"side": "", "reason": "journal"})
         for session in tuple(self._sessions()):
             session.hold()

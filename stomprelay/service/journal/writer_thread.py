@@ -99,7 +99,7 @@ class WriterThread:
             for each in self._folder.recover(self._clock()):
                 self._log_recovery(each)
         except OSError as error:
-            self._log.warn("the journal's folder cannot be looked through: {error}", error=_words(error))
+            self._log.warn("the journal's folder cannot be listed: {error}", error=_words(error))
 
     def _log_recovery(self, recovery: Recovery) -> None:
         if recovery.failure:

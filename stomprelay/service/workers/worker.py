@@ -250,7 +250,7 @@ class Worker:
             self._silent = self._reactor.callLater(within - seconds, self._said_nothing, within, within)
             self._changed(self)
             return
-        _log.warn("{worker} said nothing for {seconds:g} s", worker=self.name, seconds=within)
+        _log.warn("{worker} was silent for {seconds:g} s", worker=self.name, seconds=within)
         self.kill()
 
     def kill(self) -> None:
