@@ -227,7 +227,7 @@ class Endpoint:
 
     @property
     def own_tls(self) -> bool:
-        """Whether the endpoint brings TLS of its own."""
+        """Whether the endpoint has TLS of its own."""
         return self.kind in _OWN_TLS
 
 

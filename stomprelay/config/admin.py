@@ -1,5 +1,5 @@
-"""`admin` and `metrics`: the endpoints and who may use them. `admin` takes commands, so it needs more protection where
-others can reach it.
+"""`admin` and `metrics`: their endpoints, and who may use them. `admin` takes commands, so it needs more protection if
+other machines can reach it.
 """
 
 import re
@@ -54,7 +54,7 @@ def read(table: ConfigTable) -> AdminAccess:
 
 
 def read_token(path: str) -> bytes:
-    """Return the token in a file. Raises `ValueError` where there is none, or where everybody may read it."""
+    """Return the token in a file. Raises `ValueError` if there is none, or if every user may read it."""
     return read_file(path, token_content)
 
 
@@ -74,7 +74,7 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others can use without token or certificate. `key` names it."""
+    """Raise `ConfigError` for an admin endpoint that others can use without token or certificate. `key`: its key."""
     place, _, tls, console = access
     if place is None:
         return

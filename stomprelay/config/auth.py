@@ -43,7 +43,7 @@ def read(table: ConfigTable) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` where clients cannot be identified, or where a broker would get a client's secret."""
+    """Raise `ConfigError` if clients cannot be identified, or if a broker would get a client's secret."""
     known = {each.name: each for each in auths}
     for listener in listeners:
         if listener.auth is None:

@@ -20,8 +20,8 @@ from stomprelay.relay.model.upstream import Upstream
 
 
 class ConfigSource(NamedTuple):
-    """Where a configuration comes from: a file's path and text, the options over it, and the folder of relative paths.
-    Another process reads the same from it.
+    """Where a configuration comes from: a file's path and text, the options of the command line, and the folder of
+    relative paths. Another process reads the same configuration from it.
     """
 
     path: str | None
@@ -56,7 +56,7 @@ class ConfigSource(NamedTuple):
                 os.chdir(before)
 
     def read(self, running: Config = NOTHING) -> Config:
-        """Return the configuration; unchanged parts are taken from `running`. Raises `ConfigError`."""
+        """Return the configuration. Parts that are unchanged are taken from `running`. Raises `ConfigError`."""
         if self.path is None:
             return overridden(default(), **self.options)
         if self.options.get("listen") or self.options.get("upstream"):
@@ -93,9 +93,9 @@ class LeftBroker(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """The change from the running configuration to `config`, which has the groups and brokers that stay, and the old
-    values of keys that need a restart. Call `apply` when everything in it can be used. `left`: brokers that are in no
-    group any more; `changed`: the keys that differ; `restart`: those that need a restart.
+    """The change from the running configuration to `config`. `config` has the groups and brokers that stay, and the
+    old values of keys that need a restart. Call `apply` when everything in it can be used. `left`: brokers that are in
+    no group any more. `changed`: the keys that differ. `restart`: the keys that need a restart.
     """
 
     config: Config
@@ -106,7 +106,7 @@ class Change:
 
     @property
     def brokers(self) -> list[tuple[Upstream, Broker]]:
-        """Return the brokers that there will be, each with its upstream."""
+        """Return the brokers after the change, each with its upstream."""
         then = {id(group): brokers for group, _, brokers in self.continued}
         return [
             (upstream, broker)

@@ -1,4 +1,4 @@
-"""Everything that is configured: a TOML file, the command line over it, and defaults under both."""
+"""The whole configuration: a TOML file, the command line, which overrides the file, and defaults."""
 
 import os
 import tomllib
@@ -46,7 +46,7 @@ COMMAND_LINE: Final = "command line"
 
 
 class Option(NamedTuple):
-    """An option of the command line: its letter if it has one, what help shows for its value, and what it means."""
+    """An option of the command line: its letter if it has one, the name of its value in the help, and its meaning."""
 
     letter: str | None
     value: str
@@ -179,9 +179,9 @@ def overridden(
     log_level: str | None = None,
     source: str = COMMAND_LINE,
 ) -> Config:
-    """Return the configuration with the options of the command line over it. `listen` replaces all listeners, each with
-    the settings of the first; `upstream` moves each listener's own upstream, and routes to it; `journal` is the
-    journal's directory. `source` is the file, for errors that are not an option's. Raises `ConfigError`.
+    """Return the configuration, overridden by the command line. `listen` replaces all listeners, each with the
+    settings of the first. `upstream` is the new address of each listener's own upstream, also for routes to that.
+    `journal` is the journal's folder. `source` is the file, for errors that no option caused. Raises `ConfigError`.
     """
     listeners = config.listeners
     if listen:
@@ -263,7 +263,7 @@ def _number(text: str) -> object:
 
 
 def _option(option: str, read: Callable[[V], T], value: V) -> T:
-    """Return the value of an option, as `read` returns it. Raises `ConfigError` with the option's name."""
+    """Return the result of `read` for the value of an option. Raises `ConfigError` with the option's name."""
     try:
         return read(value)
     except ValueError as error:
@@ -400,7 +400,7 @@ def _kept_listeners(
     fallback: Upstream | None,
     running: Config,
 ) -> dict[str, Listener]:
-    """Return the running listeners with unchanged tables, by name, each with its present upstream."""
+    """Return the running listeners whose tables are unchanged, by name, each with its new upstream."""
     said: Any = running.tables.get("listener", {})
     if not _OF_LISTENERS.isdisjoint(running.tables):
         return {}

@@ -126,7 +126,7 @@ def read_route(
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners that a route or a rule is for: all where its table names none."""
+    """Return the names of the listeners for a route or a rule: those in its table, or all."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 

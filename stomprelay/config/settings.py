@@ -242,13 +242,13 @@ SETTINGS: Final[Mapping[str, Settings]] = {
 
 
 def takes(key: str) -> Takes:
-    """Return when a setting has its effect; `key` has NAME in place of a listener's or an upstream's name."""
+    """Return when a changed setting takes effect. `key` has NAME in place of a listener's or an upstream's name."""
     table, _, name = key.rpartition(".")
     return SETTINGS[table][name].takes
 
 
 def _field_keys(table: str) -> dict[str, str]:
-    """Return the key of each field of a table's record. A part has the name of its table, or its first key."""
+    """Return the key of each field in a table's record. A part of the record has its table's name, or its first key."""
     found: dict[str, str] = {}
     for place, settings in SETTINGS.items():
         if place == table or (place.startswith(f"{table}.") if table else place == "limits"):

@@ -1,4 +1,4 @@
-"""What a configuration would run, in words, for `stomprelay check`. It has no secret."""
+"""The text of `stomprelay check`: what a configuration would run, in words. It has no secret."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -255,7 +255,7 @@ def _moving(upstream: Upstream) -> Iterator[Fact]:
 
 
 def choice(group: Group) -> str:
-    """Return in words which broker of a group serves a session."""
+    """Return in words how a group chooses the broker for a session."""
     if len(group.brokers) == 1:
         return "one broker"
     random = group.policy is Policy.FAILOVER and group.reconnect is not None and group.reconnect.randomize

@@ -36,7 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the line on which more than `most` brackets are open, 0 if none: the parser would run out of stack."""
+    """Return the line on which more than `most` brackets are open (too many for the TOML parser), 0 if none is."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an error's text: the known word that is most like `word`, or all of them."""
+    """Return a hint for an error's text: the known word most like `word`, or all known words."""
     known = list(known)
     folded = {each.lower(): each for each in known}
     close = get_close_matches(word.lower(), folded, n=1)
@@ -88,9 +88,9 @@ class Takes(Enum):
 
 
 class Setting(NamedTuple):
-    """One key. `read` returns its value; None: the module of its table reads it. `field` is its field in the record:
-    the key if empty, `part.field` in a part, several for a tuple. `path`: relative to the file's folder. `required`:
-    the table needs it. `moving`: only for sessions that survive their broker.
+    """One key. `read` returns its value; None: the module of its table reads it. `field` is the field for the value:
+    "" if it is called as the key, `part.field` if it is in a part, a tuple for several. `path`: a path, relative to
+    the file's folder. `required`: the table needs the key. `moving`: only for sessions that survive their broker.
     """
 
     read: Callable[[object], Any] | None = None
@@ -141,7 +141,7 @@ class ConfigTable:
         return _spelled(self._path)
 
     def error(self, key: str | None, text: str) -> ConfigError:
-        """Return the error about one key, or about the table itself (None), for the caller to raise."""
+        """Return the error about a key, or about the table itself (None). The caller raises it."""
         place = _spelled(self._path if key is None else (*self._path, key))
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 

@@ -31,7 +31,7 @@ def location(value: object) -> Location:
 
 
 def moved(upstream: Upstream, place: Location) -> Upstream:
-    """Return the upstream at another location. Raises `ValueError` for a setting that does not fit there."""
+    """Return the upstream at another location. Raises `ValueError` for a setting that does not fit the location."""
     try:
         groups = place.groups(upstream.name, upstream.policy, connected=upstream.connected)
     except ValueError as error:

@@ -53,7 +53,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Several:
-    """A list under one scheme (failover, fanout or static), which is written in small letters here."""
+    """A list of addresses under one scheme (failover, fanout or static), which is in small letters."""
 
     scheme: str
     parts: tuple["Address | Several", ...]
@@ -182,7 +182,7 @@ _OPTIONS: Final = {"a broker's address": BROKER, "failover:(...)": FAILOVER, "fa
 
 
 def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]]]) -> dict[str, Any]:
-    """Return the values of the options by field. Raises `ValueError`, which names the option."""
+    """Return the values of the options, by field. Raises `ValueError`, which names the wrong option."""
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, text in options:
@@ -355,7 +355,7 @@ def _once(brokers: Iterable[Broker]) -> None:
 
 @contextmanager
 def _naming(place: str) -> Iterator[None]:
-    """Put `place`, a part of the URI, in front of the text of a `ValueError` that the `with` block raises."""
+    """Let the `with` block run; put `place`, a part of the URI, in front of the text of a `ValueError` from it."""
     try:
         yield
     except ValueError as error:

@@ -42,7 +42,7 @@ NEVER: Final = 10**9
 
 
 class OptionText(NamedTuple):
-    """A value that was an option of a URI, where everything is text: readers of numbers and flags parse it."""
+    """A value from an option of a URI, where all values are text: readers of numbers and flags parse it."""
 
     text: str
 
@@ -105,7 +105,7 @@ def _float(fits: Callable[[float], bool], expected: str) -> Reader[float]:
 
 
 def _milliseconds(fits: Callable[[int], bool], expected: str) -> Reader[float]:
-    """Return a reader of milliseconds that returns seconds; -1, where `fits` takes it, is infinity."""
+    """Return a reader of milliseconds that returns seconds. It returns infinity for -1, if `fits` accepts that."""
     return _reader(_whole, fits, expected, lambda number: inf if number == -1 else number / 1000)
 
 
@@ -141,7 +141,7 @@ warnings: Final = _reader(
 
 
 def flag(value: object) -> bool:
-    """Return True or False; in a URI, for the words `true` and `false`."""
+    """Return True or False; in a URI for the words `true` and `false`."""
     if isinstance(value, OptionText) and value.text in _FLAGS:
         return _FLAGS[value.text]
     if not isinstance(value, bool):
@@ -170,7 +170,7 @@ def destination(value: object) -> str:
 
 
 def _connectable(value: bytes) -> bytes:
-    """Return the bytes if CONNECT can contain them: CONNECT has no escapes."""
+    """Return the bytes if they can be in a CONNECT, which has no escapes. Raises `ValueError`."""
     if any(byte in value for byte in b"\n\r\0"):
         raise ValueError("must not contain LF, CR or NUL: CONNECT cannot say them")
     return value
@@ -199,7 +199,7 @@ def passcode(value: object) -> bytes:
 
 
 def passcode_content(content: bytes) -> bytes:
-    """Return the passcode in the content of a file, without the line end that editors leave behind it."""
+    """Return the passcode in the content of a file, without the last line end."""
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not content:
         raise ValueError("the file is empty")
@@ -210,7 +210,7 @@ def passcode_content(content: bytes) -> bytes:
 
 
 def heart_beat(value: object) -> tuple[int, int]:
-    """Return how often beats can be sent and are wanted, both in milliseconds."""
+    """Return two numbers of milliseconds: how often the relay can send beats, and how often it wants beats."""
     numbers = [_whole(each) for each in value] if isinstance(value, list) else []
     match numbers:
         case [int() as can_send, int() as wants] if (
@@ -229,7 +229,7 @@ def versions(value: object) -> frozenset[bytes]:
 
 
 def choice(known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader that takes one of the known words, and returns its value in `known`."""
+    """Return a reader that accepts one of the known words, and returns its value in `known`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str) or value not in known:
@@ -249,7 +249,7 @@ def _article(noun: str) -> str:
 
 
 def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader of the name of a `kind` that the file defines; it returns its value in `known`."""
+    """Return a reader that accepts the name of a `kind` that the file defines, and returns its value in `known`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -262,7 +262,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
-    """Return a reader for one such name or a list of them; it returns their values."""
+    """Return a reader that accepts such a name or a list of names, and returns a tuple of their values."""
     return several(reference(kind, known), f"the name of {_article(kind)}, or a list of names")
 
 

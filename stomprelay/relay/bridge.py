@@ -88,7 +88,7 @@ class Spelling:
             self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
 
     def _becomes(self, spelled: bytes) -> bytes | None:
-        """Return what a byte or an escape of a value becomes; None if it needs a look."""
+        """Return the target's spelling of a byte or an escape in a value; None if the value needs a look."""
         try:
             value = self._source.decode(b"", b"." + spelled)[1:]
         except FrameError:
@@ -100,8 +100,8 @@ class Spelling:
     def respell(
         self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
     ) -> bool:
-        """Have the run go out in the target's spelling, without `drop` and with headers of these names and `values` in
-        front. Return whether that can be.
+        """Let the run be sent in the target's spelling, without the headers `drop`, and with headers of these `names`
+        and `values` in front. Return whether that is possible.
         """
         if run.plain and not drop and not names:
             return True
@@ -114,7 +114,7 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values, each with an LF behind it, in the target's spelling; None where each needs a look."""
+        """Return raw values, each with an LF behind it, in the target's spelling; None if each value needs a look."""
         if self._speller is None or (self._source.padded and b" " in text):
             return None
         spelled = self._speller.values(text)
@@ -142,7 +142,7 @@ _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SEND: a publisher's reserved headers go, and a receipt asked for is remembered as owed."""
+    """SEND: remove the headers that only a broker may set, and record a receipt that is asked for as owed."""
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
         return AS_IT_IS
@@ -160,7 +160,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """Record subscriptions and transactions. Raises `ProtocolError` for a SUBSCRIBE it cannot follow, or too many."""
+    """Record what the frame opens or closes. Raises `ProtocolError` for a SUBSCRIBE it cannot follow, or too many."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -194,7 +194,7 @@ def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> No
 
 
 def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SUBSCRIBE and UNSUBSCRIBE between a side that names subscriptions and one that need not."""
+    """SUBSCRIBE and UNSUBSCRIBE: add or remove the `id`, where only one side names subscriptions."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -207,7 +207,7 @@ def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """ACK and NACK: use the broker's name of the delivery. An ACK of a lost broker's is not for the next one."""
+    """ACK and NACK: use the broker's name for the delivery. The next broker gets none for a lost broker's delivery."""
     source, target, ledger = bridge.source, bridge.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
@@ -267,7 +267,7 @@ where their values begin.
 
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
-    """Settle an ACK or NACK by its names alone. Return the edit; None where the ledger has to be asked."""
+    """Settle an ACK or NACK by its names alone. Return the edit; None if the ledger has to be asked."""
     name = _name(frame, bridge.source)
     if name is None:
         return None
@@ -288,13 +288,13 @@ def _name(frame: Frame, source: Dialect) -> bytes | None:
 
 
 def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
-    """Return the values of these headers as they stand there, each with an LF; None where one is missing."""
+    """Return the raw values of these headers, each with an LF behind it; None if one of them is missing."""
     values = [frame.raw(name) for name in names]
     return None if None in values else b"%b\n" * len(values) % tuple(values)
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Return the edit of an ACK or NACK where both sides use one name, which two brokers may have given."""
+    """Return the edit of an ACK or NACK where both sides use the same name. Two brokers may have given this name."""
     if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
@@ -305,7 +305,7 @@ def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
 
 
 def said(frame: Frame, source: Dialect) -> bytes | None:
-    """Return the name that a client's ACK or NACK says; None where it says none."""
+    """Return the name of the delivery in a client's ACK or NACK; None if the frame has none."""
     name = frame.header(ID, source) if source.delivery is DeliveryNaming.ACK else None
     return frame.header(MESSAGE_ID, source) if name is None else name
 
@@ -352,7 +352,7 @@ DELIVERED: Final = {
 
 
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
+    """MESSAGE: add the names of its subscription and of the delivery that the client's version needs."""
     source, target = bridge.source, bridge.target
     if bridge.tracked and not bridge.judges and _noted_by_names(frame, source, session):
         return AS_IT_IS
@@ -391,7 +391,7 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
-    """Record a MESSAGE by what its head has, if that is all there is to do; return whether it is."""
+    """Record a MESSAGE by the names in its head, if nothing else has to be done. Return whether it was recorded."""
     names = DELIVERED[source.delivery]
     row = _row(frame, names)
     return row is not None and session.delivered(row, len(names), 1)
@@ -406,7 +406,7 @@ def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of some commands: for facts that differ, where account is kept (`tracks`), or without facts always."""
+    """An edit of `commands`: always, or where the dialects differ in one of `facts`, or account is kept (`tracks`)."""
 
     commands: frozenset[bytes]
     facts: tuple[str, ...]
@@ -425,7 +425,7 @@ STEPS: Final = (
 
 
 def steps_between(source: Dialect, target: Dialect, *, tracked: bool = False) -> dict[bytes, Editing]:
-    """Return by command the edits needed between two dialects."""
+    """Return the edits that are needed between two dialects, by command."""
     edits = {
         command: step.edit
         for step in STEPS
@@ -503,7 +503,7 @@ class Bridge:
         self.misreads = self._heard is not None
 
     def carries(self, command: bytes) -> bool:
-        """Whether the other leg can be sent this command: between equals all are, and the broker judges."""
+        """Whether the other leg may be sent this command: between equal versions any, and the broker judges it."""
         return not self.judges or command in self.target.commands
 
     def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":
@@ -571,7 +571,7 @@ class Bridge:
         return head
 
     def _note(self, receipt: bytes | None, heard: Dialect, session: Session) -> None:
-        """Note a receipt that the broker is asked for where it takes it for another."""
+        """Record a receipt that the broker will read as another one, and so answer with another spelling."""
         if receipt is None:
             return
         taken = heard.decode(RECEIPT_HEADER, self.target.encode(receipt))
@@ -618,7 +618,7 @@ class Bridge:
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """Return a header line without LF, empty for one that is left out. For the inexpressible see `LossPolicy`."""
+        """Return a header line without its LF; empty if it is left out: see `LossPolicy` for what is inexpressible."""
         target = self.target
         if not self.judges:
             return target.write_line(name, value)  # as a peer of the same version spelled it
@@ -658,7 +658,7 @@ _PARTING: Final = b"%b\ntransaction:relay-parting" % BEGIN
 
 
 class Parting(Bridge):
-    """A bridge to a broker that gives no RECEIPT for DISCONNECT. One that a client asks for is a BEGIN's."""
+    """A bridge to a broker that gives no RECEIPT for DISCONNECT. If the client asks for one, BEGIN is sent instead."""
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """As `Bridge.head`."""
@@ -688,7 +688,7 @@ _LINES: Final = re.compile(
 
 
 class ToClient(Bridge):
-    """A bridge to a client: what a relay put into a MESSAGE for itself is taken out before anything else is done."""
+    """A bridge to a client. It first removes from a MESSAGE the headers that relays add for themselves."""
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """As `Bridge.head`."""
@@ -716,7 +716,7 @@ class Tracer:
     _number: int = 0
 
     def _marked(self, frame: Frame) -> bytes:
-        """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
+        """Return the header lines of a SEND with a new trace, from the LF of the command line on."""
         self._number += 1
         trace = b"%b-%d" % (self._name, self._number)
         frame.trace = trace
@@ -729,7 +729,7 @@ class Tracer:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
     def headed(self, headed: NewHead) -> NewHead:
-        """The same for `carry`, which wants no more than heads."""
+        """Return a function as `headed` for `Joiner.carry`: it returns a frame's new head, with the trace of a SEND."""
 
         def traced(frame: Frame) -> bytes | None:
             if frame.command is not SEND:
@@ -742,7 +742,7 @@ class Tracer:
 
 
 class Bridges(NamedTuple):
-    """The two bridges of a session, and the dialect in which its broker's leg is read."""
+    """The two bridges of a session, and the dialect in which the frames of its broker are read."""
 
     to_broker: Bridge
     to_client: Bridge
@@ -759,8 +759,8 @@ def bridges_between(
     tracked: bool = False,
     parting: bool = False,
 ) -> Bridges:
-    """Return the bridges between two versions. `tracked`: account is kept of all deliveries. `parting`: see `Parting`.
-    Between equal versions nothing is translated.
+    """Return the bridges between two versions; between equal versions nothing is translated. `tracked`: the relay
+    keeps account of all deliveries. `parting`: see `Parting`.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -776,7 +776,7 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: the client's and lower ones, or those that it is known to have."""
+    """Return the versions to ask a broker for: the configured ones, else the client's and lower ones that it knows."""
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
@@ -823,8 +823,8 @@ def _escapes(upstream: Upstream, broker: Broker) -> bool:
 def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
-    """Return what may pass of a broker's frames. `receipts`: none is the relay's; `ours` records RECEIPTs that are. Ask
-    again after SUBSCRIBE and UNSUBSCRIBE.
+    """Return which frames of a broker may pass in runs. `receipts`: no RECEIPT is for the relay. `ours` records
+    RECEIPTs that are all for the relay. Call this again after SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
@@ -851,7 +851,7 @@ def to_client(
 
 @cache
 def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
-    """`naming`: how deliveries of which account is kept are named; None where none is."""
+    """Return the rules. `naming`: how deliveries are named, if account is kept of them; otherwise None."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
@@ -865,7 +865,7 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
 
 
 def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
-    """Take MESSAGEs between two versions: see `steps.deliver`."""
+    """Record MESSAGEs between two versions, and respell them. Return False if each needs a look: see `deliver`."""
     wants = run.rule.wants
     rows, width = bridge.spelling.values(run.values), len(wants)
     if rows is None:
@@ -939,7 +939,7 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
-    """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
+    """Settle ACKs or NACKs between two versions. Return False if each needs a look: see `name_delivery`."""
     names, first = NAMED[bridge.target.delivery]
     values = session.values(run.values, first, first + len(names))
     said = None if values is None else bridge.spelling.values(values)

@@ -79,7 +79,7 @@ class DestinationCounter:
             self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
 
     def tick(self) -> None:
-        """A second is over: look at more where there was little. Once a minute places may go to others."""
+        """Call this once a second. Few frames: look at more of them. Once a minute destinations change places."""
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
             over = max(self._left - self._every, 0)
@@ -93,7 +93,7 @@ class DestinationCounter:
     def counting(
         self, frames: Iterator[Frame | Run], session: Session, dialect: Dialect
     ) -> Iterator[Frame | Run]:
-        """Return the same frames; each is counted before it comes."""
+        """Yield the same frames, after counting each."""
         for found in frames:
             self.passed(found, session, dialect, found.count if type(found) is Run else 1)
             yield found
@@ -108,7 +108,7 @@ _SMALL: Final = 2048
 
 
 def _of_queues(run: Run) -> int:
-    """Return the number of a run's frames to queues; in a large run the first and the last frame may stand for all."""
+    """Return how many frames of a run go to queues. In a large run the first and the last frame may stand for all."""
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:
@@ -145,7 +145,7 @@ class Tallies:
         self.counter: DestinationCounter | None = None
 
     def count_destinations(self) -> None:
-        """From now on count by destination, if not yet. Call the counter's `tick`."""
+        """Count by destination from now on, if this is not done yet. Then call `tick` of the counter."""
         if self.counter is None:
             self.counter = DestinationCounter()
 

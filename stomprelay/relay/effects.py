@@ -108,8 +108,8 @@ class Outbox(list[Effect]):
         return [each.data for each in self if type(each) is Send and each.leg is leg]
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
-        """Write the heart-beats that are due on connected legs. Returns the first leg whose peer is silent for too
-        long.
+        """Write the heart-beats that are due on connected legs. Return the first leg whose peer is silent for too
+        long, or None.
         """
         for leg in legs:
             if leg is None or not leg.beating:
@@ -137,8 +137,8 @@ class End(Enum):
 
 
 class Reason(NamedTuple):
-    """Why a session ends: the client's ERROR (none if `message` is empty), the log's `text`, the client's bytes that it
-    is about, the receipt of the frame at fault, and the side that ended the session.
+    """Why a session ends: the client's ERROR (none if `message` is empty), `text` for the log, the client's bytes that
+    are the cause, the receipt of the frame at fault, and the side that ended the session.
     """
 
     message: str
@@ -246,7 +246,7 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 def unconfirmed(
     brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """The session ends because these did not answer in time. `missing`: SENDs that may be lost."""
+    """The session ends because these brokers did not answer in time. `missing`: how many SENDs may be lost."""
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]
@@ -299,7 +299,7 @@ def vanished(text: str, *, delivering: bool = False) -> Note:
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
-    """The session is over. `quiet` where the reason was logged before."""
+    """The session is over. `quiet`: the reason was already logged."""
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
@@ -375,8 +375,8 @@ class Joiner:
             self.frames = count
 
     def add(self, frame: Frame | Run, head: bytes | None, extra: bytes = b"") -> None:
-        """Put in a frame, with another `head` unless that is None, and the header lines `extra` in front (a run's last
-        frame gets them).
+        """Add a frame, with another `head` unless that is None, and with the header lines `extra` in front. In a run
+        the last frame gets `extra`.
         """
         if type(frame) is Run:
             frame = frame.instead or frame
@@ -404,8 +404,8 @@ class Joiner:
         self._done.append(wire)
 
     def take(self, *, trails: bool = False) -> bytes:
-        """Return and forget everything that was collected. If the peer `trails` and the LF behind its last frame has
-        not come, add it: clients may wait for it.
+        """Return everything that was collected, and forget it. If the peer `trails` but its last LF has not come yet,
+        that LF is added, because clients may wait for it.
         """
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:

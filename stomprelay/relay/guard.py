@@ -69,7 +69,7 @@ _READINGS: Final = (_unescaped, _unquoted, _stripped)
 
 
 def readings(value: bytes) -> list[str]:
-    """Return all that brokers may take a destination for. Raises `Refused` for control characters, or no UTF-8."""
+    """Return all readings that brokers may have of a destination. Raises `Refused` for odd characters in it."""
     found = {value: None}
     if _UNCERTAIN.search(value):
         for reading in _READINGS:
@@ -106,18 +106,18 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
 
 
 def _bound(headers: Headers, naming: Naming) -> list[str]:
-    """Return the first names, in all readings, of queues that these headers name beside the destination."""
+    """Return the first names, in all readings, of the queues that these headers name beside the destination."""
     return [] if naming.bound is None else [f"/queue/{each}" for each in _read(headers, naming.bound)]
 
 
 def _read(headers: Headers, wanted: bytes) -> list[str]:
-    """Return all readings of the values of the headers that a broker may take for this one, each once."""
+    """Return all readings of the values of each header that a broker may take for `wanted`, each once."""
     values = [value for name, value in headers if folded(name) == wanted]
     return [*dict.fromkeys([text for value in values for text in readings(value)])]
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return what a SEND or SUBSCRIBE with these headers asks for, in every way that brokers may read it."""
+    """Return the request of a SEND or SUBSCRIBE with these headers, in every way that brokers may read it."""
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:
@@ -132,7 +132,7 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
 
 
 def _judge_lengths(headers: Headers) -> None:
-    """Raise `Refused` where a broker may take another length than the relay."""
+    """Raise `Refused` if a broker may read another body length than the relay."""
     names = [name for name, _ in headers if folded(name) == CONTENT_LENGTH]
     if names and names != [CONTENT_LENGTH]:
         raise _unclear("a content-length is repeated, or not spelled so")
@@ -140,8 +140,8 @@ def _judge_lengths(headers: Headers) -> None:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, limited to frames that all brokers read alike; their runs have the destinations of
-    SENDs.
+    """Return the same rules, limited to frames that all brokers read alike. The runs of SENDs have their
+    destinations.
     """
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
@@ -165,8 +165,8 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Renewal:
-    """A client shows a new token by a SEND to `destination` with it as `passcode`; brokers are not sent that. One is
-    looked at at a time, then the last one shown meanwhile.
+    """New tokens of a connected client: each comes as `passcode` of a SEND to `destination`, which no broker is sent.
+    One token is checked at a time; of the tokens that come meanwhile only the last one is checked next.
     """
 
     destination: bytes
@@ -177,11 +177,11 @@ class Renewal:
 
     @property
     def asked(self) -> bool:
-        """Whether a token is looked at."""
+        """Whether a token is being checked."""
         return self._asked is not None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
-        """Return whether a frame has a new token: then call `Guard.asked`."""
+        """Return whether a frame has a new token, which is then checked, now or next: ask `Guard.asked`."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
         self._next = Shown(
@@ -192,7 +192,7 @@ class Renewal:
         return True
 
     def answered(self) -> bytes | None:
-        """A token was judged: look at the next one. Return the client's receipt, to be given if the token is good."""
+        """A token was checked: begin with the next one. Return the client's receipt; give it if the token is valid."""
         before, self._asked, self._next = self._asked, self._next, None
         if self._asked is not None:
             self._outbox.put(Identify(self._client, self._asked.claim))
@@ -202,7 +202,7 @@ class Renewal:
 @dataclass(slots=True, eq=False, repr=False)
 class Guard:
     """Judges one client's frames by its rules; `counters` counts refusals. SENDs with a new token are for `renewal`.
-    While it is `active`, every frame has to go through `judged`.
+    While the guard is `active`, every frame has to pass through `judged`.
     """
 
     _rules: AccessRules | None
@@ -218,7 +218,7 @@ class Guard:
         self.active = self._rules is not None or self._renewal is not None
 
     def ruled(self, rules: AccessRules | None) -> None:
-        """From now on these are the rules."""
+        """Use these rules from now on."""
         self._rules = rules
         self.active = rules is not None or self._renewal is not None
         self._policy = self._known = None
@@ -229,7 +229,7 @@ class Guard:
         return self._renewal is not None and self._renewal.asked
 
     def renewed(self, identity: Identity) -> bool:
-        """The client has shown a valid new token. Return whether the rules may now decide otherwise."""
+        """The client has sent a valid new token. Return whether the rules may decide differently now."""
         before, self._identity = self._identity, identity
         if (before.user, before.groups, before.certificate) == (
             identity.user,
@@ -258,7 +258,7 @@ class Guard:
             yield found
 
     def passing(self, passing: Passing) -> Passing:
-        """Return rules for runs to destinations that are always allowed. All other frames are to be `judged`."""
+        """Return these rules, for runs that are always allowed. All other frames have to go through `judged`."""
 
         def takes(run: Run) -> bool:
             if run.command == SEND:
@@ -277,7 +277,7 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """These open subscriptions may not be allowed any more: ask for an `objection`. The list is the guard's now."""
+        """These open subscriptions may not be allowed any more: ask for an `objection`. The guard keeps the list."""
         subscriptions.reverse()
         self._doubted = None if self._its_policy() is None else subscriptions
 
@@ -287,7 +287,7 @@ class Guard:
         return self._doubted is not None
 
     def objection(self, most: int) -> Refused | None:
-        """Return why one of the next doubted subscriptions is not allowed, or None. Repeat it while it `doubts`."""
+        """Judge some doubted subscriptions. Return the error for a denied one, or None. Repeat while it `doubts`."""
         policy, doubted = self._policy, self._doubted
         if policy is None or doubted is None:
             return None
@@ -304,7 +304,7 @@ class Guard:
         return None
 
     def _its_policy(self) -> ClientRules | None:
-        """Return the rules for this client; None where there are none at all."""
+        """Return the rules for this client; None if there are no rules."""
         if self._policy is None and self._rules is not None:
             self._policy = ClientRules(self._rules, self._identity)
         return self._policy
@@ -345,7 +345,7 @@ class Guard:
         _decide(policy, matching, request(frame.command, headers, frame.end - frame.body))
 
     def _judge_end(self, policy: ClientRules, headers: Headers) -> None:
-        """Judge an UNSUBSCRIBE: by its headers, and where it names a queue, as a SUBSCRIBE to that."""
+        """Judge an UNSUBSCRIBE by its headers; if it names a queue, also as a SUBSCRIBE to that queue."""
         decision = policy.steering(headers)
         if decision is not None and not decision.allow:
             raise Refused("not allowed", decision.reason)
@@ -355,7 +355,7 @@ class Guard:
             _decide(policy, policy.matching(named), request(UNSUBSCRIBE, headers, 0))
 
     def _remember(self, value: bytes, matching: MatchingRules) -> None:
-        """These rules match SENDs with this destination, as it stands on the wire."""
+        """Remember that these rules match SENDs with this destination, as it is spelled on the wire."""
         if len(value) > _LONGEST or b"\r" in value:
             return
         if self._known is None or len(self._known) >= _KNOWN:

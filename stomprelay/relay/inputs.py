@@ -105,7 +105,7 @@ class Unknown:
 
 @dataclass(slots=True)
 class StopBegan:
-    """The service begins to stop. Sessions end when all is delivered; report `Stopped` where that takes too long."""
+    """The service begins to stop: sessions end when all is delivered. Report `Stopped` if that takes too long."""
 
 
 @dataclass(slots=True)
@@ -115,15 +115,15 @@ class Stopped:
 
 @dataclass(slots=True)
 class Killed:
-    """End the session for this reason, after delivery within `disconnect_timeout`; the second time at once."""
+    """End the session for this reason: deliver first, for one `disconnect_timeout`. The second time end it at once."""
 
     why: Reason
 
 
 @dataclass(slots=True)
 class Leave:
-    """Leave this broker at a quiet moment, or after `within` seconds, for `target` or another one. With `may_stay` the
-    session stays without a quiet moment.
+    """Leave this broker for `target`, or for any other broker, at a quiet moment or after `within` seconds. With
+    `may_stay` the session stays if there was no quiet moment.
     """
 
     broker: Broker

@@ -122,7 +122,7 @@ class Relay:
 
     @property
     def session(self) -> Session | None:
-        """What the client has open, after its CONNECT was read."""
+        """What the client has open; None until its CONNECT was read."""
         return None if self._connection is None else self._connection.session
 
     @property
@@ -149,7 +149,7 @@ class Relay:
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit for which the relay does not read from the client; None if there is none."""
+        """The limit because of which the relay does not read from the client; None if there is none."""
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
@@ -184,7 +184,7 @@ class Relay:
 
     @property
     def pledged(self) -> bool:
-        """Whether SENDs are kept that `confirm` promises to deliver."""
+        """Whether the relay keeps SENDs that it promised to deliver (`confirm`)."""
         connection = self._connection
         if connection is None or not any(link.upstream.confirm for link in connection.flow.links):
             return False
@@ -193,7 +193,7 @@ class Relay:
     # Inputs
 
     def handle(self, event: inputs.Input, now: float) -> list[Effect]:
-        """Return the effects of an input: the relay itself takes it (`_own`), or the client's `Opening` or session."""
+        """Return the effects of an input, handled by the relay (`_own`), the client's `Opening`, or the session."""
         if isinstance(event, inputs.OnLeg) and event.leg.closed:
             return []
         owner = self._connection or self._opening
@@ -234,7 +234,7 @@ class Relay:
             return self.failed(bug)
 
     def _ended(self) -> list[Effect]:
-        """An input ends: settle what it changed, and return its effects."""
+        """Settle what the input changed, and return its effects. Call this at the end of each input."""
         connection, outbox, client = self._connection, self._outbox, self.client
         if connection is not None:
             shutdown, turns, flow = connection.shutdown, connection.turns, connection.flow
@@ -321,7 +321,7 @@ class Relay:
             self._sample = None
 
     def _watch(self, sample: Sample, leg: Leg, data: bytes, now: float) -> None:
-        """Show the sample what came, and what the client was sent in answer."""
+        """Give the sample the bytes that came, and those that the client was sent in answer."""
         try:
             if leg is self.client and data:
                 self._outbox.put(*sample.from_client(data, now))
@@ -437,7 +437,7 @@ class ClientConnection:
         self.shutdown = Shutdown(client, listener, session, self.flow, buffer, outbox)
 
     def limit(self, pace: Pace | None, now: float) -> None:
-        """Carry the client's frames at this pace from now on; None: as fast as possible."""
+        """Carry the client's frames at this pace from now on; None means without a limit."""
         self.buffer.limit(pace)
         if self._client.state is LegState.CONNECTED:
             self._release(now)
@@ -670,7 +670,7 @@ class ClientConnection:
             self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The client may stay as long as its old token is good, and gets no receipt for the new one."""
+        """The client may stay until its old token expires; it gets no receipt for the new one."""
         guard = self.flow.guard
         if guard.asked and not self._client.closed:
             turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)
@@ -823,7 +823,7 @@ class ClientConnection:
             self._release(now)
 
     def _carry(self, leg: Leg, act: Callable[[], None], now: float) -> None:
-        """Call `act`, by which frames of the leg pass."""
+        """Call `act`, which carries frames of the leg, and handle its error."""
         before, failure = self.flow.disconnect, None
         try:
             act()
@@ -832,8 +832,8 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Continue in the next turn, or at its time, with what brokers have to know, if it was too much for
-        this turn.
+        """Let links continue that have more for their brokers than this turn allows: in the next turn, or at their
+        time.
         """
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
@@ -841,7 +841,7 @@ class ClientConnection:
         self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
-        """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
+        """Frames of a leg were carried, until `failure` if there was one. `before`: the state of DISCONNECT before."""
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
@@ -900,13 +900,13 @@ class ClientConnection:
         return None, False
 
     def _begin(self, links: list[Link], now: float) -> None:
-        """Look for brokers for these."""
+        """Look for brokers for these links."""
         for link in links:
             link.seek(now)
         self._sought(links, now)
 
     def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
-        """These links sought brokers, after a loss (`lost`) or not. End the session where it cannot do without."""
+        """These links looked for brokers, after a loss or not. End the session if it needs one that found none."""
         failure = None
         try:
             for link in links:
@@ -923,9 +923,7 @@ class ClientConnection:
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
-        """Leave brokers at a quiet moment, perhaps now. Returns whether a broker is being left; its answer has a time
-        limit.
-        """
+        """Send DISCONNECT to the brokers of quiet links that have to move. Return whether there are any."""
         moves = False
         for link in self.flow.links:
             if link.moving is not None and link.departing and link.leaves(now):
@@ -966,12 +964,12 @@ class ClientConnection:
             self._carried(self._client, before, None, now)
 
     def _stopped_short(self, link: Link, reason: str, now: float) -> None:
-        """A link cannot move to its next broker: it asks another one, or stays."""
+        """A link cannot move to the broker that it asked: it asks another one, or stays."""
         link.next_refused(reason, now)
         self._left_at_once(now)
 
     def _left_at_once(self, now: float) -> None:
-        """Let links leave that can leave now. A client that was held for a link that stays continues."""
+        """Let the links leave that can leave at once. If a link stays, a client that was held for it continues."""
         self._move(now)
         self.due = True
         if self._client.state is LegState.CONNECTED:
@@ -1009,7 +1007,7 @@ class ClientConnection:
             self._doubt(now)
 
     def ruled(self, rules: AccessRules | None, identity: Identity, now: float) -> None:
-        """These are the rules from now on."""
+        """Use these rules from now on."""
         guard = self.flow.guard
         if guard is UNGUARDED and rules is not None:
             guard = Guard(rules, identity, self.session.counters)

@@ -51,12 +51,12 @@ Name = tuple[bytes | None, ...]
 
 @dataclass(slots=True, eq=False)
 class Looks:
-    """The budget of frames that all sessions may examine for samples. Each watched session adds to it."""
+    """How many frames all sessions together may look at for samples. Each watched session adds to it."""
 
     left: int
 
     def add(self, frames: int, most: int) -> None:
-        """So many more may be looked at, but no more than `most`."""
+        """Let `frames` more frames be looked at, but not more than `most` in all."""
         self.left = min(self.left + frames, most)
 
 
@@ -107,7 +107,7 @@ class Sample:
         return found
 
     def from_client(self, data: bytes, now: float) -> list[Took]:
-        """The client sent this. Returns the finished measurements. Raises `StompError` for invalid bytes."""
+        """The client sent these bytes. Return the finished measurements. Raises `StompError` for invalid bytes."""
         found: list[Took] = []
         self._from_client.feed(data)
         for frame in self._from_client.frames():
@@ -120,7 +120,7 @@ class Sample:
         return found
 
     def to_client(self, data: bytes, now: float) -> list[Took]:
-        """The client was sent this. Returns and raises as `from_client`."""
+        """Record bytes that the client was sent. Returns and raises as `from_client`."""
         found: list[Took] = []
         self._to_client.feed(data)
         for frame in self._to_client.frames():
@@ -144,7 +144,7 @@ class Sample:
         self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
 
     def _delivered(self, frame: Frame, now: float) -> None:
-        """A MESSAGE that needs an ACK begins the sample; with cumulative ACKs its subscription is noted, too."""
+        """Begin the sample with a MESSAGE that needs an ACK; with cumulative ACKs remember its subscription, too."""
         if self._ack_over or (self._acks and self._mode != CUMULATIVE):
             return
         id = frame.header(SUBSCRIPTION, self._to_client.dialect)
@@ -166,6 +166,6 @@ class Sample:
         return None
 
     def _name(self, frame: Frame, side: int) -> Name:
-        """Return what names the delivery of a MESSAGE (0), or that of an ACK or NACK (1)."""
+        """Return the names by which a MESSAGE (`side` 0), or an ACK or NACK (1), names its delivery."""
         dialect = self._from_client.dialect
         return tuple([frame.header(name, dialect) for name in _NAMES[dialect.delivery][side]])

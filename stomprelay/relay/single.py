@@ -78,7 +78,7 @@ class Single:
 
     @property
     def flowing(self) -> bool:
-        """Whether there is a broker that knows everything, and that the session is not leaving."""
+        """Whether there is a broker that has been sent everything, and that the session is not leaving."""
         state, resender = self._link.state, self._resender
         if type(state) is not Connected or (resender is not None and resender.line is not None):
             return False
@@ -86,7 +86,7 @@ class Single:
 
     @property
     def _careful(self) -> bool:
-        """Whether the broker has to answer before it is sent more of what it has to know."""
+        """Whether the broker has not been sent its whole line yet, so that part of it may wait for answers."""
         return self._resender is not None and self._resender.line is not None
 
     @property
@@ -108,20 +108,20 @@ class Single:
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and is owed nothing."""
+        """Whether the client sent DISCONNECT and has got everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             return self.disconnect_receipt is None and self.safe
         return self.disconnect is DisconnectState.CONFIRMED
 
     def guarded(self, guard: Guard) -> None:
-        """Have this guard judge the client's frames from now on. Call it also where the guard's rules have changed."""
+        """Let this guard judge the client's frames from now on. Call it also when the guard's rules have changed."""
         self.guard = guard
         self._passing = None
 
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
-        """Return what may pass straight on: everything that needs no look, while only frames have to be carried."""
+        """Return what may pass straight on: frames that need no look, while nothing else is to be done."""
         link = self._link
         if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
@@ -134,7 +134,7 @@ class Single:
         return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
-        """Return what of the client's bytes may pass straight to this broker; None until frames were carried."""
+        """Return what of the client's bytes may pass straight to this broker; None before frames were carried."""
         if self._passing is None and self.disconnect is DisconnectState.NONE:
             carried = self._session.client_frames or self._session.broker_frames
             self._passing = self._meet(connection) if carried else None
@@ -223,7 +223,7 @@ class Single:
                 self._outbox.put(Resume(broker))
 
     def _upward(self, frame: Frame) -> bytes | None:
-        """What becomes of a client's frame, without a resender; see `NewHead`."""
+        """Return the new head of a client's frame, without a resender; see `NewHead`."""
         session, bridge = self._session, self._bridges.to_broker
         if frame.command is not DISCONNECT:
             head = bridge.head(frame, session)
@@ -243,7 +243,7 @@ class Single:
     def _resend(
         self, resender: Resender, frames: Iterator[Frame | Run], connection: Connected, now: float
     ) -> None:
-        """Carry these frames of the client by the resender."""
+        """Send these frames of the client by the resender."""
         count = 0
         try:
             for frame in frames:
@@ -272,7 +272,7 @@ class Single:
     def _counted(
         self, counter: DestinationCounter, frames: Iterator[Frame | Run], leg: Leg
     ) -> Iterator[Frame | Run]:
-        """Return these frames of a leg, counted by destination."""
+        """Yield these frames of a leg, after counting each by destination."""
         frames = queue_frames(frames, self._link.queue_sent if leg is self._client else self._link.queue_gave)
         return counter.counting(frames, self._session, leg.dialect)
 
@@ -284,7 +284,7 @@ class Single:
         self._frame = frame.wire
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        """Send DISCONNECT when everything that was sent before is safe: the client will send no more."""
         self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
@@ -299,7 +299,7 @@ class Single:
         self._paused = False
 
     def send_disconnect(self, now: float) -> None:
-        """Send the DISCONNECT that waited to the broker."""
+        """Send the waiting DISCONNECT to the broker."""
         self.disconnect = DisconnectState.SENT
         connection, frame = self._link.connection, self._frame
         broker = connection.leg
@@ -344,7 +344,7 @@ class Single:
                 self._outbox.put(Pause(broker))
 
     def _downward(self, frame: Frame) -> bytes | None:
-        """What becomes of a broker's frame; see `NewHead`."""
+        """Return the new head of a broker's frame; see `NewHead`."""
         bridge = self._bridges.to_client
         if frame.command is MESSAGE:
             if self._ends:
@@ -396,7 +396,7 @@ class Single:
     # Brokers come and go
 
     def connected(self, link: Link, now: float) -> None:
-        """Send a new broker everything that it has to know; for the first one there is nothing."""
+        """Send a new broker everything that it has to know. The first broker needs nothing."""
         resender = self._resender
         self._from = self._passing = None
         if resender is None:
@@ -416,8 +416,8 @@ class Single:
         return self.erred or self.settled
 
     def lost(self, link: Link, now: float) -> None:
-        """Keep what the next broker must be sent. Raises `StompError` without a resender, or if the outcome of a COMMIT
-        is unknown.
+        """Keep the frames that the next broker must be sent. Raises `StompError` without a resender, or if the outcome
+        of a COMMIT is unknown.
         """
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
@@ -437,7 +437,7 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link, if another broker can replace its broker, or if it is leaving one."""
+        """Return the link if another broker can replace its broker, or if it is leaving its broker; otherwise none."""
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 
@@ -447,5 +447,5 @@ class Single:
 
     @property
     def _receives(self) -> bool:
-        """Whether the client waits for more than receipts."""
+        """Whether the client waits for anything except receipts."""
         return self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)

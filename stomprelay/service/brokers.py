@@ -1,5 +1,5 @@
-"""All brokers of a relay: their states, the names by which an operator can choose them, and how they are taken out of
-service and back; brokers in trouble; and what is checked once a second.
+"""All brokers of a relay: their states, the names by which an operator chooses them, and taking them out of service
+and back; broker outages; and the checks that run once a second.
 """
 
 import random
@@ -167,9 +167,9 @@ Place = tuple[str, str]
 
 
 class Outage(NamedTuple):
-    """A time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: the broker could
-    not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed`: the number of
-    failed attempts; `reason`: of the last.
+    """The time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: the broker
+    could not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed`: the
+    number of failed attempts. `reason`: the last failure.
     """
 
     upstream: str
@@ -200,8 +200,8 @@ class Outage(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Trouble:
-    """A broker in trouble since `began`; `since` is the same in seconds since 1970. Counts as in `Outage`. `down`: the
-    log says that it is down. `told`: how many losses and failures the log has reported.
+    """A broker in trouble since `began`; `since` is the same time in seconds since 1970. The counts are those of
+    `Outage`. `down`: the log says that it is down. `told`: how many losses and failures the log has reported.
     """
 
     began: float
@@ -256,14 +256,14 @@ class _Trouble:
         )
 
     def shown(self, place: Place, ended: float | None = None) -> Outage:
-        """Return the outage for the dashboard, with this upstream and broker; `ended` if it is over."""
+        """Return the outage for the dashboard, with this upstream and broker; `ended` is None while it lasts."""
         counts = self.lost, self.elsewhere, self.waited, self.failed
         return Outage(*place, self.since, ended, self.down, *counts, _short(self.reason))
 
 
 class Outages(Timed):
-    """Collects what sessions and probes report about brokers; call `stop` at the end. `clock`: nanoseconds
-    since 1970.
+    """Collects what sessions and probes report about brokers. Call `stop` at the end. `clock`:
+    nanoseconds since 1970.
     """
 
     __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
@@ -352,7 +352,7 @@ class Outages(Timed):
         self._timers.forget(self)
 
     def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
-        """Log news about a broker, which several groups may have. Returns whether its trouble is over."""
+        """Log news about a broker, which may be in several groups. Return whether its trouble is over."""
         what, over = trouble.news(brokers, now)
         if over and trouble.down:
             _log.info(
@@ -563,7 +563,7 @@ class _Asked(NamedTuple):
 
 
 class Sampling:
-    """Chooses sessions to watch. Call `tick` once a second. `sessions` is a live collection of all sessions."""
+    """Chooses sessions to watch for samples. Call `tick` once a second. `sessions` is a live collection of all."""
 
     def __init__(self, sessions: Iterable[RelayDriver]) -> None:
         self._sessions = sessions
@@ -671,7 +671,7 @@ class PeriodicChecks(Service):
                 _log.failure("a round failed")
 
     def _measure(self, now: float) -> None:
-        """Take samples of times that would cost too much to measure for each frame, if they may be asked for."""
+        """Take samples of times that are too costly to measure for each frame, if they may be asked for."""
         if self._watched:
             self._sampling.tick(now)
             self._runtime.tallies.tick()
@@ -728,8 +728,8 @@ class PeriodicChecks(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions of these brokers to move to the listed targets, quiet sessions first. Return how many were
-        asked.
+        """Ask sessions of these brokers to move to the given targets, quiet sessions first. Return how many sessions
+        were asked.
         """
         count, now = 0, self._runtime.seconds()
         for quiet in (True, False):

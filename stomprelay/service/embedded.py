@@ -35,8 +35,8 @@ _FORM: Final = "embedded broker: {event}: {text}"
 
 @implementer(IPushProducer)
 class BrokerDriver(Driver):
-    """Drives one client's connection to the embedded broker. Its effects may concern other clients' connections. It
-    pauses no publisher: messages for a slow client wait in the broker.
+    """Drives one client's connection to the embedded broker. Effects may concern other clients' connections. No
+    publisher is paused: messages for a slow client wait in the broker.
     """
 
     __slots__ = ("_first", "_on_end", "connection")
@@ -154,8 +154,8 @@ class BrokerService(MultiService):
 
 @implementer(IStreamClientEndpoint)
 class MemoryEndpoint:
-    """Connects a client to the embedded broker in the reactor's next turn, by a pair of sockets: back-pressure is that
-    of any broker.
+    """Connects a client to the embedded broker in the reactor's next turn, by a pair of sockets. So back-pressure
+    works as with any broker.
     """
 
     def __init__(self, reactor: Any, factory: IProtocolFactory) -> None:

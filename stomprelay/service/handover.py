@@ -77,7 +77,7 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
 
 
 def _place(endpoint: str) -> tuple[str, ...]:
-    """Return where an endpoint string listens, without TLS or the PROXY protocol around the socket."""
+    """Return the place on which an endpoint string listens, without TLS and the PROXY protocol around the socket."""
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]
@@ -109,7 +109,7 @@ class _Offer(LineOnlyReceiver):
             self._late = self._reactor.callLater(WITHIN, self.refuse, f"it was not ready in {WITHIN:g} s")
 
     def lineReceived(self, line: bytes) -> None:
-        """Give the sockets, or leave them."""
+        """Handle a request: hand the sockets over, or leave them to the other process."""
         if self._late is None:
             return
         try:
@@ -137,14 +137,14 @@ class _Offer(LineOnlyReceiver):
         _log.info("handover: another process was given {count} sockets", count=len(places))
 
     def leave(self, kept: Iterable[str]) -> None:
-        """Give these sockets to the other process, and tell it."""
+        """Leave these sockets to the other process, and report that to it."""
         for key in kept:
             if (port := self._given[key].port) is not None:
                 give_up(port)
         self._end({"left": True})
 
     def stop(self) -> None:
-        """This process stops: give the sockets that were offered, or none."""
+        """This process stops: leave the sockets that were offered, if any."""
         if self._given:
             self.leave(self._given)
         else:
@@ -167,15 +167,15 @@ class _Offer(LineOnlyReceiver):
         self._handover.end(self)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """The other process has ended, or has the sockets."""
+        """Record that the other process has ended, or has the sockets."""
         if self._late is not None:
             _log.warn("handover: the other process is gone; this one continues")
             self._settle()
 
 
 class Handover(MultiService):
-    """Hands the sockets of `relay` over, at a UNIX socket of this path, and then stops this process. `busy`: why it
-    hands nothing over now, "" where it does.
+    """Hands the sockets of `relay` over at a UNIX socket of this path, and then stops this process. `busy`: why it
+    hands nothing over now; "" if it may.
     """
 
     def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:
@@ -191,7 +191,7 @@ class Handover(MultiService):
         self._door.setServiceParent(self)
 
     def privilegedStartService(self) -> None:
-        """Listen, where no other relay does. Raises `CannotStart`."""
+        """Listen at the path, unless another relay listens there. Raises `CannotStart`."""
         if not self._door.adopted:
             self._clear()
         super().privilegedStartService()
@@ -247,7 +247,7 @@ class Handover(MultiService):
             self._reactor.stop()
 
     def _stopping(self) -> None:
-        """Before anything is closed, give the sockets to the process that was offered them."""
+        """Before anything is closed, leave the sockets to the process to which they were offered."""
         self.busy = "it stops"
         if self._offer is not None:
             self._offer.stop()
@@ -309,8 +309,8 @@ class Handover(MultiService):
 
 
 class TakenOver(Service):
-    """What a relay got from the earlier one: the `passage` to it, and services by the keys of their sockets. When this
-    service starts, the earlier relay is told to leave.
+    """The sockets that a relay got from the earlier relay: the `passage` to it, and services by the keys of their
+    sockets. When this service starts, the earlier relay is told to leave.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""The relay's own lines in Twisted's log, how much detail they have (`log_level`), and the log of a process that is
-ours alone: text or JSON on standard error.
+"""The relay's own lines in Twisted's log; how detailed they are (`log_level`); and a log in text or JSON on standard
+error, for a process that only runs the relay.
 """
 
 import json
@@ -43,12 +43,12 @@ def logger() -> Logger:
 
 
 def counted(count: int, thing: str) -> str:
-    """Return so many things in words."""
+    """Return this number of things in words, as `1 session` or `2 sessions`."""
     return f"{count} {thing}{'s'[: count != 1]}"
 
 
 def heard(level: Any) -> bool:
-    """Whether lines of this level reach the log."""
+    """Return whether lines of this level are written to the log."""
     return _heard[level]
 
 
@@ -58,8 +58,8 @@ def literal(line: str) -> str:
 
 
 def write(level: Any, form: str, **fields: object) -> None:
-    """Write a line of this form with these fields. It is formatted here, because Twisted's formatting takes longer than
-    all that a session does.
+    """Write a line with this form and these fields. It is formatted at once, because Twisted's formatting takes longer
+    than all that a session does.
     """
     if heard(level):
         event = fields
@@ -102,7 +102,7 @@ def _plain(value: object) -> object:
 
 
 def text_line(event: LogEvent) -> str | None:
-    """Return an event as `twistd` writes it; None for one below the level that is set. What is in front of the lines
+    """Return an event as `twistd` writes it; None for an event below the level that is set. The beginning of the lines
     that `write` made is formatted once a second.
     """
     level = event.get("log_level", LogLevel.info)
@@ -120,7 +120,7 @@ def text_line(event: LogEvent) -> str | None:
 
 
 def json_line(event: LogEvent) -> str | None:
-    """Return an event as a line of JSON in ASCII; None for one below the level that is set."""
+    """Return an event as a line of JSON in ASCII; None for an event below the level that is set."""
     level = event.get("log_level", LogLevel.info)
     if not heard(level):
         return None
@@ -142,5 +142,5 @@ FORMS: Final[dict[str, Callable[[LogEvent], str | None]]] = {"text": text_line, 
 
 
 def begin(form: str) -> None:
-    """Begin to write all that this process logs to standard error, in one of `FORMS`. The level holds for all lines."""
+    """Begin to write the log of this process to standard error, in one of `FORMS`. The level holds for all lines."""
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, FORMS[form])])

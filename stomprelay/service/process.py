@@ -79,7 +79,7 @@ class Signals(Service):
             action()
 
     def stopService(self) -> None:
-        """Restore the handlers, but for those that were replaced since."""
+        """Restore the old handlers, except where a handler was replaced meanwhile."""
         super().stopService()
         for number, (installed, before) in self._before.items():
             if signal.getsignal(number) is installed:
@@ -88,7 +88,7 @@ class Signals(Service):
 
 
 def unused(reactor: Any) -> Signals:
-    """Return the service that answers each of `UNUSED` by a line in the log."""
+    """Return the service that logs a line for each signal in `UNUSED`."""
 
     def answer(name: str, text: str) -> Callable[[], None]:
         return lambda: _log.warn("{signal}: {text}", signal=name, text=text)
@@ -111,7 +111,7 @@ class NotReloaded(Exception):
 
 
 class Reloaded(NamedTuple):
-    """What a reload changed: the keys that differ, and those that have no effect before a restart."""
+    """The result of a reload: the keys that differ, and those that take effect only after a restart."""
 
     changed: tuple[str, ...]
     restart: tuple[str, ...]
@@ -195,8 +195,8 @@ WATCHDOG: Final = "WATCHDOG_USEC"
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`), or `tell` in its place, that the relay is ready, lives, stops, and of its
-    status, one line. Start this service last, and call `stopping` first. Does nothing without systemd's socket.
+    """Notifies systemd (`sd_notify(3)`), or calls `tell` instead: that the relay is ready, lives and stops, and its
+    status in one line. Start this service last, and call `stopping` first. Without systemd's socket it does nothing.
     """
 
     def __init__(
@@ -225,14 +225,14 @@ class Notify(Service):
             _ = self._loop.start(self._every, now=False)
 
     def reloading(self, begun: bool) -> None:
-        """Tell systemd that the relay begins to read its configuration, or, when that is done, that it is ready."""
+        """Notify systemd that the relay begins to read its configuration (`begun`), or that it is ready again."""
         if self.running and begun:
             self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         elif self.running:
             self._send("READY=1")
 
     def stopping(self, within: float | None = None) -> None:
-        """Send that the relay begins to stop, and that this may take so many seconds."""
+        """Notify systemd that the relay begins to stop, and may need so many seconds."""
         longest = [] if within is None else [f"EXTEND_TIMEOUT_USEC={round(within * 1_000_000)}"]
         self._send("STOPPING=1", "STATUS=stopping", *longest)
 
@@ -283,8 +283,8 @@ def watchdog(environment: Mapping[str, str]) -> float | None:
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise this process's limit of file descriptors to the most that it may have, and return it; None: no limit is
-    known. The usual 1024 is for programs with `select(2)`.
+    """Raise this process's limit of file descriptors to the largest allowed value, and return it; None if no limit is
+    known. The usual limit of 1024 is meant for programs with `select(2)`.
     """
     try:
         import resource
@@ -348,14 +348,14 @@ def return_freed_memory() -> None:
 
 
 def memory_limit(configured: int | None) -> int:
-    """Return how many bytes may be kept of all clients: the configured number, else half of the memory of this
+    """Return how many bytes may be kept of all clients: the configured number, otherwise half of the memory of this
     process.
     """
     return available() // 2 if configured is None else configured
 
 
 def available(root: Path = Path("/")) -> int:
-    """Return how many bytes this process may have, by the machine and its control groups under `root`."""
+    """Return how many bytes this process may use, by the machine's memory and its control groups under `root`."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in _limits(root):
         try:
@@ -392,7 +392,7 @@ YOUNG: Final = 5000
 
 
 def collect_rarely() -> None:
-    """Let Python collect garbage rarely, and never examine the present objects. Sessions leave no garbage."""
+    """Let Python's garbage collector run rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG)

@@ -79,7 +79,7 @@ class Prepared(NamedTuple):
     use: Callable[[], None]
 
     def open(self) -> None:
-        """Listen on the new endpoints: on all, or, with `CannotStart`, on none."""
+        """Listen on all new endpoints; if one fails, listen on none of them and raise `CannotStart`."""
         try:
             for each in self.ports:
                 each.open()
@@ -93,7 +93,7 @@ class Prepared(NamedTuple):
             each.abandon()
 
     def commit(self) -> Deferred[Reloaded]:
-        """Use the configuration. The Deferred fires with what changed when the endpoints that are gone are closed."""
+        """Use the configuration. The Deferred fires with the changes when the removed endpoints are closed."""
         closed = [each.commit() for each in self.ports]
         self.use()
         found = Reloaded(self.change.changed, self.change.restart)
@@ -101,7 +101,7 @@ class Prepared(NamedTuple):
 
 
 def _warnings(config: Config) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield warnings, with their facts, about a readable admin token, and about groups that split sessions."""
+    """Yield warnings and their fields: for a readable admin token, and for groups that split sessions."""
     place, token = config.admin, config.admin_token
     if place is not None and token is not None and unencrypted(place, config.admin_tls):
         yield "admin: {endpoint}: {warning}", {"endpoint": place, "warning": UNENCRYPTED}
@@ -122,7 +122,7 @@ _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 
 
 def _reads_files(config: Config) -> bool:
-    """Return whether other files decide how a connection is made, so that a reload has to read these files."""
+    """Return whether connections depend on other files, so that a reload has to read these again."""
     ends: list[Listener | Broker] = [*config.listeners]
     ends += [broker for upstream in config.upstreams for broker in upstream.brokers]
     places = [*filter(None, (config.admin, config.metrics)), *[each.endpoint for each in ends]]
@@ -244,7 +244,7 @@ class RelayService(MultiService):
     def _broker_endpoints(
         self, brokers: Iterable[tuple[Upstream, Broker]], embedded: BrokerService | None
     ) -> dict[Broker, BrokerEndpoint]:
-        """Return how to connect to each of these brokers. Raises `BadEndpoint`."""
+        """Return the endpoint to connect to each of these brokers. Raises `BadEndpoint`."""
         found: dict[Broker, BrokerEndpoint] = {}
         for upstream, broker in brokers:
             if embedded is not None and broker.endpoint == MEMORY:
@@ -433,7 +433,7 @@ class RelayService(MultiService):
             )
 
     def _needed(self) -> int:
-        """Return how many descriptors are open, or may be opened, apart from sessions."""
+        """Return how many descriptors are open, or may be opened, for other purposes than sessions."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
         journal = 0 if self.state.journal is None else JOURNAL
         needed = (open_descriptors() or OPEN) + probes + journal
@@ -444,8 +444,8 @@ class RelayService(MultiService):
         return needed
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, give sessions `stop_timeout` seconds to deliver, end those left, and wait for their
-        connections. SIGTERM and SIGINT shorten that.
+        """Stop accepting; give sessions `stop_timeout` seconds to deliver; end the remaining sessions; and wait for
+        their connections. SIGTERM and SIGINT shorten this time.
         """
         linger = self.state.sessions.stop_accepting()
         if self.state.reloads is not None:

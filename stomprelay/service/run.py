@@ -43,8 +43,8 @@ def chosen_reactor() -> Any:
 
 
 def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: bool = False) -> IService:
-    """Return the service of a configuration from `source`: a relay, or the parent of its workers. `taking_over`: on the
-    sockets of the relay that runs. Raises `BadEndpoint` or `ConfigError`.
+    """Return the service for a configuration from `source`: a relay, or the parent of its workers. `taking_over`: it
+    takes the sockets of the running relay. Raises `BadEndpoint` or `ConfigError`.
     """
     if taking_over and config.handover is None:
         raise ConfigError(
@@ -73,7 +73,7 @@ def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: boo
 
 
 def run(source: ConfigSource, form: str, *, taking_over: bool = False) -> int | None:
-    """Run the relay of `source`, with its log in this form on standard error. Return the number of the signal that
+    """Run the relay of `source`, with its log on standard error in this form. Return the number of the signal that
     ended it, or None. Raises `ConfigError`, `BadEndpoint` or `CannotStart`.
     """
     config = source.read()

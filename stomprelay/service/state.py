@@ -26,8 +26,8 @@ _log: Final = logger()
 
 
 def network(address: object) -> str | None:
-    """Return the place by which clients are counted: an IPv4 address, or the first 64 bits of an IPv6 address; None
-    without one.
+    """Return the text by which clients of an address are counted: an IPv4 address, or the first 64 bits of an IPv6
+    address; None without an address.
     """
     if not isinstance(address, IPv4Address | IPv6Address):
         return None
@@ -110,7 +110,7 @@ class ListenerSessions:
         self._on_end()
 
     def of(self, scope: Scope, place: str | None) -> int:
-        """Return how many sessions a user has, or are counted for the `network` of an address."""
+        """Return how many sessions this user has, or how many are counted for the `network` of this address."""
         return self._counts.get((scope, place or ""), 0)
 
     def __iter__(self) -> Iterator[RelayDriver]:
@@ -121,9 +121,9 @@ class ListenerSessions:
 
 
 class Sessions:
-    """The sessions of all listeners; copy them before you end one. `listeners` by name, `removed` those of removed
+    """The sessions of all listeners; copy them before you end one. `listeners`: by name; `removed`: those of removed
     listeners. `stopping`: no new session is accepted. `draining`: new clients are refused for now. `on_end` gets the
-    number of sessions left.
+    number of remaining sessions.
     """
 
     def __init__(self, listeners: Iterable[Listener], on_end: Callable[[int], object] | None = None) -> None:
@@ -168,7 +168,7 @@ class Sessions:
         return sum(map(len, self.counted))
 
     def drain(self, draining: bool) -> None:
-        """Refuse new clients from now on, or let them in again; the sessions that are there go on."""
+        """Refuse new clients from now on (`draining`), or accept them again. Existing sessions continue."""
         if draining != self.draining:
             self.draining = draining
             _log.info("draining: new clients are refused" if draining else "new clients are accepted again")
@@ -254,8 +254,8 @@ class Sessions:
 
 
 class RelayState(NamedTuple):
-    """The parts of a relay that runs. `reloads` is None in a worker. `certificates` returns when each certificate ends,
-    by its table, and `started` is the relay's start, in seconds since 1970.
+    """The parts of a running relay. `reloads` is None in a worker. `certificates` returns when each certificate ends,
+    by its table. `started` is the relay's start. Both times are in seconds since 1970.
     """
 
     runtime: Runtime

@@ -56,8 +56,8 @@ def turn_away(
 
 
 class Let(NamedTuple):
-    """The result of `Opening`: the client's session may start. It has the offer of the CONNECT, its dialect, and the
-    client's identity.
+    """The result of `Opening`: the client's session may start. It contains the offer in CONNECT, the client's dialect,
+    and the client's identity.
     """
 
     offer: Offer
@@ -208,7 +208,7 @@ class Opening:
             self.fail(StompError(why.message, why.detail))
 
     def fail(self, error: StompError, *, noted: bool = False) -> None:
-        """Send the client an ERROR and close it. `noted`: the reason was reported before."""
+        """Send the client an ERROR and close the connection. `noted`: the reason was already logged."""
         client = self._client
         if self.left is not None:
             self._vanish(self.left)
@@ -258,7 +258,7 @@ def join(
     guard: Guard,
     counter: DestinationCounter | None = None,
 ) -> Flow:
-    """Return the join of this client to the listener's upstream and routes. Its links are still to seek brokers."""
+    """Return the flow from this client to the listener's upstream and routes. Let its links `seek` brokers next."""
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
         only = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
@@ -266,7 +266,7 @@ def join(
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
-        """Each has an account of its own with its broker; the client's own serves for the first."""
+        """Return a link for each group. The first has the client's session, each other one a session of its own."""
         found = []
         for group in needed.groups:
             own = sessions.pop() if sessions else session.beside()

@@ -93,7 +93,7 @@ class Shutdown:
 
     @property
     def _tries(self) -> int:
-        """How many more brokers may be taken for lost because they did not answer."""
+        """Return how many more silent brokers may be treated as lost."""
         return sum([len(group.brokers) for group in self._listener.upstream.groups]) - self._tried
 
     @property
@@ -131,8 +131,8 @@ class Shutdown:
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
-        """Return the time until which brokers may answer. Where one time limits everything, that is half of the rest,
-        so that other brokers can be tried.
+        """Return the time until which brokers may answer. If one time limits the whole end, this is half of what
+        remains, so that other brokers can be tried.
         """
         if not self._limited:
             return now + self._listener.upstream.disconnect_timeout
@@ -140,12 +140,12 @@ class Shutdown:
 
     @property
     def listening(self) -> bool:
-        """Whether the client is there, and waits for something."""
+        """Whether the client's connection is open, and the client waits for something."""
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
 
     @property
     def owing(self) -> bool:
-        """Whether a client that sends nothing more may be owed something: it sent something since CONNECTED."""
+        """Whether a client that sends no more may be owed an answer: it waits for CONNECTED, or has sent more since."""
         return self.listening and (self._said or self._client.state is not LegState.CONNECTED)
 
     @property
@@ -195,7 +195,7 @@ class Shutdown:
         return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Where it `may_finish`, send DISCONNECT for the client. A half-closed one counts as gone when the time is
+        """Send DISCONNECT for the client if it `may_finish`. A half-closed client counts as gone when its time is
         over. Raises as `Flow.to_broker`.
         """
         if self.may_finish(now):
@@ -281,7 +281,7 @@ class Shutdown:
         return failed(self._client.side.value, StompError(why.message, why.detail))
 
     def _begin(self, why: Reason, now: float) -> None:
-        """The relay ends the session, for this reason unless there is one; at once where nothing can be delivered."""
+        """The relay ends the session, for this reason unless one was given; at once if nothing can be delivered."""
         client, flow = self._client, self._flow
         if client.closed:
             return
@@ -340,8 +340,8 @@ class Shutdown:
         return finished or self._client.state is LegState.CONNECTING
 
     def cut(self, why: Reason) -> None:
-        """End the session at once, for the reason `why` unless there is another one. SENDs that may be lost are
-        counted.
+        """End the session at once; `why` is the reason unless another one was given before. Count the SENDs that may
+        be lost.
         """
         flow = self._flow
         if flow.settled and not self.ending:
@@ -375,7 +375,7 @@ class Shutdown:
     # What does not happen in time
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose silent brokers count as lost now; None: call `overdue`."""
+        """Return the links whose silent brokers are treated as lost now. If the list is empty, call `overdue`."""
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
         # What a broker answered with an ERROR that names no receipt, no other broker will confirm either.
@@ -398,7 +398,7 @@ class Shutdown:
 
     def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
         """End the overdue step: send the waiting DISCONNECT, or close the session. `what`: what brokers failed to do,
-        for the log.
+        as text for the log.
         """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
@@ -427,7 +427,7 @@ class Shutdown:
         self.conclude()
 
     def _unsent(self) -> int:
-        """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
+        """Return how many SENDs the client sent that were not read because there was no broker. They are not kept."""
         client, count = self._client, 0
         if client.state is LegState.CONNECTING and client.gone:
             client.enter(LegState.CONNECTED)

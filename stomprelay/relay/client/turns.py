@@ -47,7 +47,7 @@ class Pace:
         return self.until > NOW
 
     def passing(self, passing: Passing) -> Passing:
-        """Return the rules for runs that the buckets have tokens for; others are handed back until `ready`."""
+        """Return these rules, for runs for which there are tokens. Frames of other runs are read one by one."""
         if self._passing is not None and self._passing[0] is passing:
             return self._passing[1]
 
@@ -103,14 +103,14 @@ class Pace:
             self.held_by.tally.paused += 1
 
     def begin(self) -> tuple[int, int]:
-        """Return how many frames may be carried now, and how many bytes fed; they are spent. Call `done` next."""
+        """Return how many frames and how many bytes may be carried now; their tokens are spent. Call `done` next."""
         spent = self.frames, self.size
         self.frames = self.size = 0
         self.until = NOW
         return spent
 
     def done(self, frames: int, size: int, *, begun: bool) -> None:
-        """Give back unused frames and bytes. `begun`: keep one token for a frame that has begun."""
+        """Give back the tokens of unused frames and bytes. `begun`: keep one token for an unfinished frame."""
         if begun and frames:
             self._begun = 1
             frames -= 1
@@ -149,7 +149,7 @@ class InputBuffer:
 
     @property
     def unread(self) -> bool:
-        """Whether the client has sent bytes that were not carried yet: they are here or in its decoder."""
+        """Whether the client has sent bytes that were not carried yet, in this buffer or in the client's decoder."""
         client = self._client
         return self.cost > 0 or (client.state is LegState.CONNECTED and client.decoder.behind)
 
@@ -161,7 +161,7 @@ class InputBuffer:
         self.cost += len(data)
 
     def take(self, most: int = _TAKEN) -> bytes:
-        """Return the oldest bytes, so many at most, which are kept no longer."""
+        """Remove and return the oldest bytes, at most `most`."""
         parts: list[bytes] = []
         chunks = self._chunks
         while chunks and most > 0:
@@ -178,7 +178,7 @@ class InputBuffer:
         return b"".join(parts)
 
     def limit(self, pace: Pace | None) -> None:
-        """Have this pace from now on."""
+        """Use this pace from now on."""
         if self.pace is not None:
             self.pace.leave()
         self.pace = pace
@@ -196,13 +196,13 @@ class InputBuffer:
         self.hold()
 
     def hold(self) -> None:
-        """Stop reading from the client until `paced` finds no reason for it."""
+        """Stop reading from the client until `paced` finds that it may be read from."""
         if not self.paused:
             self.paused = True
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading where too much is kept or `full`, or the pace waits; go on when nothing is and not `crowded`."""
+        """Stop reading if too much is kept, the flow is `full` or the pace waits; read again when all that is over."""
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting
@@ -251,7 +251,7 @@ class Turns:
         return None if pace is None or self.deadline == inf else pace.held_by
 
     def release(self, carry: Callable[[float, bytes, int], int], now: float) -> None:
-        """Carry the buffer by `carry`, as far as the pace allows. Raises `StompError` where the pace refuses more."""
+        """Carry bytes of the buffer by `carry`, as the pace allows. Raises `StompError` if the pace refuses more."""
         client, buffer, pace = self._client, self._buffer, self._buffer.pace
         self.deadline = inf
         if pace is None:
@@ -278,7 +278,7 @@ class Turns:
                     self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
-        """Ask that exactly this, of what is `able`, may pass straight on."""
+        """Let frames pass straight on as in `able`, on those legs where nothing waits; put changes into the outbox."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
             self._outbox.put(*_changed(self.allowed, passes))
@@ -291,7 +291,7 @@ class Turns:
         return Pass(able.leg, able.to, pace.passing(able.passing), able.trails)
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
-        """Whether both legs are there, and no bytes of `leg` wait: the next ones would overtake them."""
+        """Whether both legs are open, and no bytes of `leg` wait, which the next bytes would overtake."""
         if leg.state is not LegState.CONNECTED or to.state is not LegState.CONNECTED or leg.gone or to.gone:
             return False
         if leg in self.deferred or leg.decoder.buffered:

@@ -1,5 +1,5 @@
-"""Which brokers a client's frame goes to: by routes, by the messages and subscriptions that it names, and by its
-transaction.
+"""Which brokers a client's frame goes to. Routes, the message or subscription that it names, and its transaction
+decide.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class TransactionTarget:
         self.cost = cost(self.headers)
 
     def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members that cannot commit it; their `reason` says why."""
+        """Return the members that cannot commit the transaction; the `reason` of each says why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)
@@ -113,7 +113,7 @@ class Dispatch:
     def _ask(
         self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
     ) -> None:
-        """Open a confirmation by a quorum of these members. Groups that are not asked count as refusing."""
+        """Open a confirmation by these members. The groups that are not asked count as if they had refused."""
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
             self._open(Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial))
@@ -158,7 +158,7 @@ class Dispatch:
 
     @staticmethod
     def _only(target: Target, placement: TransactionTarget | None) -> Member:
-        """Return the member for a frame that goes to one group alone; in a transaction always the same."""
+        """Return the member for a frame that goes to one group only; in a transaction always the same member."""
         if not target.fans:
             return target.members[0]
         member = target.primary
@@ -168,7 +168,7 @@ class Dispatch:
         return member
 
     def _overflow(self, target: Target, members: list[Member], placement: TransactionTarget | None) -> None:
-        """Record that all live members except these miss a SEND. The first one that each misses is logged."""
+        """Record that all live members except these miss a SEND. The first SEND that a member misses is logged."""
         for member in target.live:
             if member in members:
                 continue
@@ -221,7 +221,7 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Return the origin of the delivery that an ACK or NACK names, the likeliest of several (`Delivery.rank`)."""
+        """Return the target, member and delivery that an ACK or NACK names; the likeliest one (`Delivery.rank`)."""
         dialect = self._session.dialect
         token = said(frame, dialect)
         found: tuple[Target, Member, Delivery] | None = None
@@ -251,7 +251,7 @@ class Dispatch:
     # Transactions
 
     def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
-        """Record that a transaction is on this target now, because a frame of it goes there."""
+        """Return where this transaction is: on `target` from now on. Raises `ProtocolError` if it is elsewhere."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None
@@ -290,7 +290,7 @@ class Dispatch:
         self._tell(self._router.main, frame, receipt)
 
     def _ended(self, name: bytes | None) -> TransactionTarget | None:
-        """The transaction of this name has ended. Return where it was."""
+        """Forget a transaction that ended, and return where it was."""
         placement = None if name is None else self._placed.pop(name, None)
         if placement is not None:
             self._session.kept.give(placement.cost)

@@ -102,7 +102,7 @@ class Fanout:
 
     @property
     def flowing(self) -> bool:
-        """Frames of the client wait in members, so that one broker does not delay another."""
+        """Whether frames of the client are carried: since CONNECTED. Frames for a slow broker wait in its member."""
         return self._started
 
     @property
@@ -117,24 +117,24 @@ class Fanout:
 
     @property
     def safe(self) -> bool:
-        """Whether no frame that must not be lost is undecided, and a quorum has all other frames."""
+        """Whether the outcome of each frame that must not be lost is known, and a quorum has all other frames."""
         pending = self._quorum.confirmations.pending
         return not pending and all(target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and is owed nothing."""
+        """Whether the client sent DISCONNECT and has got everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             told = [member for _, member in self._places.values() if member.disconnecting]
             return self.disconnect_receipt is None and all(member.safe for member in told)
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
-        """Return none: each frame is examined."""
+        """Return none: the relay looks at each frame."""
         return []
 
     def opened(self) -> list[Link]:
-        """Return the links of upstreams that are needed for the first time, and links whose broker was just left."""
+        """Return the links that have to `seek` a broker: those of newly needed upstreams, and those that left one."""
         opened, self._router.opened = self._router.opened, []
         return opened
 
@@ -251,7 +251,7 @@ class Fanout:
         return confirmation is not None and not confirmation.hidden
 
     def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
-        """Returns whether an ERROR passes. Raises `StompError` where the session cannot go on with it."""
+        """Return whether an ERROR passes to the client. Raises `StompError` if it ends the session."""
         counters = self._session.counters
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         member.session.received(receipt)
@@ -288,7 +288,7 @@ class Fanout:
         return False
 
     def _error_head(self, member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
-        """Return the head of an ERROR for the client, without a receipt-id that it never gave."""
+        """Return the head of an ERROR for the client, without a `receipt-id` that the client never gave."""
         receipt = frame.header(RECEIPT_ID, leg.dialect)
         if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
             return bridge.without(frame, RECEIPT_ID, member.session)
@@ -334,7 +334,7 @@ class Fanout:
         self._go_on(now)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker refused CONNECT. Returns the ERROR frame for the client where the others are not enough."""
+        """A broker refused CONNECT. Return the ERROR for the client, or None if the other groups are enough."""
         target, member = self._places[link]
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
@@ -344,7 +344,7 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links that DISCONNECT waits for, also those that are leaving their broker."""
+        """Return the links whose brokers have not answered DISCONNECT, also those that are leaving their broker."""
         members = [
             member
             for target, member in self._places.values()
@@ -353,7 +353,7 @@ class Fanout:
         return [member.link for member in members if not member.safe or self._awaits(member)]
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs a group has not confirmed, or was not sent yet, and await nothing of it any more."""
+        """Return how many SENDs a group has not confirmed, or was not sent yet; expect nothing more of the group."""
         _, member = self._places[link]
         member.given_up = True
         member.reason = link.reason
@@ -361,7 +361,7 @@ class Fanout:
         return member.write_off()
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT when all that was sent before is safe: the client will send no more."""
+        """Send DISCONNECT when everything that was sent before is safe: the client will send no more."""
         self._begin_disconnect(self._session.name + GOODBYE)
         self._go_on(now)
 
@@ -379,7 +379,7 @@ class Fanout:
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the DISCONNECT that waited to all connected brokers; what the others miss is counted."""
+        """Send the waiting DISCONNECT to all connected brokers; count the SENDs that the other groups miss."""
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
@@ -400,7 +400,7 @@ class Fanout:
             member.send_disconnect(to_broker.leave(self._asked, member.session), now)
 
     def _is_ours(self, receipt: bytes | None) -> bool:
-        """Return whether a receipt is that of a DISCONNECT which the client did not send."""
+        """Return whether a receipt is for the DISCONNECT that the relay sent in place of the client's."""
         return receipt is not None and not self._frame and receipt == self._asked
 
     def _awaits(self, member: Member) -> bool:
@@ -413,7 +413,7 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """A broker confirmed DISCONNECT, and is left unless that makes it enough of them. Return whether it does."""
+        """Record that a broker confirmed DISCONNECT. Return whether enough brokers have; if not, leave this broker."""
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()

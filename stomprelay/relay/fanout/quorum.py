@@ -1,4 +1,4 @@
-"""What enough groups agree on, which groups are still asked, and what the client is sent about it."""
+"""Which frames enough groups have confirmed, which groups are still asked, and what the client is sent about it."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -75,7 +75,7 @@ class Confirmation(Generic[Party]):
         self.count()
 
     def release(self, party: Party) -> None:
-        """The frame does not concern the party any more."""
+        """Expect no answer from this party, because the frame does not concern it any more."""
         self.awaited.discard(party)
         self._released.add(party)
         self.count()
@@ -195,7 +195,7 @@ class Quorum:
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def confirmed_late(self, member: Member, now: float) -> None:
-        """Count the receipts that a broker gave and that are true only now. Raises as `announce`."""
+        """Count receipts that a broker gave earlier and that only now are true. Raises as `announce`."""
         receipts = member.resender.unconfirmed.take_late()
         decided = [self.confirmations.confirm(member, receipt) for receipt in receipts]
         self.announce([each for each in decided if each is not None], now)
@@ -222,7 +222,7 @@ class Quorum:
             self.announce([confirmation], now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Count frames that closed a group's connections as refused or as a fault. Raises as `announce` and `fault`."""
+        """Count frames that closed a group's connections: as refused or a fault. Raises as `announce` and `fault`."""
         for error in member.resender.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
@@ -245,7 +245,7 @@ class Quorum:
             self.refused(member, failure.receipt, now)
 
     def fault(self, target: Target, member: Member, reason: str, now: float) -> None:
-        """Leave a broker that did something wrong; its group is given up the second time. Raises as `give_up`."""
+        """Leave a broker that did something wrong. The second time its group is given up. Raises as `give_up`."""
         member.faults += 1
         member.reason = reason
         if member.faults >= _FAULTS:
@@ -270,7 +270,7 @@ class Quorum:
             raise target.failure([each for each in target.members if each.given_up])
 
     def leave(self, target: Target, member: Member, now: float) -> None:
-        """Leave a broker that takes nothing any more; its group seeks another one. Raises as `lost`."""
+        """Leave a broker that takes no more bytes; its group looks for another one. Raises as `lost`."""
         link = member.link
         self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1

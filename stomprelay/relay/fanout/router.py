@@ -78,7 +78,7 @@ class Member:
 
     @property
     def writable(self) -> bool:
-        """Whether its broker can be sent something now."""
+        """Whether its broker may be written to now."""
         held = self.blocked or self.resender.line is not None or (self.link.departing and self.session.quiet)
         return self.up and not held
 
@@ -89,12 +89,12 @@ class Member:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that all of it costs, receipt ids included."""
+        """The number of bytes that the member costs, receipt ids included."""
         return self.resender.unconfirmed.cost + self._size + THING * len(self._waiting)
 
     @property
     def full(self) -> bool:
-        """Whether as much waits or is unconfirmed as may be."""
+        """Whether as many bytes wait or are unconfirmed as are allowed."""
         return self.size >= self._most
 
     @property
@@ -104,7 +104,7 @@ class Member:
 
     @property
     def flooded(self) -> bool:
-        """Whether so much waits, even without SENDs, that the broker is better taken for lost."""
+        """Whether so many bytes wait, even without SENDs, that the broker should be treated as lost."""
         return self._size >= 2 * self._most
 
     @property
@@ -113,7 +113,7 @@ class Member:
         return not self._waiting and self.resender.safe and not self.session.receipts
 
     def write_off(self) -> int:
-        """As `Link.write_off`, with the SENDs that wait."""
+        """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         sends = sum(isinstance(each, bytes) and each.startswith(b"SEND") for each in waiting)
@@ -140,7 +140,7 @@ class Member:
             self.send(frame)
 
     def acknowledge(self, ack: CumulativeAck) -> bool:
-        """A cumulative ACK or NACK of a later delivery of another broker. Returns whether it concerns this one."""
+        """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker, too."""
         if self._waits:
             last = self._waiting[-1] if self._waiting else None
             if isinstance(last, CumulativeAck) and last._replace(order=ack.order) == ack:
@@ -158,7 +158,7 @@ class Member:
         return True
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
-        """Return the headers of an ACK that names a delivery by its token only."""
+        """Return the headers of an ACK that names a delivery by its token."""
         naming = self.session.dialect.delivery
         headers: Headers = [(ID if naming is DeliveryNaming.ACK else MESSAGE_ID, delivery.token)]
         if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
@@ -208,13 +208,13 @@ class Member:
     # What its broker takes and gives
 
     def pause(self) -> None:
-        """Stop reading from the broker, unless that was done."""
+        """Stop reading from the broker, if it is read from."""
         if not self.paused:
             self.paused = True
             self._outbox.put(Pause(self.link.connection.leg))
 
     def resume(self) -> None:
-        """Read from the broker again, if `pause` was called."""
+        """Read from the broker again, if `pause` stopped it."""
         if self.paused and self.link.broker is not None:
             self.paused = False
             self._outbox.put(Resume(self.link.connection.leg))
@@ -321,7 +321,7 @@ class Target:
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
     def receivers(self) -> list[Member]:
-        """Return the members for a SEND: all that have room, and more only where the quorum needs them."""
+        """Return the members for a SEND: all that have room; members without room only if the quorum needs them."""
         live = self.live
         roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):
@@ -336,7 +336,7 @@ class Target:
         )
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
-        """Return the error that the client is sent when these members failed and the quorum cannot be reached."""
+        """Return the error for the client, when these members failed and the quorum cannot be reached."""
         failed = ", ".join(
             f"{member} ({member.reason})" if member.reason else str(member) for member in members
         )
@@ -369,7 +369,7 @@ class Router:
         return bool(self._listener.routes)
 
     def target(self, destination: bytes) -> Target:
-        """Return where a destination leads; the way there is opened when it is first asked for."""
+        """Return the target for a destination. Its links are made at its first use: see `take_opened`."""
         if not self.forks:
             return self.main
         target = self._known.get(destination)

@@ -72,7 +72,7 @@ class Suspicion:
     _attempts: tuple[tuple[Broker, Sight], ...] = ()
 
     def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
-        """A broker that was sent CONNECT did not take the session; `sight` is how it was when it was asked."""
+        """A broker did not take the session after CONNECT. `sight`: the broker's state when it was asked."""
         self._count += 1
         self.fault = fault
         if sight.well:
@@ -80,7 +80,7 @@ class Suspicion:
 
     @property
     def proved(self) -> bool:
-        """Whether the client's CONNECT is to blame."""
+        """Whether the client's CONNECT is the cause."""
         certain = (
             broker.health.answered_since(sight) and broker.health.well_since(sight)
             for broker, sight in self._attempts
@@ -89,7 +89,7 @@ class Suspicion:
 
     @property
     def rest(self) -> float:
-        """The seconds until the next attempt, at least."""
+        """Return how many seconds the next attempt has to wait at least."""
         return REST if self._count >= PROOF else 0.0
 
 
@@ -154,7 +154,7 @@ class Schedule:
             self._wait(now, self._delay)
 
     def next(self, now: float) -> Attempt | None:
-        """The next broker to try, at a time that is not over; None when the search is over without success."""
+        """Return the next broker to try, and when; None if the search has ended without success."""
         if self._target is not None:
             self.ended()
         self.vain = False
@@ -198,7 +198,7 @@ class Schedule:
         return Attempt(broker, at)
 
     def stands(self, now: float) -> bool:
-        """Whether the attempt of `next` is still worth it when its time has come. If not, call `next` again."""
+        """Whether the attempt that `next` returned should still be made, at its time. If not, call `next` again."""
         broker = self.last
         if broker is None:
             return False
@@ -236,13 +236,13 @@ class Schedule:
             self._target = None
 
     def verdict(self, now: float) -> str:
-        """Why no broker is sought any more, in words that a client may read."""
+        """Return why the search has ended, in words that a client may read."""
         if now >= self.deadline:
             return f"none could be had within {self._options.timeout:g} s"
         return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
 
     def kept(self) -> bool:
-        """Whether an operator paused all brokers: the search is not given up then, and begins anew after it."""
+        """Whether an operator paused all brokers. The search is not given up then, and begins anew afterwards."""
         for each in self._group.brokers:
             if not each.health.paused:
                 return False
@@ -251,7 +251,7 @@ class Schedule:
         return True
 
     def _renew(self, now: float, prefer: Broker | None = None) -> None:
-        """All counts begin anew, with a pass that begins now."""
+        """Reset all counts, and begin a pass now."""
         self._held = False
         self._late = True
         self._ready_at = now
@@ -261,7 +261,7 @@ class Schedule:
         self._left = self._pass(now, prefer)
 
     def _wait(self, now: float, delay: float) -> None:
-        """The next pass begins after a delay, and the one after it, if delays grow, after a longer one."""
+        """Let the next pass begin after a delay. If delays grow, the pass after that waits longer."""
         options = self._options
         self._ready_at = now + spread(
             min(delay, max(options.longest_delay, SHORTEST)), self._chance, options.jitter
@@ -288,7 +288,7 @@ AGAIN: Final = 30.0
 
 
 class Accepted(NamedTuple):
-    """A broker accepted the session: the bridges to it, what it agreed to, which product it is, a line for the log."""
+    """An accepted session: the bridges to the broker, the accord, the broker's product, and a line for the log."""
 
     bridges: Bridges
     accord: Accord
@@ -382,9 +382,9 @@ class Handshake:
         return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker.uri}")
 
     def _retry(self, frame: Frame, now: float) -> bool:
-        """Read an ERROR that came instead of CONNECTED. Where it names other versions of the broker, close the leg, ask
-        with these on a new one, and return True. The broker is known to have them once CONNECTED names one: ActiveMQ
-        does not escape an ERROR, so its `version` may be the client's text.
+        """Read an ERROR that came instead of CONNECTED. If it names other versions, close the leg, ask for these
+        versions on a new leg, and return True. They count as the broker's only once CONNECTED names one: ActiveMQ does
+        not escape an ERROR, so its `version` may be the client's text.
         """
         upstream = self._link.upstream
         spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)
@@ -403,7 +403,7 @@ class Handshake:
         return True
 
     def drop(self) -> None:
-        """The broker is not needed: close its connection, where one was asked for."""
+        """Close the connection to the broker, if there is one: the broker is not needed."""
         if self.sight is not None and not self.leg.closed:
             self._close(How.LINGER)
 
@@ -443,7 +443,7 @@ class Connected:
 
     @property
     def tally(self) -> BrokerTally:
-        """What was counted since it was there."""
+        """Return the counts since the broker accepted the session."""
         return BrokerTally(
             sent_frames=self.sent_frames,
             received_frames=self.received_frames,
@@ -461,7 +461,7 @@ class Leaving(Connected):
 
 @dataclass(slots=True)
 class Ended:
-    """No broker was found, for a `reason` that a client may read, or the session is over. `leg`: that of the last
+    """No broker was found, for a `reason` that a client may read; or the session is over. `leg`: the leg of the last
     attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
     """
 
@@ -555,12 +555,12 @@ class Link:
         return self.moving is not None and (self.following is None or self.following.accepted is not None)
 
     def leaves(self, now: float) -> bool:
-        """Return whether a link that is `departing` goes now: it is quiet, or its time is over."""
+        """Return whether a link that is `departing` leaves its broker now: it is quiet, or its time is over."""
         move = self.moving
         return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
 
     def movable(self, now: float) -> bool:
-        """Return whether it may be asked to move for the sake of balance: no other broker refused it lately."""
+        """Return whether the session may be asked to move for balance: not for a while after a broker refused it."""
         return self.moving is None and now >= self._again
 
     @property
@@ -570,7 +570,7 @@ class Link:
 
     @property
     def connection(self) -> Connected:
-        """The broker that it has, with its leg and the bridges to it. Raises `LookupError` while there is none."""
+        """Return the broker that it has, with its leg and bridges. Raises `LookupError` without a broker."""
         if not isinstance(self.state, Connected):
             raise LookupError("there is no broker")
         return self.state
@@ -582,13 +582,13 @@ class Link:
 
     @property
     def dropped_by(self) -> Broker | None:
-        """The broker whose will or death alone can have ended the connection; None where the session leaves it."""
+        """The broker, if only it can have ended the connection; None if the session leaves it or it did not answer."""
         state = self.state
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
 
     @property
     def legs(self) -> list[Leg]:
-        """The legs to the broker that it has, or asks, and to the one that it is to move to."""
+        """The legs to the broker that it has or asks, and to the broker that it moves to."""
         legs = [] if self.state.leg is None else [self.state.leg]
         return legs if self.following is None else [*legs, self.following.leg]
 
@@ -601,7 +601,7 @@ class Link:
 
     @property
     def reason(self) -> str:
-        """Why no broker could be had, in words that a client may read."""
+        """Return why no broker was found, in words that a client may read."""
         return self.state.reason if isinstance(self.state, Ended) else ""
 
     @property
@@ -615,7 +615,7 @@ class Link:
         return self.session.unproved if self.resender is None else self.resender.unconfirmed.unproved
 
     def write_off(self) -> int:
-        """Return how many SENDs may be lost, for the session ends now, and forget them."""
+        """Forget what is unconfirmed, because the session ends. Return how many SENDs may be lost."""
         lost = self.unproved
         if self.resender is None:
             lost += len(self.session.receipts)
@@ -630,7 +630,7 @@ class Link:
 
     @property
     def _search(self) -> Schedule:
-        """Which broker is tried next; a link without a resender that had its broker has no such schedule."""
+        """Return the schedule of the search. A link without a resender has none once it had its broker."""
         assert self._schedule is not None
         return self._schedule
 
@@ -671,7 +671,7 @@ class Link:
         self.until = min(handshake.until, schedule.deadline)
 
     def _rejected(self, schedule: Schedule) -> bool:
-        """Return whether the session was given up, because of what its client said in CONNECT."""
+        """Return whether the session was given up because of its client's CONNECT."""
         suspicion = schedule.suspicion
         if suspicion is None or not suspicion.proved:
             return False
@@ -747,7 +747,7 @@ class Link:
         self._refused(broker, reason, now)
 
     def _undecided(self, asked: Handshake) -> None:
-        """The attempt is over, and shows nothing: where the others wait for what it finds, a probe has to find it."""
+        """The attempt ended without a result. If the broker counts as down, a probe has to find out how it is."""
         health = asked.broker.health
         if health.up is False and asked.sight is not None:
             health.doubt(asked.sight)
@@ -766,7 +766,7 @@ class Link:
             self._next(schedule, now, 0.0 if schedule.suspicion is None else schedule.suspicion.rest)
 
     def prevented(self, reason: str, now: float) -> None:
-        """This process could not ask the broker: ask the next one. The broker's health stays as it is."""
+        """This process could not connect to the broker: ask the next one. The broker's health is not changed."""
         if not isinstance(self.state, Handshake):
             return
         self.session.counters["connects_prevented"] += 1
@@ -778,7 +778,7 @@ class Link:
         self._next(self._search, now)
 
     def reconsidered(self, now: float) -> None:
-        """A broker came back: where none is being asked, try again at once."""
+        """A broker came back: try again at once, unless a broker is being asked."""
         if isinstance(self.state, Waiting):
             self._search.reconsider(now)
             self._next(self._search, now)
@@ -818,7 +818,7 @@ class Link:
 
     @property
     def hasty(self) -> bool:
-        """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
+        """Whether the broker is to be sent more in the next turn: then call `Flow.to_client`."""
         line = None if self.resender is None else self.resender.line
         return line is not None and line.hasty and self.up
 
@@ -852,7 +852,7 @@ class Link:
             self.state.queue_messages += count
 
     def _goes_back(self) -> None:
-        """Count what the broker keeps: what was not acknowledged, and not what is kept here for the next one."""
+        """Count what the broker keeps: add unacknowledged messages; subtract SENDs kept for the next broker."""
         state = self.state
         if isinstance(state, Connected):
             kept = 0 if self.resender is None else self.resender.unconfirmed.sends
@@ -891,8 +891,8 @@ class Link:
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
-        """Move the session to `target` or any other broker that accepts it, at a quiet moment or when the time is over;
-        with `may_stay` only at a quiet moment. Without such a broker it stays.
+        """Move the session to `target`, or to any other broker that accepts it: at a quiet moment, or when the time is
+        over; with `may_stay` only at a quiet moment. If no broker accepts it, the session stays.
         """
         if not self.up:
             return
@@ -930,7 +930,7 @@ class Link:
             self.following.ask(now)
 
     def _look_again(self) -> None:
-        """Have it looked at again when something of the move is due."""
+        """Set the time at which the next step of a move is due."""
         if not self.up:
             return  # it leaves, or is lost, by a time of its own
         move, self.until = self.moving, inf
@@ -971,7 +971,7 @@ class Link:
         self._look_again()
 
     def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
-        """The broker to move to cannot be had: ask the next one, or stay. `alive`: it answered."""
+        """The broker to move to did not accept: ask the next one, or stay. `alive`: the broker answered."""
         move, following = self.moving, self.following
         if move is None or following is None:
             return
@@ -990,7 +990,7 @@ class Link:
             self._look_again()
 
     def _drop(self) -> None:
-        """Ask no broker any more for a move."""
+        """Stop asking brokers for a move."""
         following, self.following = self.following, None
         if following is not None:
             following.drop()
@@ -1004,14 +1004,14 @@ class Link:
             self.until = inf
 
     def broker_leaves(self) -> None:
-        """The broker said that it goes away: it is lost, though it may stay and answer all else like that."""
+        """The broker said that it goes away: treat it as lost, because it may stay and answer everything like that."""
         if type(self.state) is Connected:
             self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
             self._lost(self.state)
         self.connection.done = True
 
     def proved(self) -> None:
-        """The broker confirmed that it has read all that it was sent."""
+        """The broker confirmed that it has read everything that it was sent."""
         if self.resender is not None:
             self.resender.unconfirmed.unproved = 0
 
@@ -1038,8 +1038,8 @@ class Link:
         self.until = now + self.upstream.disconnect_timeout
 
     def go_on(self, now: float) -> Accepted | None:
-        """Close the leg, whose broker was lost or left, and return the accord of the broker that accepted meanwhile;
-        look for a broker if none did.
+        """Close the leg whose broker was lost or left. Return the accord of the broker that accepted in the meantime;
+        otherwise look for a broker, and return None.
         """
         how = How.ABORT
         if self.leaving:
@@ -1087,7 +1087,7 @@ def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
 
 
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
-    """Return the error for want of a link's broker, without the reason, which may have addresses in it."""
+    """Return the error for a client if a link finds no broker; without the reason, which may have addresses."""
     name = link.upstream.name
     if isinstance(link.state, Ended) and link.state.unwelcome:
         return StompError(link.reason, f"upstream {name}", receipt=receipt)

@@ -59,7 +59,7 @@ class Probe:
     # Inputs
 
     def begin(self, now: float) -> list[Effect]:
-        """Ask for a connection; sessions leave a broker alone whose pause is just over, until it is known."""
+        """Ask for a connection. Until the result is known, sessions do not try a broker whose pause is just over."""
         self._broker.health.trial(now)
         self._broker.health.doubted = False
         self._until = now + self._upstream.connect_timeout
@@ -100,7 +100,7 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended. That says nothing where the relay has no credentials of its own."""
+        """The connection ended. If the relay has no credentials of its own, this says nothing about the broker."""
         unknown = self._upstream.credentials is None and self.leg.state is LegState.OPENING
         if unknown and self._broker.health.sessions:
             self.well = False

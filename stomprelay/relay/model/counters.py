@@ -85,7 +85,7 @@ _CHANGES: Final = 10
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination that is counted by name: its counts since it first was, and how many frames it had lately."""
+    """A destination that is counted by name: its counts since then, and how many frames it had lately."""
 
     tally: DestinationTally
     recent: int
@@ -106,7 +106,7 @@ class DestinationCounts:
     _ballots: list[tuple[bytes, int]] = field(default_factory=lambda: [(b"", 0)] * _CANDIDATES)
 
     def count(self, name: bytes, more: DestinationTally) -> None:
-        """Count this for a destination, by the beginning of its name."""
+        """Add these counts to those of a destination, by the beginning of its name."""
         name = name[:LONGEST]
         frames = more.sends + more.messages
         place = self._places.get(name)
@@ -188,7 +188,7 @@ TIMES: Final = {
 
 
 class Histogram:
-    """How often something took how long: `counts` by class of `BOUNDS`, and longer. `sum` is of all seconds."""
+    """How often something took how long: `counts` by class of `BOUNDS`, and one for longer. `sum`: all seconds."""
 
     __slots__ = ("counts", "sum")
 
@@ -204,15 +204,15 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many were counted."""
+        """The number of counted durations."""
         return sum(self.counts)
 
 
 class Times(dict[tuple[str, str], Histogram]):
-    """The histogram of each name of `TIMES` and each listener or upstream of which there was something to measure."""
+    """The histogram for each name of `TIMES`, and for each listener or upstream with at least one duration."""
 
     def record(self, name: str, label: str, seconds: float) -> None:
-        """Count one more of a name, for the listener or upstream called `label`."""
+        """Count one duration with this name, for the listener or upstream `label`."""
         found = self.get((name, label))
         if found is None:
             found = self[name, label] = Histogram()

@@ -44,13 +44,13 @@ class Others(Protocol):
     """What other processes of the relay know of a broker."""
 
     def tell(self, sessions: int, gone: bool) -> None:
-        """Tell them how many sessions this process has there, and whether it finds the broker gone."""
+        """Write how many sessions this process has there, and whether it finds the broker gone."""
 
     def sessions(self) -> int:
-        """Return how many sessions they have there."""
+        """Return how many sessions the other processes have there."""
 
     def gone(self) -> bool:
-        """Return whether any of them cannot reach the broker."""
+        """Return whether another process cannot reach the broker."""
 
 
 class Sight(NamedTuple):
@@ -114,7 +114,7 @@ class Health:
         return len(self._serving)
 
     def joined(self) -> int:
-        """The broker serves one more session. Returns that session's number, for `left`."""
+        """Count one more session. Return its number, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
         if self.others is not None:
@@ -122,7 +122,7 @@ class Health:
         return self._joined
 
     def left(self, number: int) -> None:
-        """It does not serve the session with this number any more."""
+        """Count the session with this number no more."""
         del self._serving[number]
         if self.others is not None:
             self.others.tell(len(self._serving), self._gone)
@@ -152,8 +152,8 @@ class Health:
     def failed(
         self, checks: Checks, now: float, chance: Callable[[], float], *, silent: bool = False
     ) -> None:
-        """It could not be reached, did not answer CONNECT in time, or fell `silent`. Nothing counts during a pause, so
-        that many sessions count one failure once.
+        """Record that the broker could not be reached, did not answer CONNECT in time, or fell `silent`. During a
+        pause nothing is counted, so many sessions count one failure only once.
         """
         self.up = self.doubted = False
         self._down_since = -inf if silent else min(self._down_since, now)
@@ -187,7 +187,7 @@ class Health:
         return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
 
     def unanswered(self, sight: Sight) -> Sight:
-        """Return the sight without the answers until now: only later answers show that it was well."""
+        """Return the sight without the answers until now, so that only later answers show that the broker was well."""
         return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
@@ -201,7 +201,7 @@ class Health:
         return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
 
     def disproved(self, sight: Sight) -> bool:
-        """Return whether there will never be evidence that it was well all the time since then."""
+        """Return whether it can never be shown that the broker was well all the time since then."""
         return self._troubles != sight.troubles and not self._serves_since(sight)
 
     def _serves_since(self, sight: Sight) -> bool:
@@ -211,11 +211,11 @@ class Health:
         return self._oldest <= sight.joined
 
     def out(self, now: float) -> bool:
-        """Whether it is left out at this time: for having failed, or because another session is trying it again."""
+        """Whether the broker is left out now: because it failed, or because another session is trying it again."""
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """A session tries it now. After a pause the others leave it out until `answered` or `failed`."""
+        """A session tries the broker now. After a pause the others leave it out until `answered` or `failed`."""
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
 
@@ -267,7 +267,7 @@ class Reconnect:
     warn_after: int = 10
 
     def most(self, *, start: bool) -> int:
-        """How many passes a search has, of a new client (`start`) or after a loss; negative is without end."""
+        """Return how many passes a search has, for a new client (`start`) or after a loss; negative: any number."""
         if not start:
             return self.attempts
         most = self.startup_attempts if self.startup_attempts >= 0 else self.attempts
@@ -282,8 +282,8 @@ REMEMBERED: Final = 60.0
 
 
 class BrokerTally(NamedTuple):
-    """The counts of a broker: frames and bytes of sessions, losses that a session survived, SENDs to queues, and
-    MESSAGEs from queues that were not returned.
+    """The counts of a broker: frames and bytes of its sessions; losses after which a session continued; SENDs to
+    queues; and MESSAGEs from queues that were not returned.
     """
 
     sent_frames: int = 0
@@ -366,7 +366,7 @@ class Group:
         return ",".join(map(str, self.brokers))
 
     def take(self, like: "Group", brokers: tuple[Broker, ...]) -> None:
-        """Have the brokers, weights and policy of `like` from now on. Sessions on other brokers keep them."""
+        """Use the brokers, weights and policy of `like` from now on. Sessions on other brokers stay there."""
         for broker, same in zip(brokers, like.brokers, strict=True):
             broker.weight = same.weight
         self.name, self.reconnect = like.name, like.reconnect
@@ -376,7 +376,7 @@ class Group:
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
-        """Return the broker with most sessions, where all are to be on one; None: the next session decides."""
+        """Return the broker that has most sessions, if all sessions are to be on one; None if no broker has any."""
         if not self.together:
             return None
         able = [each for each in self.brokers if not each.health.paused]
@@ -388,7 +388,7 @@ class Group:
         return home
 
     def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
-        """All brokers, in the order in which a session tries them. Takes a turn of the round-robin."""
+        """Return all brokers in the order in which a session tries them. Uses up one turn of the round-robin."""
         if prefer in self.brokers:
             return _first(prefer, self._listed(chance))
         match self.policy:
@@ -406,7 +406,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Return only the broker that has the sessions; a session on another broker would be alone there."""
+        """Return only the broker that has the sessions, because a session on another broker would be alone there."""
         home = self.home(now)
         if home is not None:
             return [home]
@@ -440,7 +440,7 @@ class Group:
     # Which sessions move to another broker while all is well
 
     def wants(self, broker: Broker) -> bool:
-        """Return whether sessions on other brokers go to this one when it is up: a probe must find out that it is."""
+        """Return whether sessions on other brokers go to this one when it is up, so that a probe has to find out."""
         if self.reconnect is None or len(self.brokers) < 2:
             return False
         if self.policy is Policy.FAILOVER:
@@ -448,9 +448,9 @@ class Group:
         return True  # with `together`, too: a session may be on another broker
 
     def shifts(self, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-        """Return the sessions that are to move now, `most` together. `placed`: sessions by broker, where one that was
-        asked to move counts for its new broker. Brokers that are not known to be well are left out. The result depends
-        only on where sessions are; within a tolerance nothing moves.
+        """Return the sessions that are to move now, at most `most` in all. `placed`: sessions by broker; a session
+        that was already asked to move counts for its new broker. Brokers that may not be well are left out. Within a
+        tolerance nothing moves.
         """
         if most <= 0 or not self.balanced:
             return []

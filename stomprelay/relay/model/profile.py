@@ -97,7 +97,7 @@ class Naming(NamedTuple):
     known: bool = True
 
     def names(self, destination: str) -> list[str]:
-        """Return a destination and the first names of the place that it is, each once."""
+        """Return a destination, and the first names of the place that it names, each once."""
         found = {destination: None}
         for _ in range(_STEPS):
             before = len(found)
@@ -107,7 +107,7 @@ class Naming(NamedTuple):
         return [*found]
 
     def denied(self, glob: str) -> list[str]:
-        """Return a glob that denies, and the first names that it denies besides those that are only a wildcard."""
+        """Return a denying glob, and the first names that it denies, too, except names that are only a wildcard."""
         names = self.names(glob.replace("%2F", "/"))
         names += _expanded(names, self.kin)
         return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
@@ -211,7 +211,7 @@ class Profile:
         return any(each.said_by(error) for each in self.goodbyes)
 
     def unavailable(self, error: Frame) -> bool:
-        """Return whether an ERROR to CONNECT says that this broker serves no client now, so that another may be
+        """Return whether an ERROR to CONNECT says that this broker serves no client now, so that another broker may be
         tried.
         """
         return self.leaves(error) or any(each.said_by(error) for each in self.outages)

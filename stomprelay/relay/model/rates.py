@@ -126,14 +126,14 @@ class TokenBucket:
         self._at = now
 
     def left(self, now: float) -> float:
-        """Return how many tokens there are; fewer than none where some were taken in advance."""
+        """Return how many tokens there are; negative if more were taken in advance."""
         if now > self._at:
             self._level = min(self._level + (now - self._at) * self.rate, self.burst)
             self._at = now
         return self._level
 
     def take(self, tokens: int, now: float) -> float:
-        """Take tokens; return from when on they may be used, `now` at the earliest. To take none needs no wait."""
+        """Take tokens, and return when they may be used, `now` at the earliest. For no tokens there is no wait."""
         self._level = self.left(now) - tokens
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
@@ -154,7 +154,7 @@ class TokenBucket:
         return spell_limit(self.scope, self.rate)
 
     def refusal(self) -> StompError:
-        """Return the error for a client that sent more than there are tokens for, for the caller to raise."""
+        """Return the error for a client that sent more than the bucket allows; the caller raises it."""
         self.tally.refused += 1
         if self.limit is Limit.BYTES:
             return StompError("too many bytes a second", self.spell())
@@ -174,7 +174,7 @@ class Limiter:
         self._places: dict[Scope, dict[str, Buckets]] = {scope: {} for scope in Scope}
 
     def change(self, rates: RateLimits) -> bool:
-        """Have these rates; return whether they differ. Then ask for the `buckets` of each session anew."""
+        """Use these rates; return whether they are others. Then ask for the `buckets` of each session again."""
         before = self.rates
         self._have(rates)
         for scope in Scope:

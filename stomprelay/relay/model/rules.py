@@ -20,8 +20,9 @@ from stomprelay.wire.names import SEND, SUBSCRIBE, UNSUBSCRIBE
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client. `user` is "" where nobody asked; `certificate` is its certificate's name or "". `credentials`: what
-    brokers are told in place of its own; None: its own. `until`: when its session ends at the latest, in seconds.
+    """A client. `user`: "" if its listener asks for none. `certificate`: the name in its certificate or "".
+    `credentials`: for brokers in place of its own; None: its own. `until`: when its session ends at the latest, in
+    seconds.
     """
 
     user: str = ""
@@ -37,7 +38,7 @@ ANYBODY: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client claims in CONNECT, in its own bytes, or None. No repr shows the passcode."""
+    """What a client says about itself in CONNECT, in its own bytes, or None. No repr shows the passcode."""
 
     login: bytes | None
     passcode: bytes | None = field(default=None, repr=False)
@@ -74,13 +75,13 @@ _ANY: Final = "\0"
 
 
 def _literal(found: re.Match[str]) -> str:
-    """Return the one character that a part of a glob stands for, or `_ANY`."""
+    """Return the character that a part of a glob matches, if it matches only one; otherwise `_ANY`."""
     text = found[0]
     return text[1] if len(text) == 3 and text[1] != "!" else _ANY
 
 
 class Pattern:
-    """A glob of destinations: `*` for any characters, `?` for one, `[...]` for one out of a set; all of it counts."""
+    """A glob of destinations: `*` for any characters, `?` for one, `[...]` for one of a set. All of it has to match."""
 
     __slots__ = ("_begins", "_matches", "_more")
 
@@ -91,12 +92,12 @@ class Pattern:
         self._begins = literal.partition(_ANY)[0]
 
     def covers(self, destination: str) -> bool:
-        """Whether it matches, however a broker reads the destination; the glob spells out broader readings."""
+        """Whether it matches, however a broker reads the destination: wildcards must be spelled out in the glob."""
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether it matches something that a broker may read; with several names: whether both have the same
-        beginning.
+        """Whether it matches a destination that a broker may read here. For a destination with wildcards or several
+        names: whether both begin alike.
         """
         if self._matches(destination):
             return True
@@ -121,7 +122,7 @@ class HeaderPattern:
         self._value = value if colon else "*"
 
     def held(self, headers: Headers) -> bool:
-        """Whether one of these headers is such a header for every broker: it is spelled so and occurs once."""
+        """Whether every broker finds such a header: it is spelled exactly so, and its name occurs once."""
         names = Counter([folded(name) for name, _ in headers])
         return any(
             fnmatchcase(_text(name), self._name)
@@ -131,7 +132,7 @@ class HeaderPattern:
         )
 
     def may_be_held(self, headers: Headers) -> bool:
-        """Whether a broker may read one of these so: case and blanks do not count."""
+        """Whether a broker may find such a header; case and blanks do not count."""
         return any(
             fnmatchcase(_text(folded(name)), self._name.lower())
             and fnmatchcase(_text(value.strip(OCTETS).lower()), self._value.lower())
@@ -140,7 +141,7 @@ class HeaderPattern:
 
 
 def folded(name: bytes) -> bytes:
-    """Return a header's name as the most generous broker reads it."""
+    """Return a header's name as the most lenient broker reads it."""
     return name.strip(OCTETS).lower()
 
 
@@ -152,14 +153,14 @@ _header_pattern: Final = lru_cache(4096)(HeaderPattern)
 
 
 class Place(NamedTuple):
-    """A destination, and whether it is sent to (SEND) or subscribed to (SUBSCRIBE)."""
+    """A destination, and whether the frame sends to it (SEND) or subscribes to it (SUBSCRIBE)."""
 
     command: bytes
     destination: str
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for. `acks`: the modes that a broker may read. `size`: of the body, in bytes."""
+    """What a SEND or SUBSCRIBE asks for. `acks`: the modes that brokers may read. `size`: the body's, in bytes."""
 
     command: bytes
     headers: Headers
@@ -190,7 +191,7 @@ class AccessRule:
         return f"rule {self.number} ({self.name})" if self.name else f"rule {self.number}"
 
     def concerns(self, identity: Identity) -> bool:
-        """Whether the rule is for this client."""
+        """Return whether the rule is for this client."""
         return (
             _is_named(self.users, [identity.user])
             and _is_named(self.groups, identity.groups)
@@ -198,7 +199,7 @@ class AccessRule:
         )
 
     def conditional(self, command: bytes) -> bool:
-        """Whether more than the destination decides if a frame of this command matches."""
+        """Whether the rule has conditions beside the destination for frames of this command."""
         return bool(self.headers) or (bool(self.ack) if command == SUBSCRIBE else self.size is not None)
 
     def holds(self, request: Request) -> bool:
@@ -233,7 +234,7 @@ class AccessRules:
 
     @property
     def advisory(self) -> bool:
-        """Whether there are rules that deny, and brokers may have unknown names for the denied places."""
+        """Whether there are denying rules, and brokers may have unknown names for the denied places."""
         return not self.naming.known and any(not each.allow for each in self.rules)
 
 
@@ -248,7 +249,7 @@ class MatchingRules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule, for which places. `more`: only a wildcard is missing in the rules."""
+    """Whether a frame is allowed, by which rule, for which place. `more`: a rule must spell out the wildcard first."""
 
     allow: bool
     rule: AccessRule | None
@@ -257,7 +258,7 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why, in words, without the destination."""
+        """The reason in words, without the destination."""
         word, command = "allows" if self.allow else "denies", self.place.command.decode()
         if self.rule is not None:
             return f"{self.rule} {word} {command}"

@@ -91,5 +91,5 @@ class Upstream:
 
     @property
     def movable(self) -> bool:
-        """Whether a session survives its broker."""
+        """Whether a session survives the loss of its broker."""
         return self.groups[0].reconnect is not None

@@ -45,12 +45,12 @@ _LINE: Final = 256
 
 @lru_cache
 def _with_room(limits: Limits) -> Limits:
-    """Return limits that also admit what the relay puts into a client's frames, beside all that the client may."""
+    """Return limits that leave room for the headers that the relay adds to a client's frames."""
     return replace(limits, headers=limits.headers + 2, header_line=max(limits.header_line, _LINE))
 
 
 class Offline:
-    """Keeps what the next broker has to be sent, in `unconfirmed` and the session. `most`: bytes of transactions."""
+    """Keeps frames for the next broker, in `unconfirmed` and the session. `most`: bytes of transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
@@ -61,7 +61,7 @@ class Offline:
         self._most = most
 
     def read(self, wire: bytes) -> Iterator[Frame]:
-        """Return the client's frames in bytes that were kept, as they were read when they came."""
+        """Return the client's frames in kept bytes, read in the same way as when they came."""
         decoder = Decoder(self._session.dialect, CLIENT_COMMANDS, self._limits)
         decoder.feed(wire)
         return decoder.frames()
@@ -72,7 +72,7 @@ class Offline:
         return frame.header(RECEIPT_HEADER, dialect), frame.header(TRANSACTION, dialect)
 
     def keep(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a frame of an open transaction, of all of which `most` bytes are kept. Raises `LimitError` for more."""
+        """Keep a frame of an open transaction, with all others up to `most` bytes. Raises `LimitError` for more."""
         try:
             self._session.keep(transaction, frame.wire, self._most)
         except LimitError as error:
@@ -111,7 +111,7 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """A SEND in a transaction. One that is too large is doomed: what it drops, no broker is asked to confirm."""
+        """Keep a SEND of a transaction. If the transaction gets too large it is doomed; give its SENDs' receipts."""
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
@@ -136,7 +136,7 @@ class Offline:
             self._give_up(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
 
     def _give_up(self, receipt: bytes | None) -> None:
-        """No broker will be sent what asked for this receipt."""
+        """Give the client this receipt, because no broker will be sent the frame that asked for it."""
         if receipt is not None and self.unconfirmed.owes(receipt):
             self.unconfirmed.refused(receipt)
             self._session.received(receipt)
@@ -169,8 +169,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended while one part alone was on its way. `sight`: how the broker was when it was sent that.
-    `counts`: the broker was well.
+    """A connection that ended while only one part was on its way. `sight`: the broker's state when it was sent that
+    part. `counts`: the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -181,7 +181,7 @@ class Strike:
         self.counts = False
 
     def review(self) -> bool:
-        """Look at what is known of the broker by now, until it `counts`. Returns False where it never will."""
+        """Look again at what is known of the broker, until the strike `counts`. Return False if it can never count."""
         self.counts = self.counts or self._health.well_since(self._sight)
         return self.counts or not self._health.disproved(self._sight)
 
@@ -214,7 +214,7 @@ class Caution:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is awaited."""
+        """Whether no answer is awaited."""
         return not self._flight
 
     @property
@@ -223,7 +223,7 @@ class Caution:
         return len(self._flight) < self.window
 
     def began(self, broker: Broker | None, now: float) -> None:
-        """There is a broker, and a line to send it."""
+        """Record that there is a broker, and a line to send to it."""
         self._broker = broker
         self._flight.clear()
         self._answered = self._progress = False
@@ -231,12 +231,12 @@ class Caution:
         self._sent_at = now
 
     def resent(self, parts: int, now: float) -> None:
-        """So many parts of the line were sent at once; no answers to them are awaited."""
+        """Record that so many parts of the line were sent at once; their answers are not awaited."""
         self._resent += parts
         self._sent_at = now
 
     def sent(self, receipt: bytes, key: object, now: float) -> None:
-        """A part of the line was sent that this receipt answers; without a key it is never to blame."""
+        """A part of the line was sent, which this receipt answers. Without a `key` it is never to blame."""
         self._flight[receipt] = key
         self._sent_at = now
         self._resent += 1
@@ -254,7 +254,7 @@ class Caution:
                 self._acquit()
 
     def through(self) -> None:
-        """All of the line was sent and answered: the next one goes as fast as it can."""
+        """Record that the whole line was sent and answered: the next line is sent as fast as possible."""
         self.window = 0
         self._acquit()
 
@@ -263,7 +263,7 @@ class Caution:
         self._strikes = []
 
     def lost(self, broker: Broker | None, now: float) -> None:
-        """The connection was lost; `broker` closed it, None where it was left for another reason."""
+        """The connection was lost. `broker`: the broker, if it closed the connection; otherwise None."""
         flight, self._flight = self._flight, {}
         if broker is None or now > self._sent_at + SOON or not self._resent:
             return
@@ -311,7 +311,7 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Put in a frame, with `extra` header lines in front of a SEND's. Raises `StompError` if it cannot be sent."""
+        """Add a frame, with `extra` header lines in front of a SEND's. Raises `StompError` if it cannot be sent."""
         if frame.command is not SEND:
             self._send_other(frame)
             return
@@ -334,7 +334,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Put in a run whose frames are accounted for; its SENDs are kept. For single receipts it needs `parts`."""
+        """Add a run whose frames are accounted for; its SENDs are kept. For a receipt each it needs `parts`."""
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
@@ -346,7 +346,7 @@ class Sender:
             self._joiner.write(run.asking(receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
-        """A SEND that asks for a receipt, or belongs to a transaction."""
+        """Add a SEND that asks for a receipt, or belongs to a transaction."""
         receipt, name = self.offline.marks(frame)
         if receipt is not None and self._owing:
             self.unconfirmed.owe(receipt)
@@ -368,7 +368,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _send_other(self, frame: Frame) -> None:
-        """Any frame but SEND."""
+        """Add a frame that is no SEND."""
         self.close()
         session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
@@ -398,7 +398,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
-        """A SEND in a transaction passes. Returns the header line to put in front of it."""
+        """Record that a SEND of a transaction passes. Return the header line to put in front of it."""
         unconfirmed = self.unconfirmed
         if unconfirmed.commits_early and receipt is not None:
             unconfirmed.committing.asked(name or b"", receipt)
@@ -409,7 +409,7 @@ class Sender:
     # Frames that are sent again
 
     def repeat(self, kept: Kept) -> int:
-        """Put in again what was kept. Returns how many frames that are. Raises as `send` does."""
+        """Add kept frames again. Return how many frames there were. Raises as `send` does."""
         count = 0
         self._owing = False
         try:
@@ -421,26 +421,26 @@ class Sender:
         return count
 
     def repeat_inside(self, wire: bytes) -> None:
-        """Put in again a frame of an open transaction. Raises as `send` does."""
+        """Add a frame of an open transaction again. Raises as `send` does."""
         for frame in self.offline.read(wire):
             extra = b"" if frame.command is BEGIN else self._asking_inside(*self.offline.marks(frame))
             self._joiner.add(frame, self.bridge.head(frame, self.session), extra)
 
     def compose(self, command: bytes, headers: Headers) -> None:
-        """Put in a frame of the relay's own."""
+        """Add a frame of the relay's own."""
         self._joiner.write(self.bridge.compose(command, headers, self.session))
 
     # Writing
 
     def flush(self, now: float) -> None:
-        """Write what was put in since the last time, in one piece."""
+        """Write all frames that were added since the last call, in one piece."""
         self.close()
         data = self._joiner.take()
         if data:
             self._outbox.send(self.leg, data, now)
 
     def spelled(self, wire: bytes) -> bytes:
-        """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
+        """Return a client's frame in the broker's spelling; nothing is kept, and no receipt is asked for."""
         return b"".join([self.bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
@@ -490,16 +490,16 @@ class Line:
 
     @property
     def done(self) -> bool:
-        """Whether the broker has all of it, so that the client's next frame may follow."""
+        """Whether the broker was sent the whole line, so that the client's next frame may follow."""
         return not (self.hurries or self._leaving or self._caution.window)
 
     @property
     def hasty(self) -> bool:
-        """Whether it is only too long for one turn."""
+        """Whether it is unfinished only because it is too long for one turn."""
         return self.hurries or bool(self._leaving)
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
-        """Put all of it into the line, with or without the subscriptions."""
+        """Put everything into the line, with or without the subscriptions."""
         session, unconfirmed, caution = self._sender.session, self._sender.unconfirmed, self._caution
         if subscriptions:
             self._subscriptions.extend(session.subscriptions)
@@ -513,7 +513,7 @@ class Line:
             caution.sent(self._check(), None, now)
 
     def unsubscribe(self, *, subscribed: bool) -> None:
-        """Put in (or begin) UNSUBSCRIBEs for all. `subscribed`: the broker was sent the subscriptions."""
+        """Add UNSUBSCRIBEs for all subscriptions, or begin to. `subscribed`: the broker was sent the subscriptions."""
         sent = len(self._sender.session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
         if subscribed:
@@ -523,14 +523,14 @@ class Line:
     # How it goes out
 
     def go_on(self, now: float) -> None:
-        """Put in as much more of it as may be sent now. Raises `StompError` for what cannot be sent."""
+        """Add as many parts as may be sent now. Raises `StompError` for a part that cannot be sent."""
         if self.hurries or self._leaving:
             self._hurry(now)
         else:
             self._watch(now)
 
     def _hurry(self, now: float) -> None:
-        """Put in as much as one turn has, which waits for no answers."""
+        """Add as many parts as one turn allows, without waiting for answers."""
         count = self._leave() if self._leaving else 0
         if not self.hurries:
             return
@@ -551,7 +551,7 @@ class Line:
         self.hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
 
     def _watch(self, now: float) -> None:
-        """Put in as many parts as may await their answers together; leave out those that are to blame."""
+        """Add as many parts as may be unanswered at a time; take out parts that are to blame for lost connections."""
         caution = self._caution
         while caution.room:
             part = self._first()
@@ -576,7 +576,7 @@ class Line:
         return parts[0] if parts else None
 
     def _split(self) -> None:
-        """Where one receipt confirms several SENDs that come next, have each confirmed by one of its own."""
+        """If the next part has several SENDs and one receipt, split it: one receipt for each SEND."""
         unconfirmed = self._sender.unconfirmed
         kept = unconfirmed.aside[0] if unconfirmed.aside else None
         if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
@@ -608,7 +608,7 @@ class Line:
         return unconfirmed.take_latest() or self._check()
 
     def _check(self) -> bytes:
-        """Ask the broker for a receipt that it gives when it has read all before, by an order without effect."""
+        """Ask for a receipt that shows that the broker has read everything before: by an empty transaction."""
         receipt = self._sender.unconfirmed.ask()
         headers = [(TRANSACTION, receipt)]
         self._sender.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)])
@@ -651,7 +651,7 @@ class Line:
         self._sender.compose(SUBSCRIBE, headers)
 
     def _leave(self) -> int:
-        """Unsubscribe as many as one turn has. Returns how many that are."""
+        """Send UNSUBSCRIBE for as many subscriptions as one turn allows. Return how many were sent."""
         if not self._leaving:
             return 0
         named, count = self._sender.bridge.names_subscriptions, 0
@@ -699,25 +699,25 @@ class Resender:
 
     @property
     def safe(self) -> bool:
-        """Whether nothing that must reach the broker is uncertain to have done so."""
+        """Whether everything that must reach the broker is known to have reached it."""
         return self.line is None and self.unconfirmed.safe
 
     # Receipts
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
+        """Record a RECEIPT. Return whether it is the client's: the client asked for it, and was not given it yet."""
         self._caution.answered(receipt)
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Return whether RECEIPTs are the relay's own, and recorded; otherwise call `received` with each."""
+        """Record RECEIPTs that are all the relay's own; return whether they are. If not, call `received` with each."""
         if self.line is not None or not self.unconfirmed.received_all(receipts):
             return False
         self._caution.answered(receipts[-1])
         return True
 
     def refused(self, receipt: bytes) -> None:
-        """An ERROR came that names this receipt: what asked for it is answered for good."""
+        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
         self._caution.answered(receipt)
         self.unconfirmed.refused(receipt)
 
@@ -750,7 +750,7 @@ class Resender:
         return doubts
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
-        """Yield the receipts that the next broker is asked for with subscriptions and open transactions."""
+        """Yield the receipts that the next broker will be asked for, with subscriptions and open transactions."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
@@ -762,7 +762,7 @@ class Resender:
     # What a new broker has to know
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Put in all that a new broker has to know, or begin to (`line`); then `flush`. Raises as `send`."""
+        """Add all that a new broker has to know, or begin to (`line`); then call `flush`. Raises as `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
         self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)
@@ -771,13 +771,13 @@ class Resender:
 
     @property
     def _there(self) -> Sender:
-        """The sender to the broker that is there. Raises `LookupError` while there is none."""
+        """Return the sender to the present broker. Raises `LookupError` without a broker."""
         if self._sender is None:
             raise LookupError("there is no broker")
         return self._sender
 
     def go_on(self, now: float) -> None:
-        """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
+        """Send as much more of the line as may be sent now, and call `flush` to write it. Raises as `send` does."""
         line, sender = self.line, self._sender
         if line is not None and sender is not None and sender.leg.state is not LegState.LEAVING:
             line.go_on(now)  # nothing may follow DISCONNECT
@@ -786,7 +786,7 @@ class Resender:
 
     @property
     def cautious(self) -> bool:
-        """Whether it waits for answers, because lines before this one cost brokers their connection."""
+        """Whether it waits for answers, because brokers closed their connections during earlier lines."""
         return self._sender is not None and self._caution.window > 0
 
     def take_refused(self) -> Sequence[Refused]:
@@ -796,7 +796,7 @@ class Resender:
         return refused
 
     def unsubscribe(self) -> None:
-        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `line`."""
+        """Add UNSUBSCRIBEs for all; write them with `flush`. If there are many, this only begins: see `line`."""
         line = self.line or Line(self._there, self._caution, self.refused_frames, hurries=False)
         line.unsubscribe(subscribed=self._subscribes)
         self.line = None if line.done else line
@@ -804,7 +804,7 @@ class Resender:
     # Frames
 
     def send(self, frame: Frame | Run) -> None:
-        """Put in a frame, or a run if there is a broker. Raises `StompError` for one that cannot be sent."""
+        """Add a frame, or a run if there is a broker. Raises `StompError` for a frame that cannot be sent."""
         if type(frame) is Run:
             self._there.send_run(frame)
         elif self._sender is None:
@@ -813,10 +813,10 @@ class Resender:
             self._sender.send(frame)
 
     def flush(self, now: float) -> None:
-        """Write what was put in since the last time, in one piece."""
+        """Write all frames that were added since the last call, in one piece."""
         if self._sender is not None:
             self._sender.flush(now)
 
     def spelled(self, wire: bytes) -> bytes:
-        """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
+        """Return a client's frame in the broker's spelling; nothing is kept, and no receipt is asked for."""
         return self._there.spelled(wire)

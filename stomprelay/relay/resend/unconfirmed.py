@@ -22,8 +22,8 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Pending:
-    """One transaction. `awaited`: its SENDs' outstanding receipts, with their numbers; `own`: the relay's among them.
-    `receipt`: that of its COMMIT, None before. `errors`: their number when it began.
+    """One transaction. `awaited`: the receipts of its SENDs that have not come, with their numbers; `own`: the relay's
+    among them. `receipt`: that of its COMMIT, None before COMMIT. `errors`: how many ERRORs had come when it began.
     """
 
     errors: int
@@ -34,7 +34,7 @@ class _Pending:
 
     @property
     def client_receipts(self) -> Iterator[bytes]:
-        """Those that the client awaits."""
+        """Yield the receipts that the client awaits."""
         if self.receipt is not None and not self.ours:
             yield self.receipt
         yield from (receipt for receipt in self.awaited if receipt != self.own)
@@ -56,20 +56,20 @@ class Committing:
 
     @property
     def safe(self) -> bool:
-        """Whether no COMMIT is without its answers."""
+        """Whether each COMMIT has all of its answers."""
         return not self._committed and not self._held
 
     # What is sent
 
     def asked(self, name: bytes, receipt: bytes) -> None:
-        """A SEND of the client's passes in the transaction `name` that asks for this receipt."""
+        """Record that a SEND of the client in the transaction `name` asks for this receipt."""
         pending = self._opened(name)
         # An id that another transaction uses meanwhile cannot be told apart: the COMMIT does without it.
         if self._parts.setdefault(receipt, pending) is pending:
             pending.awaited[receipt] = pending.awaited.get(receipt, 0) + 1
 
     def ask(self, name: bytes, make: Callable[[], bytes]) -> bytes:
-        """Return the receipt id for a SEND in the transaction `name`, which `make` returns once for all of them."""
+        """Return the relay's receipt id for SENDs in the transaction `name`. `make` makes it once for all of them."""
         pending = self._opened(name)
         if pending.own is None:
             pending.own = make()
@@ -77,13 +77,13 @@ class Committing:
         return pending.own
 
     def aborted(self, name: bytes) -> None:
-        """An ABORT passes: nothing comes of the transaction's SENDs."""
+        """Record an ABORT: the transaction's SENDs have no effect."""
         pending = self._open.pop(name, None)
         if pending is not None:
             self._release(pending)
 
     def committed(self, name: bytes | None, receipt: bytes, *, ours: bool) -> None:
-        """A COMMIT passes that this receipt will confirm, one of the relay's own or the client's."""
+        """Record a COMMIT, which this receipt will confirm; `ours`: the receipt is the relay's, not the client's."""
         pending = (None if name is None else self._open.pop(name, None)) or _Pending(self._errors)
         pending.receipt = receipt
         pending.ours = ours
@@ -92,7 +92,7 @@ class Committing:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it is a COMMIT's that must wait. After each, look at `take_late`."""
+        """Record a RECEIPT. Return whether it is for a COMMIT and must wait. Then call `take_late`."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -102,7 +102,7 @@ class Committing:
         return False
 
     def refused(self, receipt: bytes) -> None:
-        """An ERROR came that names this receipt: what asked for it is answered for good."""
+        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -110,7 +110,7 @@ class Committing:
             self._release(pending)
 
     def erred(self) -> None:
-        """An ERROR without a receipt came: any SEND may stay unanswered, so COMMIT counts by its own RECEIPT."""
+        """Record an ERROR without a receipt: any SEND may stay unanswered, so COMMIT counts by its own RECEIPT."""
         self._errors += 1
         self._open.clear()
         self._parts.clear()
@@ -118,7 +118,7 @@ class Committing:
         self._held.clear()
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts of COMMITs that were held back and are true since the last call."""
+        """Return the receipts of COMMITs that were held back and have become true since the last call."""
         late, self.late = self.late, []
         return late
 
@@ -159,8 +159,8 @@ class Committing:
 
 
 class Kept(NamedTuple):
-    """Frames back to back: SENDs that one `receipt` confirms, or a whole transaction that no broker was sent. `sent`:
-    sending it again may make a duplicate. `sends`: SENDs among them.
+    """Frames back to back: SENDs that one `receipt` confirms, or a whole transaction that no broker was sent yet.
+    `sent`: they were sent before, so a repetition may be a duplicate. `sends`: how many SENDs they contain.
     """
 
     wire: bytes
@@ -170,7 +170,7 @@ class Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Things back to back in `wire`, from `start`: each has its place in `ends`, its receipt and `sends` SENDs."""
+    """Kept parts back to back in `wire`, from `start`: each has its end in `ends`, a receipt and `sends` SENDs."""
 
     wire: bytes
     receipts: list[bytes]
@@ -180,7 +180,7 @@ class _Row(NamedTuple):
     sends: int
 
     def kept(self, first: int) -> Iterator[Kept]:
-        """Return its things one by one, from the `first` on."""
+        """Yield the parts of the row one by one, from number `first` on."""
         at = self.ends[first - 1] if first else self.start
         for receipt, end in zip(self.receipts[first:], self.ends[first:], strict=True):
             yield Kept(self.wire[at - self.start : end - self.start], receipt, self.sent, self.sends)
@@ -231,7 +231,7 @@ class Unconfirmed:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that all of it costs, receipt ids included."""
+        """The number of bytes that the member costs, receipt ids included."""
         things = len(self._kept) + self._waiting + len(self.aside) + len(self._owed)
         of = self.committing
         things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
@@ -255,7 +255,7 @@ class Unconfirmed:
         return self._name + b"%d" % self._asked
 
     def ask_each(self, count: int) -> list[bytes]:
-        """Return so many of them."""
+        """Return so many new receipt ids of the relay's own."""
         first = self._asked + 1
         self._asked += count
         line = self._name.replace(b"%", b"%%") + b"%d\n"
@@ -280,11 +280,11 @@ class Unconfirmed:
         self.unproved += sends
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
-        """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm; so many are SENDs."""
+        """Keep frames that `receipt` will confirm, with so many SENDs. Not `sent`: they wait for a broker."""
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
-        """A run of SENDs passes, each of which the receipt at its place will confirm; its rule has to want `parts`."""
+        """Keep a run of SENDs; each is confirmed by the receipt at its place. The run's rule has to want `parts`."""
         self._append(_Row(run.wire, receipts, run.start, run.ends, True, 1))
 
     def _append(self, row: _Row) -> None:
@@ -297,7 +297,7 @@ class Unconfirmed:
         self.sends += row.sends * len(row.receipts)
 
     def _unfold(self) -> None:
-        """Take apart what stands in rows: each thing is found by its receipt then."""
+        """Take the rows apart, so that each kept part can be found by its receipt."""
         for row in self._rows:
             for kept in row.kept(self._done):
                 self._number += 1
@@ -312,19 +312,19 @@ class Unconfirmed:
         self._waiting = 0
 
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
-        """A COMMIT of the transaction `name` passes. Until this receipt confirms it, its outcome is unknown."""
+        """Record a COMMIT of the transaction `name`. Its outcome is unknown until this receipt confirms it."""
         self.committing.committed(name, receipt, ours=ours)
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
-        """Return the receipt that confirms what was kept, or committed, last since the last call; None for nothing."""
+        """Return the receipt of what was kept or committed last, since the last call; None if nothing was."""
         latest, self._latest = self._latest, None
         return latest
 
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it passes to the client. Then give the client those of `take_late`."""
+        """Record a RECEIPT. Return whether it passes to the client. Give the client those of `take_late` after it."""
         self.unproved = 0
         if self._comes_next(receipt):
             self._confirm(1)
@@ -337,7 +337,7 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Return whether RECEIPTs are the relay's next, and recorded; otherwise call `received` with each."""
+        """Record RECEIPTs that are the relay's next; return whether they are. If not, call `received` with each."""
         if not (self._owed.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)):
             return False
         counts: list[int] = []
@@ -358,7 +358,7 @@ class Unconfirmed:
         return True
 
     def refused(self, receipt: bytes) -> None:
-        """An ERROR came that names this receipt: what asked for it is answered for good."""
+        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
         if self._comes_next(receipt):
             self._done_with(1)
         elif (number := self._first(receipt)) is not None:
@@ -367,7 +367,7 @@ class Unconfirmed:
         self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts that came and were held back until now, since the last call; give them to the client."""
+        """Return receipts that were held back until now, since the last call; give them to the client."""
         return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
     def settle(self, receipt: bytes) -> bool:
@@ -389,7 +389,7 @@ class Unconfirmed:
         return receipt not in self._by_receipt
 
     def _confirm(self, count: int) -> None:
-        """So many things of the first row are confirmed."""
+        """Record that so many parts of the first row are confirmed."""
         while self.cumulative and self._kept:
             self._forget(next(iter(self._kept)))
         self._done_with(count)
@@ -427,7 +427,7 @@ class Unconfirmed:
     # Receipts that the relay gives
 
     def take_given(self) -> list[bytes]:
-        """Return the receipts that the relay has to give since the last call, in order; give them to the client."""
+        """Return the receipts that the relay has to give, since the last call, in order; give them to the client."""
         given, self.given = self.given, []
         return given
 
@@ -458,7 +458,7 @@ class Unconfirmed:
         return given, doubts
 
     def take(self) -> list[Kept]:
-        """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
+        """Forget and return what the new broker has to be sent, in the old order. Keep each again as it is sent."""
         if self._rows:
             self._unfold()
         taken = list(self._kept.values())
@@ -474,7 +474,7 @@ class Unconfirmed:
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
-        """Keep what `take` returned until it is sent, a part at a time: see `aside`. It comes last, or `first`."""
+        """Keep what `take` returned until it is sent, part by part: see `aside`. Put it last, or `first`."""
         if self.aside is _NONE_ASIDE and kept:
             self.aside = deque(kept)
         elif first:
@@ -485,7 +485,7 @@ class Unconfirmed:
         self.sends += sum(each.sends for each in kept)
 
     def take_aside(self) -> Kept:
-        """Return the first part that was set aside. It is forgotten: keep it as it is sent."""
+        """Forget and return the first part that was set aside. Keep it again when it is sent."""
         kept = self.aside.popleft()
         self.size -= len(kept.wire)
         self.sends -= kept.sends

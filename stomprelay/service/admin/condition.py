@@ -1,7 +1,7 @@
-"""What can be asked of the relay of this process, and its state in a few words, for `/healthz`, `/drain` and `/readyz`:
-only counters, for these may be asked often. A relay is ready if each listener's own upstream has a broker that is up,
-if it neither stops nor drains, and if its journal can be written. Without a broker that is known to be up, a request
-has `PeriodicChecks` probe them soon.
+"""What can be asked of the relay of this process, and its state in a few words, for `/healthz`, `/drain` and
+`/readyz`. It looks at counters only, because these requests may be frequent. A relay is ready if each listener's own
+upstream has a broker that is up, if it neither stops nor drains, and if its journal can be written. If no broker is
+known to be up, a request makes `PeriodicChecks` probe the brokers soon.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,8 +25,8 @@ LISTINGS: Final = 32
 
 
 class Condition(NamedTuple):
-    """The state of a relay. `journal`: what is wrong with its journal, "" for nothing; `stuck`: sessions wait for the
-    journal. `serving` of its `workers` serve; a relay of one process has no workers.
+    """The state of a relay. `journal`: what is wrong with its journal, "" for nothing. `stuck`: sessions wait for the
+    journal. `serving`: how many of its `workers` serve; a relay of one process has no workers.
     """
 
     sessions: int
@@ -52,7 +52,7 @@ def summed(own: Condition, others: Iterable[Condition], workers: int, serving: i
 
 
 def _has_broker(state: RelayState, upstream: Upstream) -> bool:
-    """Return whether a broker of an upstream is up. If none is, mark all of them for a probe."""
+    """Return whether a broker of an upstream is up. If none is up, mark all its brokers for a probe."""
     now = state.runtime.seconds()
     own = [each for each in state.brokers if each.upstream is upstream]
     if any(each.state(now) == UP for each in own):
@@ -117,7 +117,7 @@ class OwnRelay:
         return found
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. Requests take turns: all use no more of the reactor than one."""
+        """Return the sessions that match a query. Requests take turns: all together use no more time than one."""
         if len(self._listing.waiting) >= LISTINGS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))

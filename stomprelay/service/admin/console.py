@@ -47,7 +47,7 @@ Accept = Callable[[str, object, Web], LegProtocol | None]
 
 
 class Console:
-    """Lets pages of this relay connect to its listeners. `accept` begins their sessions, `seconds` is a clock."""
+    """Connects pages of this relay to its listeners. `accept` begins their sessions; `seconds` is a clock."""
 
     def __init__(self, state: RelayState, accept: Accept, seconds: Callable[[], float]) -> None:
         self._state = state
@@ -118,7 +118,7 @@ class Console:
         return None
 
     def end(self) -> None:
-        """End all consoles: the endpoint was closed, and its successor may have another token."""
+        """End all consoles: the endpoint was closed, and the next one may have another token."""
         self._tickets.clear()
         ended = {id(each.leg) for each in self._legs}
         for session in tuple(self._state.sessions) if ended else ():
@@ -131,7 +131,7 @@ class Console:
         self._legs = [each for each in self._legs if each.transport is not None]
 
     def _redeemed(self, offered: list[bytes]) -> str | None:
-        """Use up the ticket among these subprotocols, and return its listener's name; None if there is no valid one."""
+        """Use up the ticket in these subprotocols. Return its listener's name; None if no ticket is valid."""
         self._forget()
         for each in b",".join(offered).split(b","):
             word = each.strip()

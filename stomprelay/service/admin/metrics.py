@@ -103,7 +103,7 @@ def _weight(parameters: Iterable[str]) -> float:
 
 
 def metrics(taken: Snapshot, ready: bool, form: Format = TEXT) -> str:
-    """Return the page of a snapshot. `ready`: the relay is ready for clients, see `condition`."""
+    """Return the page of a snapshot. `ready`: whether the relay is ready for clients, see `condition`."""
     registry: Any = SimpleNamespace(collect=partial(_collected, taken, ready))
     return form.write(registry).decode("utf-8")
 
@@ -230,7 +230,7 @@ def _journal(journal: JournalRow) -> Iterator[Metric]:
 
 
 def _brokers(rows: Iterable[BrokerRow]) -> Iterator[Metric]:
-    """Yield the metrics of brokers. An address that stands in several groups of an upstream is one series."""
+    """Yield the metrics of brokers. An address in several groups of an upstream becomes one series."""
     labels = ("upstream", "broker")
     found: dict[tuple[str, ...], list[BrokerRow]] = {}
     for row in rows:

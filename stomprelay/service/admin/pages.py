@@ -92,7 +92,7 @@ def file(name: str, kind: str) -> Page:
 
 
 def refusal(status: int, reason: str) -> Response:
-    """Return the JSON response to a POST that was refused: `status` and the reason."""
+    """Return the JSON response to a refused POST, with this status and reason."""
     return Response(json.dumps({"error": reason}) + "\n", JSON, status)
 
 
@@ -101,7 +101,7 @@ Upgrade = Callable[[Any], Response | None]
 
 
 class SharedPage:
-    """A page that is made once for all requests of the same moment, by the clock `seconds`."""
+    """A page that is made once for all requests within a short time; `seconds` is the clock."""
 
     def __init__(self, page: Page, seconds: Callable[[], float]) -> None:
         self._page = page
@@ -143,7 +143,7 @@ class Hosts:
         self._listed = frozenset(listed)
 
     def known(self, header: bytes, local: object, *, secure: bool) -> bool:
-        """Whether the value of a `Host` header is allowed. `local` is the relay's address of the connection."""
+        """Whether the value of a `Host` header is allowed. `local` is the relay's own address on this connection."""
         try:
             asked = authority(header.decode("ascii"))
         except ValueError:

@@ -79,8 +79,8 @@ class AdminChannel(HTTPChannel):
         protocol.dataReceived(request)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Receive a part of a body or the next request. After `upgrade` close the connection: nothing may come before
-        its answer.
+        """Receive a part of a body or the next request. After `upgrade` close the connection: no bytes may come before
+        the answer.
         """
         if self.upgraded:
             self.transport.abortConnection()
@@ -132,7 +132,7 @@ class AdminSite(Site):
         self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for a request; of too many, abort the one that waits longest."""
+        """Record that a connection waits for a request. If there are too many, abort the one that waits longest."""
         self._waiting[channel] = None
         self._waiting.move_to_end(channel)
         if len(self._waiting) > CONNECTIONS:

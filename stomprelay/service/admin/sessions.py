@@ -148,7 +148,7 @@ class SessionQuery(NamedTuple):
 
 
 class SessionList(NamedTuple):
-    """The sessions of an answer, out of `total`; see the module."""
+    """The sessions of a response; `total` is the number of all sessions. See the module."""
 
     sessions: tuple[SessionInfo, ...]
     total: int

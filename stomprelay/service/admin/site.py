@@ -98,7 +98,7 @@ def _brokers(taken: Snapshot) -> str:
 
 
 class _Shown(Protocol):
-    """The relay behind the pages: `OwnRelay`, or the `Crew` of several processes, whose answers are Deferreds."""
+    """The relay that the pages show: `OwnRelay`, or the `Crew` of several processes, whose answers are Deferreds."""
 
     brokers: Brokers
     repeats: Repeats
@@ -144,7 +144,7 @@ def _draining(found: Condition) -> Response:
 
 
 def _later(made: T | Deferred[T], page: Callable[[T], Answer]) -> Answer:
-    """Return the page made from a value, or a Deferred of the page if the value is a Deferred."""
+    """Return the page for a value; if the value is a Deferred, return a Deferred of the page."""
     return made.addCallback(page) if isinstance(made, Deferred) else page(made)
 
 
@@ -174,7 +174,7 @@ def _metrics(relay: _Shown, accept: str) -> Answer:
 
 
 class _Orders:
-    """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: bodies of messages may be shown."""
+    """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: whether these may be shown."""
 
     def __init__(self, relay: _Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
         self._relay = relay

@@ -108,8 +108,8 @@ class TimeRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """The counters of a destination; None: all that have no row. One that is not `shown` counts only in the sum of
-    several processes.
+    """The counters of a destination; None stands for all destinations without a row. A row that is not `shown` counts
+    only in sums of several processes.
     """
 
     destination: str | None
@@ -119,7 +119,7 @@ class DestinationRow(NamedTuple):
 
 class Snapshot(NamedTuple):
     """The state of a relay at `time`; it began at `started`, both in seconds since 1970. `workers` is empty in a relay
-    of one process. `destinations` are sampled under much traffic. `certificates`: when each ends, by its table.
+    of one process. `destinations` are samples under much traffic. `certificates`: when each ends, by its table.
     """
 
     stopping: bool
@@ -150,8 +150,8 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
-    """Return the state of this process's relay. `whole`: also how many sessions leave a broker, which needs a look at
-    each.
+    """Return the snapshot of this process's relay. `whole`: also count the sessions that are leaving each broker,
+    which needs a look at each session.
     """
     state.sessions.report_passed()
     moving: Counter[Broker] = Counter()
@@ -281,7 +281,7 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
 
 
 def read(values: Iterable[Any]) -> Snapshot:
-    """Return the snapshot of another process of the same version, from the lists that JSON has in place of tuples."""
+    """Return the snapshot of another process of the same version. In its JSON, lists stand for tuples."""
     found = Snapshot(*values)
     return found._replace(
         listeners=tuple(
@@ -301,7 +301,7 @@ def read(values: Iterable[Any]) -> Snapshot:
 
 
 def ended(last: Snapshot) -> Snapshot:
-    """Return the counters of a process that ended, from its last snapshot, without its present state."""
+    """Return the counters of a process that ended, by its last snapshot, without its present state."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(

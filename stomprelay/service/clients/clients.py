@@ -35,7 +35,7 @@ _log: Final = logger()
 
 
 def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
-    """Count a refusal because of a limit of this many clients, and return the text for the client."""
+    """Count a refusal because of a limit of `most` clients, and return the text for the client."""
     sessions.limiter.refuse(scope)
     return spell_limit(scope, most, rate=False)
 
@@ -97,14 +97,14 @@ class RefusedClient(Driver):
         """Do nothing: the client left before."""
 
     def closed(self, protocol: LegProtocol) -> None:
-        """Close the connection; nothing waits for it."""
+        """Drop the connection, which was closed; nobody waits for its end."""
         self._error = b""
         super().closed(protocol)
 
 
 class Admission:
-    """Decides which new clients are accepted. `most` returns their largest number; None: as the descriptors allow.
-    `descriptors` is how many the sessions may have, infinite until `started`.
+    """Decides which new clients are accepted. `most` returns the largest number of clients; None: as many as the
+    descriptors allow. `descriptors`: how many descriptors sessions may use, infinite until `started`.
     """
 
     def __init__(self, runtime: Runtime, sessions: Sessions, most: Callable[[], int | None]) -> None:
@@ -228,9 +228,9 @@ def client_protocol(
 
 
 class Clients:
-    """Begins the sessions of a relay. `endpoints` have the way to each broker; they may change. `identify` finds out a
-    client's user. `prefix` makes the sessions' names unique among all relays. `fast_path` returns whether frames may
-    pass without the core.
+    """Begins the sessions of a relay. `endpoints`: how to connect to each broker; they may change. `identify` finds
+    out a client's user. `prefix` makes the sessions' names unique among all relays. `fast_path` returns whether frames
+    may pass without the core.
     """
 
     def __init__(

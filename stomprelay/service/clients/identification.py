@@ -164,8 +164,8 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """Return why a waiting client is no longer checked: it has left, or its address has failed too often in the
-        meantime; else None.
+        """Return why the check of a waiting client is given up: it has left, or its address has failed too often in
+        the meantime; None to check it.
         """
         await deferLater(self._reactor, 0)  # else those that wait would go on within one another
         if driver.relay.over:

@@ -1,5 +1,5 @@
-"""Why a connection is not read from; why it ended or could not be established, from Twisted's exceptions: in words, and
-whose lack it was; and why the relay ends one.
+"""The reasons why a connection is not read from; why it ended or could not be established, by Twisted's exceptions;
+and why the relay ends it.
 """
 
 import errno
@@ -70,8 +70,8 @@ def spell(failure: Failure) -> str:
 
 
 def shortage(failure: Failure) -> str:
-    """Return what this process lacked to connect to a broker, or "". Twisted reports a socket that cannot be created as
-    one that cannot be bound; a failed look-up may have had no descriptor.
+    """Return what this process lacked to connect to a broker (descriptors, memory), or "". Twisted reports a socket
+    that cannot be created as one that cannot be bound; a name look-up may have failed for want of a descriptor.
     """
     problem = failure.value
     if isinstance(problem, error.DNSLookupError):

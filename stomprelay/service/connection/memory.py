@@ -1,7 +1,7 @@
-"""How many bytes a relay keeps of all its clients, and what is done when that is too much. From three quarters of the
-limit on (memory is short) a session with more than its share is not read from, but for turns in which it may finish a
-frame. At the limit new clients are refused and the largest sessions are ended, except those with SENDs that the relay
-has promised to deliver.
+"""How many bytes a relay keeps of all its clients, and what it does about too many. From three quarters of the limit
+on (memory is short), a session with more than its share is not read from, except in turns in which it may complete a
+frame. At the limit new clients are refused and the largest sessions are ended, except sessions with SENDs that the
+relay has promised to deliver.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,8 +37,8 @@ _log: Final = logger()
 
 
 class MemoryRow(NamedTuple):
-    """How many bytes are `kept` of all clients, how many may be (None: no limit), and how many connections are held for
-    that.
+    """How many bytes are `kept` of all clients, how many may be kept (None: no limit), and how many connections are
+    not read from because of that.
     """
 
     kept: int = 0
@@ -47,12 +47,12 @@ class MemoryRow(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be."""
+        """Whether as many bytes are kept as may be."""
         return self.limit is not None and self.kept >= self.limit
 
 
 class _Connection(Protocol):
-    """A connection of a session, as `LegProtocol` has it."""
+    """A connection of a session: the part of `LegProtocol` that is used here."""
 
     leg: Leg
     reasons: int
@@ -65,7 +65,7 @@ class _Connection(Protocol):
 
 
 class _Session(Protocol):
-    """A session with `kept` bytes; see `RelayDriver`."""
+    """A session with `kept` bytes: the part of `RelayDriver` that is used here."""
 
     kept: int
 
@@ -77,7 +77,7 @@ class _Session(Protocol):
 
 
 class _Turn(NamedTuple):
-    """The turn of a connection: its end in seconds, and what was kept before, of its session and of a frame."""
+    """The turn of a connection: its end in seconds, and the kept bytes before it, of session and unfinished frame."""
 
     protocol: _Connection
     until: float
@@ -86,8 +86,8 @@ class _Turn(NamedTuple):
 
 
 class SessionMemory:
-    """The bytes that are kept of this process's sessions, and of all processes that share the `limit` (infinity: none).
-    `trim` returns freed memory to the system. `total` gets this process's bytes and sessions, and returns those of all
+    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none). `trim`
+    returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all
     processes.
     """
 
@@ -128,25 +128,25 @@ class SessionMemory:
         return self._total(self._size, len(self._sessions))
 
     def allow(self, limit: float) -> None:
-        """Have another limit from now on."""
+        """Use another limit from now on."""
         self.limit = limit
 
     # What sessions report
 
     def opened(self, driver: _Session) -> int:
-        """Count a session. Return how many bytes it takes."""
+        """Count a session. Return how many bytes it costs."""
         self._sessions.add(driver)
         self.changed(driver, SESSION)
         return SESSION
 
     def closed(self, driver: _Session, size: int) -> None:
-        """Count a session no more, of which so many bytes were counted."""
+        """Count a session no more; `size` bytes were counted for it."""
         self._sessions.discard(driver)
         self._leaving.discard(driver)
         self.changed(driver, -size)
 
     def changed(self, driver: _Session, by: int) -> None:
-        """Count so many bytes more of a session, or less."""
+        """Count `by` more bytes of a session; a negative number counts fewer."""
         self._size += by
         total, _ = self._sums()
         if not self.short and total >= 0.75 * self.limit:
@@ -156,11 +156,11 @@ class SessionMemory:
 
     @property
     def most(self) -> int:
-        """How many bytes may be read of a connection at once: but a little of its share."""
+        """Return how many bytes may be read from a connection at once: a small part of its share."""
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: _Session, protocol: _Connection) -> None:
-        """Memory is short, and more is kept of a session: read no more from this connection if that is too much."""
+        """More is kept of a session while memory is short: stop reading from this connection if that is too much."""
         total, sessions = self._sums()
         if total < self._low:
             return
@@ -177,7 +177,7 @@ class SessionMemory:
 
     @property
     def _low(self) -> float:
-        """Return of how many bytes on memory is not short any more."""
+        """Return the number of bytes below which memory is not short any more."""
         return 0.5 * self.limit
 
     def _share(self, sessions: int) -> float:
@@ -220,7 +220,7 @@ class SessionMemory:
             call.reset(seconds)
 
     def _look(self) -> None:
-        """Read on where there is room; where there is none give turns, and end sessions."""
+        """Read again from connections where there is room. If there is none, give turns, and end sessions."""
         for protocol in [each for each in self._held if not each.reasons]:
             del self._held[protocol]  # it is closed
         total, sessions = self._sums()
@@ -298,7 +298,7 @@ class SessionMemory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: _Session) -> None:
-        """End a session, once. Its memory is free when its broker has confirmed the earlier frames."""
+        """End a session, once. Its memory is freed when its broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

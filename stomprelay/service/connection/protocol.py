@@ -73,7 +73,7 @@ def plain(transport: ITransport) -> tcp.Connection | None:
 
 
 def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """Return the innermost transport, and the TLS layer above it or None."""
+    """Return the innermost transport, and the TLS layer above it, or None."""
     tls = None
     while isinstance(transport, ProtocolWrapper):
         if isinstance(transport, TLSMemoryBIOProtocol):
@@ -125,15 +125,15 @@ class Driver(Timed):
     # What the connections report
 
     def connected(self, protocol: "LegProtocol") -> None:
-        """The connection is established, with TLS its handshake included: bytes may be written from now on."""
+        """The connection is established, with its TLS handshake if any: bytes may be written from now on."""
         raise NotImplementedError
 
     def received(self, protocol: "LegProtocol", data: bytes) -> None:
-        """Bytes came."""
+        """Bytes were received."""
         raise NotImplementedError
 
     def reading_changed(self, protocol: "LegProtocol", on: bool) -> None:
-        """The leg is read from again, or not any more."""
+        """The leg is read from again (`on`), or not any more."""
 
     def refused(self, protocol: "LegProtocol", reason: str) -> None:
         """The connection could not be established."""
@@ -188,7 +188,7 @@ class Driver(Timed):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen: its legs are all closed."""
+        """Whether nothing more will happen: all its legs are closed."""
         return not self.legs
 
     def added(self, protocol: "LegProtocol") -> None:
@@ -204,7 +204,7 @@ class Driver(Timed):
             self.end()
 
     def end(self) -> None:
-        """Stop the timer: nothing more will happen. Subclasses also call the `ended` that they were made with."""
+        """Stop the timer: nothing more will happen. Subclasses also call their own `ended`."""
         self.runtime.timers.forget(self)
 
     def gave_way(self, leg: Leg) -> None:
@@ -222,7 +222,7 @@ class Driver(Timed):
         BrokerWebProtocol(self, leg, endpoint).connect(self.introduced(endpoint.endpoint))
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address; the same endpoint if there is no client."""
+        """Return an endpoint that tells the broker the client's address; without a client the same endpoint."""
         return endpoint
 
     def _close(self, effect: Close) -> None:
@@ -339,8 +339,8 @@ class LegProtocol(Timed):
     # What Twisted reports
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Take the transport of a connection that was established. With TLS the owner gets `connected` only after
-        the handshake.
+        """Use the transport of an established connection. With TLS the owner gets `connected` only after the
+        handshake.
         """
         owner = self._owner
         self._attempt = None
@@ -383,11 +383,11 @@ class LegProtocol(Timed):
         owner.connected(self)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the socket that frames are read from directly, if there is one."""
+        """Return the socket from which a pipe may read frames directly; None if there is none."""
         return self.plain
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came."""
+        """Receive bytes."""
         owner = self._owner
         if owner is None:
             return
@@ -408,8 +408,8 @@ class LegProtocol(Timed):
         self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
-        """The peer closed its sending direction. For a broker that is the loss. A client may still read until it resets
-        the connection, which the system reports only to a reader.
+        """The peer closed its sending direction. A broker is lost then. A client may still read, until it resets the
+        connection; the system reports the reset only to a reader.
         """
         owner, before = self._owner, self._heard_all
         self._heard_all = True
@@ -432,7 +432,7 @@ class LegProtocol(Timed):
         self._flushed = True
 
     def connectionLost(self, reason: Failure) -> None:
-        """The connection ended."""
+        """Report the end of the connection to the owner."""
         owner, tls = self._owner, self._tls
         self.runtime.timers.forget(self)
         self.runtime.socket_closed(closing=owner is None)
@@ -456,15 +456,15 @@ class LegProtocol(Timed):
     # What the owner asks for
 
     def write(self, data: bytes) -> None:
-        """Write bytes, always whole frames; drop them where there is no connection, or none any more."""
+        """Write bytes, always whole frames. They are dropped if there is no connection."""
         if self.plain is not None:
             send(self.plain, data)
         elif self.transport is not None:
             self.transport.write(data)
 
     def hold(self, reason: int) -> None:
-        """Add a reason not to read, from the time when the connection is established until `close`. Where `ASKED` is
-        the only one, reading stops only after one more chunk, so that the end of the connection is seen.
+        """Add a reason not to read from the connection, until `release`. If `ASKED` is the only reason, reading stops
+        only after one more chunk, so that the end of the connection is seen.
         """
         if self._heard_all or self.transport is None or self._owner is None:
             return
@@ -476,7 +476,7 @@ class LegProtocol(Timed):
             self._owner.reading_changed(self, False)
 
     def release(self, reason: int) -> None:
-        """Remove a reason not to read, where it is there. Reading goes on if it was the last."""
+        """Remove a reason not to read. If it was the last one, reading continues."""
         if not self.reasons & reason:
             return
         self.reasons &= ~reason
@@ -496,7 +496,7 @@ class LegProtocol(Timed):
 
     @property
     def unwritten(self) -> int:
-        """The bytes that were written here and that the socket has not taken yet."""
+        """Return how many written bytes the socket has not taken yet."""
         inner = self._innermost
         return (
             0
@@ -506,7 +506,7 @@ class LegProtocol(Timed):
 
     @property
     def has_input(self) -> bool:
-        """Whether the socket has something to read; also where that cannot be known."""
+        """Return whether the socket has something to read; True if that cannot be known."""
         inner = self._innermost
         if inner is None:
             return True
@@ -516,7 +516,7 @@ class LegProtocol(Timed):
 
     @property
     def waits(self) -> bool:
-        """Whether the socket has not taken all yet that was written."""
+        """Return whether some written bytes were not taken by the socket yet."""
         inner = self._innermost
         return inner is not None and bool(inner.dataBuffer or inner._tempDataBuffer)
 
@@ -527,14 +527,14 @@ class LegProtocol(Timed):
         return inner if isinstance(inner, tcp.Connection) else None
 
     def _stop_reading(self) -> None:
-        """Read nothing more. A client that leaves meanwhile is waited for no longer than it may linger."""
+        """Stop reading. A client that leaves now is waited for, but no longer than it may linger."""
         self._stopped = True
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
             self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
-        """Call `_departed` when the client, which is not read from, leaves. Return whether it has a socket."""
+        """Call `_departed` when the client leaves while it is not read from. Return whether it has a socket."""
         inner, _ = layers(self.transport)
         if not isinstance(inner, tcp.Connection) or not inner.connected:
             return False
@@ -549,7 +549,7 @@ class LegProtocol(Timed):
             self.runtime.timers.set(self, inf)
 
     def _read_on(self) -> None:
-        """Read again, where reading was stopped."""
+        """Read again, if reading was stopped."""
         if not self._stopped:
             return
         self._stopped = False
@@ -573,8 +573,8 @@ class LegProtocol(Timed):
             self.runtime.timers.set(self, self._watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
-        """Report a client to the owner that left while it was not read from, and end its connection. A client that
-        closed its socket with unread bytes looks like a connected one until the relay writes to it: then its system
+        """Report to the owner a client that left while it was not read from, and end its connection. A client that
+        closed its socket with unread bytes looks connected until the relay writes to it; then the client's system
         resets the connection. So the relay writes an EOL, which is allowed between frames.
         """
         if now >= watched.given_up:
@@ -589,8 +589,8 @@ class LegProtocol(Timed):
         self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
 
     def set_producer(self, producer: IPushProducer) -> None:
-        """Pause this producer when too much waits to be written here, and resume it when there is room again. The
-        producer before it, if it is another, is stopped.
+        """Pause this producer when too many bytes wait to be written, and resume it when there is room. An earlier
+        producer, if it is another object, is stopped.
         """
         if producer is self._producer:
             return
@@ -651,7 +651,7 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Stop waiting for the peer of a closed connection: it ends when the remaining bytes are written."""
+        """Wait no longer for the peer of a closed connection: end it when the remaining bytes are written."""
         if self.transport is None:
             return
         if self._tls is None:

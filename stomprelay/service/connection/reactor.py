@@ -1,5 +1,5 @@
-"""The relay's reactor: Twisted's epoll reactor. It calls our pipes, our sockets and the ports that accept clients
-without the log context that Twisted makes for each call; for a few bytes that context takes as long as passing them on.
+"""The relay's reactor: Twisted's epoll reactor. It calls the relay's own pipes, sockets and accepting ports without
+the log context that Twisted makes for each call: for a few bytes that context takes as long as passing the bytes on.
 """
 
 from collections.abc import Callable
@@ -117,5 +117,5 @@ class RelayReactor(EPollReactor):
 
 
 def install() -> None:
-    """Install it as the reactor of this process. Raises `ReactorAlreadyInstalledError` if there is one."""
+    """Install a `RelayReactor` in this process. Raises `ReactorAlreadyInstalledError` if there is a reactor."""
     installReactor(RelayReactor())

@@ -140,7 +140,7 @@ def subscribed(relay: Relay) -> int:
 
 
 def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
-    """Return for each upstream the link with the largest measure: frames for one of its groups go to all."""
+    """Return for each upstream the link with the largest measure: frames for one of its groups go to all groups."""
     if len(links) == 1:
         return links
     found: dict[str, Link] = {}
@@ -206,8 +206,8 @@ Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadingStop(Timed):
-    """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end. Call
-    `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
+    """The time in which a leg is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at
+    its end. Call `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
     _runtime: Runtime
@@ -224,7 +224,7 @@ class ReadingStop(Timed):
         self._record(JournalEvent.HELD, text, {"side": self._side, "reason": reason})
 
     def stopped(self) -> None:
-        """Go on with this stop: the leg was read from for a moment, and is not any more."""
+        """Continue this stop: the leg was read from for a moment, and is not read from any more."""
         if self._since is None:
             self._since = self._runtime.seconds()
 
@@ -274,7 +274,7 @@ _ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 
 class Recording(NamedTuple):
-    """The recording of what passes: `recorder` gets the runs of a chunk, `record` is called after it has passed."""
+    """The recording of passing frames: `recorder` gets the runs of a chunk; `record` is called after the chunk."""
 
     recorder: LegRecorder
     record: Callable[[LegRecorder], None]
@@ -292,14 +292,14 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full: not while reading from the client is stopped instead
-        (`coupled`), unless the relay knows already.
+        """Whether the relay should know that the output is full. If the session is `coupled`, reading from the client
+        is stopped instead, unless the relay knows already.
         """
         return self.full and (self._reported or not coupled)
 
     @property
     def quiet(self) -> bool:
-        """Whether it is not full, and the relay was told nothing else."""
+        """Whether the output is not full, and was not last reported as full."""
         return not (self.full or self._reported)
 
     @property
@@ -375,8 +375,8 @@ class RelayDriver(Driver):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen. That is the relay's to decide: between two brokers a session may have
-        no leg.
+        """Whether nothing more will happen. The relay decides that, because a session may have no leg between two
+        brokers.
         """
         return not self.legs and self._relay.over
 
@@ -521,7 +521,7 @@ class RelayDriver(Driver):
             self._begin_stop(recorder, leg, REASONS[protocol.reasons])
 
     def patient(self, protocol: LegProtocol) -> bool:
-        """Whether the leg is a client's that only waits because it sends too fast."""
+        """Return whether the leg is a client's that is not read from only because it sends too fast."""
         return protocol.leg is self._relay.client and self._relay.held_by is not None
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
@@ -682,7 +682,7 @@ class RelayDriver(Driver):
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers that have answered CONNECT; while the session ends, from none."""
+        """Stop reading from all brokers that have answered CONNECT. While the session ends, stop reading from none."""
         if self._relay.ending:
             return
         for output in self._outputs:
@@ -807,7 +807,7 @@ class RelayDriver(Driver):
         return self._first
 
     def _pass(self, effect: Pass) -> None:
-        """Let frames of a leg pass without the relay from now on, or no more."""
+        """Let frames of a leg pass without the relay from now on; or stop that."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if PIPE is None or SCANNER is None or effect.passing is None or source is None or target is None:
@@ -851,7 +851,7 @@ class RelayDriver(Driver):
                 self._relay.passed(source.leg, target.leg, frames, received, at)
 
     def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
-        """Remove the pipes that end now."""
+        """End and remove these pipes."""
         if self._pipes:
             self.report_passed()
             for pipe in filter(ended, self._pipes):
@@ -867,7 +867,7 @@ class RelayDriver(Driver):
         )
 
     def _ask(self, effect: Identify) -> None:
-        """Ask who the client is, after all effects are performed."""
+        """Find out who the client is, after all effects are performed."""
         assert self._identify is not None
         self.runtime.reactor.callLater(0, self._identify, self, effect.claim)
 

@@ -1,5 +1,5 @@
-"""What the connections of one service share: timers, turns, the watch for peers that leave, lines of the log that peers
-can cause as often as they like, and the number of open sockets.
+"""What the connections of one service share: timers; turns; the watch for peers that leave; a limit for lines of the
+log that peers can cause as often as they like; and the number of open sockets.
 """
 
 import select
@@ -62,11 +62,11 @@ class Timers:
         self._call: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        """The number of entries, including those of replaced or stopped times, which are bounded."""
+        """Return the number of entries, including entries of replaced or stopped times, whose number is bounded."""
         return self._places
 
     def set(self, timed: Timed, at: float) -> None:
-        """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
+        """Call `timed.woke` at this time. This replaces the time that was set before; infinity means not at all."""
         armed = self._armed.get(timed)
         if armed is None:
             if at == inf:
@@ -106,7 +106,7 @@ class Timers:
         self._places = 0
 
     def _tidy(self) -> None:
-        """Remove times that were replaced or stopped. Call it where they are too many."""
+        """Remove the entries of replaced and stopped times. Call this if there are too many."""
         for tick, waiting in list(self._waiting.values()):
             waiting[:] = [timed for timed in waiting if self._armed.get(timed) == tick]
             if not waiting:
@@ -159,7 +159,7 @@ class TurnQueue:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. A second call changes nothing."""
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Another call changes nothing."""
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True
@@ -199,7 +199,7 @@ class _Kind(Timed):
     _until: float = 0.0
 
     def passes(self, now: float, most: int) -> bool:
-        """Count one more line; return whether it is to be written, as `most` are."""
+        """Count one more line. Return whether it is to be written, because it is among the first `most`."""
         if now >= self._until and not self.left_out:
             self._written = 0
             self._until = now + EVERY
@@ -258,8 +258,8 @@ def unlogged(effect: Note) -> bool:
 
 
 def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
-    """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
-    not logged, and of too many of one `kind` and event only the number.
+    """Write a note to the log in this form, which may use `event` and `text` beside the note's own fields. A quiet
+    note is not logged. If there are too many of one `kind` and event, only their number is logged.
     """
     if unlogged(effect):
         return
@@ -289,8 +289,8 @@ _LONGEST: Final = 64
 
 
 def spell_text(value: bytes) -> str:
-    """Return a peer's words as the log may show them: in quotes, in one line without control characters, and cut where
-    they are long.
+    """Return a peer's text for the log: in quotes, on one line, without control characters, and shortened if it is
+    long.
     """
     text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
     shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
@@ -312,7 +312,7 @@ class Departures:
         self._watched: dict[int, Callable[[bool], None]] = {}
 
     def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
-        """Call `departed` in a later turn when the peer closes its direction (False) or resets (True)."""
+        """Call `departed` in a later turn when the peer closes its direction (with False) or resets (with True)."""
         if self._poller is None:
             return
         events = select.EPOLLRDHUP | select.EPOLLET
@@ -367,7 +367,7 @@ class Departures:
                 departed(bool(events & (select.EPOLLHUP | select.EPOLLERR)))
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return this object's name in Twisted's log lines."""
         return "departures"
 
     def connectionLost(self, reason: Failure) -> None:
@@ -413,7 +413,7 @@ class Runtime:
         self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
-        """Count a connection that ended, closed before or not. With the last one `idle` fires."""
+        """Count a connection that ended. `closing`: it was closed before. With the last connection `idle` fires."""
         self.sockets -= 1
         self.closing -= closing
         if not self.sockets and self._idle is not None:

@@ -1,5 +1,5 @@
-"""Connections over WebSocket, which the core does not know of: that of a client, which may speak plain STOMP as well,
-and that to a broker.
+"""Connections over WebSocket. The core does not notice the WebSocket: a client may also speak plain STOMP, a broker
+speaks only WebSocket.
 """
 
 from collections.abc import Callable
@@ -40,12 +40,12 @@ _UNFINISHED: Final = {
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pings(Timed):
-    """Asks the silent client of a WebSocket whether it is there, after the time that `web` says."""
+    """Pings the silent client of a WebSocket, after the time that `web` says."""
 
     _protocol: "WebLegProtocol"
 
     def woke(self, now: float) -> None:
-        """Ask, or give up."""
+        """Ping the client, or end the connection."""
         self._protocol.ask(now)
 
 
@@ -92,8 +92,8 @@ class _WebSocketProtocol(LegProtocol):
         return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in what a pipe received, if it consists of whole messages; otherwise handle it and return
-        b"".
+        """Return the frames in bytes that a pipe received, if these are whole messages. Otherwise handle the bytes and
+        return b"".
         """
         websocket = self._websocket
         assert websocket is not None
@@ -105,7 +105,7 @@ class _WebSocketProtocol(LegProtocol):
         return b""
 
     def connectionLost(self, reason: Failure) -> None:
-        """The connection ended."""
+        """Report the end of the connection to the owner."""
         websocket = self._websocket
         if self._owner is not None and websocket is not None and websocket.waits:
             self._ended = reason
@@ -137,7 +137,7 @@ class _WebSocketProtocol(LegProtocol):
             self._leave(found.end)
 
     def _read_on(self) -> None:
-        """Read again, where reading was stopped. What waits comes first."""
+        """Read again, if reading was stopped. Waiting bytes are handled first."""
         stopped = self._stopped
         super()._read_on()
         if stopped and self._websocket is not None and self._websocket.waits:
@@ -199,7 +199,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         self.write(self._request.wire)
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came."""
+        """Receive bytes."""
         if self._websocket is not None:
             self._take(self._websocket, data)
             return
@@ -228,7 +228,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
 
 
 class WebLegProtocol(_WebSocketProtocol):
-    """The connection of a client to a listener with `web`. `farewell` tells why the relay ends it."""
+    """The connection of a client to a listener with `web`. `farewell` returns why the relay ends the connection."""
 
     __slots__ = ("_farewell", "_first", "_handshake", "_heard_at", "_listener", "_pings", "_web")
 
@@ -244,7 +244,7 @@ class WebLegProtocol(_WebSocketProtocol):
         super().__init__(owner, leg)
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came."""
+        """Receive bytes."""
         if self._first is not None:
             self._begin(data)
         elif self._websocket is not None:
@@ -287,13 +287,13 @@ class WebLegProtocol(_WebSocketProtocol):
         self._leave(f"HTTP {refusal.status.value}: {refusal.why}")
 
     def _ping_later(self) -> None:
-        """Ask from now on whether a silent client is there, where that is wanted."""
+        """Ping the client when it is silent from now on, if the listener pings."""
         if self._web.ping_interval:
             self._pings, self._heard_at = Pings(self), self.runtime.seconds()
             self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
-        """As in the parent class; bytes that pass by a pipe count as a sign of life."""
+        """As in the parent class. Bytes that pass by a pipe count as a sign of life, too."""
         if self._pings is not None:
             self._heard_at = self.runtime.seconds()
         return super().unwrapped(data)

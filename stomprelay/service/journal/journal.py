@@ -40,7 +40,7 @@ class _Session(Protocol):
 
 
 class _ThreadLog:
-    """The log for the writer thread: each line is written later, in the reactor's thread."""
+    """A log for the writer thread: the reactor's thread writes each line later."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -104,7 +104,7 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Use these settings as far as possible without a restart: captures of future connections, intervals,
+        """Use these settings as far as that is possible without a restart: what future connections record, intervals,
         retention.
         """
         self.settings = settings
@@ -125,7 +125,7 @@ class Journal(Service):
 
     @property
     def trouble(self) -> str:
-        """Why the last write failed, in words; empty while writing works."""
+        """Why the last write failed, in words; "" while writing works."""
         return self.written.trouble
 
     @property
@@ -160,7 +160,7 @@ class Journal(Service):
     # From start to end
 
     def prepare(self) -> None:
-        """Make the folder where it is not there. Raises `CannotStart` where it cannot be used."""
+        """Make the folder if it is missing. Raises `CannotStart` if it cannot be used."""
         try:
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._folder.require()
@@ -170,7 +170,7 @@ class Journal(Service):
             raise CannotStart(text) from error
 
     def startService(self) -> None:
-        """Begin to write. Raises `CannotStart` where the folder cannot be used."""
+        """Begin to write. Raises `CannotStart` if the folder cannot be used."""
         self.prepare()
         super().startService()
         self.written.start()

@@ -31,10 +31,10 @@ class EncodedBlocks(NamedTuple):
 
 
 class Portions:
-    """Blocks in their order, in portions of `most` bytes, or of one larger block. `clock`: nanoseconds since 1970. From
-    `limit` bytes on a block is not kept, and `refused` gets its frames and size; from `mark` bytes on `reached` is
-    called. One thread calls `put`, another one `take` and `done`, without a lock: each step is one operation for
-    Python.
+    """Blocks in their order, in portions of `most` bytes, or of one larger block. `clock`: nanoseconds since 1970. At
+    `limit` bytes a further block is not kept: `refused` gets its number of frames and its size. At `mark` bytes
+    `reached` is called. One thread calls `put`, another one `take` and `done`, without a lock: each step is one
+    operation for Python.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Add what the recorder of a leg has, if it has anything. Its `context` must be known."""
+        """Add the content of a leg's recorder, if it has any. Its `context` must be known."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
@@ -123,7 +123,7 @@ LEAST: Final = 64 << 20
 
 
 class Dropped(NamedTuple):
-    """How many blocks and frames were not written, and their `size` in bytes."""
+    """The number of blocks and frames that were not written, and their `size` in bytes."""
 
     blocks: int = 0
     frames: int = 0
@@ -201,7 +201,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait until there is something, or `idle` seconds passed; then `gather` seconds more, unless it is enough."""
+        """Wait until there is something, or for `idle` seconds; then `gather` seconds more, unless there is enough."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: what is put in between sets the events again.

@@ -1,5 +1,5 @@
-"""Watches of what passes. A session gives its records to the journal; to a `Tapped` one while anyone watches; or,
-without a journal, only to the watches.
+"""Watches of passing frames. A session gives its records to the journal; to a `Tapped` object while a watch wants
+them; or, without a journal, only to watches.
 """
 
 import socket
@@ -51,14 +51,14 @@ class Tapped:
         return self._journal is not None and self._journal.full
 
     def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:
-        """Take an event."""
+        """Record an event."""
         for watch in self._watches:
             watch.event(context, payload)
         if self._journal is not None:
             self._journal.record(context, number, sizes, payload, kind)
 
     def record_leg(self, recorder: LegRecorder) -> None:
-        """Take the content of a leg's recorder."""
+        """Record the content of a leg's recorder."""
         for watch in self._watches:
             watch.leg(recorder)
         if self._journal is not None:
@@ -97,12 +97,12 @@ class Tails:
         self.change(settings)
 
     def change(self, settings: JournalSettings) -> None:
-        """Keep the secrets of these settings; call it after `Journal.change`. All watches end."""
+        """Use the secrets of these settings; call this after `Journal.change`. All watches end."""
         self._capture = Capture(redact=settings.redact) if self._journal is None else self._journal.capture
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since the same request was made before; the first request begins the watch. Raises
+        """Return what passed since the same request was made before. The first request begins the watch. Raises
         `TooMany`.
         """
         key = request._replace(over=False)
@@ -160,7 +160,7 @@ class Tails:
             self._telling = self._reactor.callLater(0, self._tell_some)
 
     def _records(self, session: _Session) -> Records | None:
-        """Return the taker of a session's records; the same object for all sessions with the same watches."""
+        """Return the receiver of a session's records; it is the same object for all sessions with the same watches."""
         if not self._watches:
             return self._journal
         wanted = tuple(key for key in self._watches if key.watches(session.listener, session.name))

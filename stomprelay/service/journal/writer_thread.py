@@ -25,10 +25,10 @@ _NO_CONTEXT: Final = Context().encode()
 
 
 class WriterThread:
-    """Call `start`, and `stop` when nothing more is put into the queue; it calls `ended` then. `trouble` is why writing
-    fails: it is tried again every second. `errors` counts failures; `blocks`, `frames` and `size` what was written,
-    `lost` what never was. `log` may be called from any thread. `roomy` is called once after each `ask_for_room`, when
-    the queue is half empty.
+    """The thread that writes. Call `start`; call `stop` when nothing more is put into the queue, and it calls `ended`
+    at its end. `trouble`: why writing fails; the thread tries again every second. `errors`: how many writes failed.
+    `blocks`, `frames`, `size`: what was written; `lost`: what never was. `log` may be called from any thread. `roomy`
+    is called once after each `ask_for_room`, when the queue is half empty.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WriterThread:
         self._sync_at = self._expire_at = self._log_at = 0.0
 
     def change(self, settings: JournalSettings) -> None:
-        """Have other intervals, and keep closed segments otherwise. Any thread may call it."""
+        """Use other intervals and another retention of closed segments. Any thread may call this."""
         self._settings = settings
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class WriterThread:
         self._queue.wake()
 
     def ask_for_room(self) -> None:
-        """Ask for one call of `roomy`; from another thread, when the queue is full."""
+        """Ask for one call of `roomy`. Another thread calls this when the queue is full."""
         self._room_wanted = True
 
     # The thread
@@ -146,7 +146,7 @@ class WriterThread:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self, *, all: bool = False) -> None:
-        """Write what waits. Of bytes that came during a long write, write only whole portions, or `all`."""
+        """Write what waits. Of bytes that came during a long write, write only whole portions, unless `all`."""
         whole = False
         while True:
             if self._batch is None:

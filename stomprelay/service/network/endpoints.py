@@ -91,13 +91,13 @@ class NamedFactory(Factory):
 
 @implementer(IProtocolNegotiationFactory)
 class Exchangeable(Factory):
-    """A factory that passes on to another one, which can be replaced while ports listen."""
+    """A factory that passes its calls on to another factory, which can be replaced while ports listen."""
 
     def __init__(self, factory: Any) -> None:
         self.current = factory
 
     def exchange(self, factory: Any) -> None:
-        """Use this factory from now on. The earlier one is told that no port uses it any more."""
+        """Use this factory from now on. The earlier factory is told that no port uses it any more."""
         before, self.current = self.current, factory
         if self.numPorts:
             factory.doStart()
@@ -117,7 +117,7 @@ class Exchangeable(Factory):
         return current.acceptableProtocols() if IProtocolNegotiationFactory.providedBy(current) else []
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return this object's name in Twisted's log lines."""
         prefix: str = self.current.logPrefix()
         return prefix
 
@@ -158,7 +158,7 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Serve clients as another service of this endpoint would, which does not listen, and have its name."""
+        """Serve clients as this other service of the endpoint would, and take its name. It must not listen."""
         self.name = other.name
         self.secured = other.secured
         self.factory.exchange(other.factory.current)
@@ -172,7 +172,7 @@ class ListeningService(Service):
             raise
 
     def listen(self) -> None:
-        """Listen, where it does not yet. Raises `CannotStart`."""
+        """Listen, unless it already does. Raises `CannotStart`."""
         if self._opened is not None:
             return
         try:
@@ -205,8 +205,8 @@ class ListeningService(Service):
         return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
-        """Accept nobody, and return the socket's descriptor for other processes. Raises `CannotStart` without a
-        socket.
+        """Stop accepting clients, and return the socket's descriptor for other processes. Raises `CannotStart` without
+        a socket.
         """
         port = self.port
         if port is None:
@@ -216,7 +216,7 @@ class ListeningService(Service):
         return sharing.share(port)
 
     def adopt(self, descriptor: int) -> None:
-        """Listen, when started, on this socket; another process accepts until `keep`. Raises `BadEndpoint`."""
+        """Listen on this socket when started; until `keep` another process accepts. Raises `BadEndpoint`."""
         self.endpoint = self._made(descriptor)
         self.adopted = True
 
@@ -231,7 +231,7 @@ class ListeningService(Service):
 
 
 class Ports(MultiService):
-    """Listens on endpoints, from `startService` on. Its services are added and removed by itself."""
+    """Listens on endpoints from `startService` on. It adds and removes its own services."""
 
     def __init__(self, services: Sequence[ListeningService]) -> None:
         super().__init__()
@@ -242,8 +242,8 @@ class Ports(MultiService):
             each.setServiceParent(self)
 
     def prepare(self, wanted: Sequence[ListeningService]) -> None:
-        """Find out how to listen as these services would: sockets of unchanged endpoints are kept, `opened` are new.
-        Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """Find out how to listen as these services would: sockets of unchanged endpoints are kept, new ones are in
+        `opened`. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
         """
         there = {(each.description, each.name): each for each in self.services}
         # Port 0 may stand at several: first each has its own.
@@ -271,7 +271,7 @@ class Ports(MultiService):
             _ = maybeDeferred(each.stopService).addErrback(_failed)
 
     def commit(self) -> Deferred[None]:
-        """Serve clients as it was wanted. The Deferred fires when the endpoints that are gone are closed."""
+        """Serve clients as prepared. The Deferred fires when the sockets of removed endpoints are closed."""
         ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in self._closed]
         for running, other in self._kept:
             running.become(other)
@@ -371,8 +371,8 @@ class OneProtocol:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class AddressEndpoint:
-    """Connects to a port of an IP address. `timeout` None: the caller gives up in time. `attempt` is `connect` without
-    the Deferred and the second protocol of an endpoint, which a thousand sessions would pay for.
+    """Connects to a port of an IP address. `timeout` None: the caller gives up in time. `attempt` is a cheaper
+    `connect`, without a Deferred and a second protocol.
     """
 
     _reactor: Any
@@ -381,7 +381,7 @@ class AddressEndpoint:
     _local: tuple[str, int] | None
 
     def attempt(self, factory: OneProtocol) -> IConnector:
-        """Begin to connect. The factory is asked for its protocol, or told why there is no connection."""
+        """Begin to connect. The factory is asked for its protocol, or gets the reason why there is no connection."""
         return self._reactor.connectTCP(  # type: ignore[no-any-return]
             *self._to, factory, timeout=self._timeout, bindAddress=self._local
         )
@@ -393,7 +393,7 @@ class AddressEndpoint:
 
 
 class WebSocketEndpoint(NamedTuple):
-    """A server of WebSocket: connect to `endpoint`, then ask for `path` of `host`, for these versions of STOMP."""
+    """A server of WebSocket: connect to `endpoint`, then request `path` of `host`, for these versions of STOMP."""
 
     endpoint: IStreamClientEndpoint
     host: str
@@ -486,7 +486,7 @@ def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
 
 
 def _why(error: Exception) -> str:
-    """Return why parsing failed, in words, for any exception: Twisted's parsers let all of them through."""
+    """Return why parsing failed, in words, for any exception, because Twisted's parsers do not catch exceptions."""
     text = " ".join(str(error).split())
     if isinstance(error, (IndexError, KeyError)):
         return f"systemd passed no such socket ({text})"

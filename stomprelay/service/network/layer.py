@@ -98,26 +98,26 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send with this function to this socket. After a read that filled its buffer, later reads take up to `most`
+        """Send with this function to this socket. After a read that filled its buffer, later reads take at most `most`
         bytes.
         """
         self._socket, self._send_to, self._most = socket, send, most
 
     def read_at_once(self, size: int, most: int) -> None:
-        """Read so many bytes of the socket at once from now on, `most` after a read that took as many as it could."""
+        """Read `size` bytes of the socket at once from now on; `most` bytes after a read that filled its buffer."""
         if self._socket is not None:
             read_at_most(self._socket, size)
             self._most = most
 
     def dataReceived(self, data: bytes) -> None:
-        """Encrypted bytes came."""
+        """Receive encrypted bytes."""
         socket = self._socket
         if socket is not None and len(data) >= socket.bufferSize:
             read_at_most(socket, self._most)
         super().dataReceived(data)
 
     def write(self, data: bytes) -> None:
-        """Encrypt bytes and send them, all records at once, or after the handshake."""
+        """Encrypt bytes and send all their records at once; before the handshake is complete, keep them until then."""
         if len(data) <= RECORD:
             super().write(data)
             return
@@ -147,12 +147,12 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer sees a reset and no end of TLS: that is queued, and dropped."""
+        """End the connection at once. The peer gets a reset but no end of TLS, which would be queued and dropped."""
         self._socket = None
         super().abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection ended."""
+        """Report the end of the connection to the owner."""
         super().connectionLost(reason)
         self._socket = None
 
@@ -177,7 +177,7 @@ class SecuredEndpoint:
         return SecuredEndpoint(self.creator, beneath(self._endpoint), self._reactor)
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
-        """Connect; the protocol is there before the handshake."""
+        """Connect. The Deferred fires with the protocol, before the handshake."""
         secured = LayerFactory(self.creator, True, protocolFactory, self._reactor)
         connected: Deferred[Any] = self._endpoint.connect(secured)
         return connected.addCallback(lambda layer: layer.wrappedProtocol)

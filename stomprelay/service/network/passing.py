@@ -59,8 +59,8 @@ def parse(line: bytes | bytearray) -> tuple[dict[str, Any], list[str]]:
 
 
 class Passage:
-    """One end of a connected UNIX socket, blocking or not. Call `close`, which also closes sockets that came without a
-    complete message.
+    """One end of a connected UNIX socket, blocking or not. Call `close` at the end; it also closes the sockets of an
+    incomplete message.
     """
 
     def __init__(self, own: socket.socket) -> None:
@@ -90,7 +90,7 @@ class Passage:
         self._out.append((line, held))
 
     def flush(self) -> None:
-        """Send what was put. Raises the socket's errors; call it again after `BlockingIOError` or `TimeoutError`."""
+        """Send what was `put`. Raises the socket's errors; call it again after `BlockingIOError` or `TimeoutError`."""
         while self._out:
             data, held = self._out[0]
             sent = socket.send_fds(self.socket, [data], held) if held else self.socket.send(data)
@@ -163,7 +163,7 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ReactorPassage(FileDescriptor):
-    """A passage in a reactor: `received` gets each message, `ended` once why there are no more, "" in good order."""
+    """A passage in a reactor. `received` gets each message; `ended`, once, why no more come, "" for a good end."""
 
     reactor: Any
 
@@ -194,7 +194,7 @@ class ReactorPassage(FileDescriptor):
         return self._passage.socket.fileno()
 
     def doRead(self) -> Any:
-        """Pass on what came."""
+        """Receive messages, and give them to `received`."""
         try:
             found = self._passage.receive()
         except BlockingIOError:
@@ -212,7 +212,7 @@ class ReactorPassage(FileDescriptor):
         return None
 
     def doWrite(self) -> Any:
-        """Send what waits."""
+        """Send the waiting messages."""
         try:
             self._passage.flush()
         except BlockingIOError:
@@ -226,7 +226,7 @@ class ReactorPassage(FileDescriptor):
         return None
 
     def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
-        """Close it now, without sending what waits."""
+        """Close the passage now; waiting messages are not sent."""
         if self.connected:
             self.connectionLost(Failure(CONNECTION_DONE))
 
@@ -239,5 +239,5 @@ class ReactorPassage(FileDescriptor):
         self._ended(self._why)
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return this object's name in Twisted's log lines."""
         return "passage"

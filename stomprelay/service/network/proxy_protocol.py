@@ -53,8 +53,8 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyHeaderEndpoint:
-    """Connects as another endpoint does, and sends a header of the PROXY protocol first: that of a client by
-    `carrying`, else the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
+    """Connects as another endpoint does, and first sends a header of the PROXY protocol: the client's, by `carrying`;
+    else one with the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
     """
 
     endpoint: IStreamClientEndpoint

@@ -26,8 +26,8 @@ ACCEPTED: Final = 16
 
 
 class Inherited(NamedTuple):
-    """What a worker has of its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`, and `tell` for
-    its notices, as `Notify` has them.
+    """What a worker gets from its parent: the listeners' sockets by name, `room` and `kept` of its `Loads`, and `tell`
+    for its notices (see `Notify`).
     """
 
     sockets: Mapping[str, int]
@@ -37,15 +37,15 @@ class Inherited(NamedTuple):
 
 
 def share(port: tcp.Port) -> int:
-    """Make sure that closing this port closes no other process's; return its descriptor, which may be given to
-    others.
+    """Make sure that closing this port closes no other process's socket. Return its descriptor, which may be given to
+    other processes.
     """
     port._shouldShutdown = False
     return int(port.fileno())
 
 
 def give_up(port: tcp.Port) -> None:
-    """Stop accepting on a port, and leave its path, if any, to the process that has it now."""
+    """Stop accepting on a port. Its path, if any, is left to the process that owns it now."""
     port.stopReading()
     if isinstance(port, unix.Port):
         port._bindPath = _NO_PATH
@@ -53,8 +53,8 @@ def give_up(port: tcp.Port) -> None:
 
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
-    """Have a port `accept` `ACCEPTED` clients in a turn at most, and no more than there is `room` for. Without room it
-    leaves them to other processes for `REST` seconds, then accepts one; with less than none, it stops.
+    """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. Without room
+    it leaves clients to other processes for `REST` seconds, then accepts one. With negative room it stops.
     """
     reactor = cast(Any, port.reactor)
     rested = False
@@ -85,7 +85,7 @@ def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | N
 
 
 class _Bound(socket.socket):
-    """A socket that is bound already."""
+    """A socket that is already bound."""
 
     def bind(self, _: Any) -> None:
         """Do nothing."""

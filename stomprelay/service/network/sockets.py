@@ -40,7 +40,7 @@ _log: Final = logger()
 
 
 def prepare(own: socket.SocketType) -> None:
-    """Set the options of our sockets on a connection, or on a listening socket, whose connections inherit them."""
+    """Set the relay's socket options on a connection, or on a listening socket, whose connections inherit them."""
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -52,13 +52,13 @@ READ: Final = 512 * 1024
 
 
 def read_at_most(connection: Any, size: int) -> None:
-    """Read so many bytes at once from now on. No other module of ours sets this attribute of Twisted's."""
+    """Read so many bytes at once from now on. Only this function sets this attribute of Twisted's."""
     connection.bufferSize = size
 
 
 @lru_cache(256)
 def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
-    """Return the address that the system spells like this. A broker's is the same each time, a client's soon again."""
+    """Return the address object for the system's form of an address. It is kept, because most addresses come again."""
     if len(place) == 2:
         return IPv4Address("TCP", *place)
     host, _ = socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)  # with its scope
@@ -67,7 +67,7 @@ def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 @lru_cache(256)
 def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Return the family of a numeric address, and the place as the system has it: one for all connections to it."""
+    """Return the family of a numeric address, and its form for the system; kept, for all connections to it."""
     if ":" not in host:
         return socket.AF_INET, (host, port)
     [(family, *_, place)] = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, _NUMERIC)
@@ -115,31 +115,31 @@ class Socket(tcp.Connection):
     # The reactor is told of changes only
 
     def startReading(self) -> None:
-        """Have the reactor call `doRead`."""
+        """Let the reactor call `doRead`."""
         if not self._reading:
             self._reading = True
             self.reactor.addReader(self)
 
     def stopReading(self) -> None:
-        """Have it not do so."""
+        """Let the reactor not call `doRead`."""
         if self._reading:
             self._reading = False
             self.reactor.removeReader(self)
 
     def startWriting(self) -> None:
-        """Have the reactor call `doWrite`."""
+        """Let the reactor call `doWrite`."""
         if not self._writing:
             self._writing = True
             self.reactor.addWriter(self)
 
     def stopWriting(self) -> None:
-        """Have it not do so."""
+        """Let the reactor not call `doWrite`."""
         if self._writing:
             self._writing = False
             self.reactor.removeWriter(self)
 
     def doRead(self) -> Any:
-        """Give the protocol the received bytes. Returns why the connection ends, or None."""
+        """Give the received bytes to the protocol. Return why the connection ends, or None."""
         try:
             data = self.socket.recv(self.bufferSize)
         except BlockingIOError:
@@ -153,7 +153,7 @@ class Socket(tcp.Connection):
         return None
 
     def doWrite(self) -> Any:
-        """Write what waits, unless the connection ended in this turn. Returns why it ends, or None."""
+        """Write what waits, unless the connection ended in this turn. Return why it ends, or None."""
         return super().doWrite() if self.connected else None
 
     # The end
@@ -217,8 +217,8 @@ _NAMES: Final = (
 
 
 def _spare_memory() -> None:
-    """Let all connections share one table of attribute names, by an instance that has them all first. Python learns the
-    names from the first instances; others would get large dictionaries of their own.
+    """Let all connections share one table of attribute names, by making an instance with all attributes first. Python
+    learns the names from the first instances; without this, later ones would get large dictionaries.
     """
     first: Any = object.__new__(Socket)
     FileDescriptor.__init__(first, first)
@@ -230,7 +230,7 @@ _spare_memory()
 
 
 def accept(port: tcp.Port) -> Callable[[], None]:
-    """Return what a port calls when its socket has clients: each client gets a `Socket`."""
+    """Return the function that a port calls when its socket has clients: it makes a `Socket` for each client."""
     if port.addressFamily not in (socket.AF_INET, socket.AF_INET6):
         return port.doRead
     prepare(port.socket)
@@ -306,7 +306,7 @@ class SocketConnector:
             self._call = self._reactor.callLater(self._timeout, self._fail, error.TimeoutError())
 
     def stopConnecting(self) -> None:
-        """End the attempt, as failed."""
+        """End the attempt as failed."""
         self._fail(error.UserError())
 
     def disconnect(self) -> None:
@@ -330,7 +330,7 @@ class SocketConnector:
         factory.doStop()
 
     def _settle(self) -> socket.SocketType | None:
-        """Wait for nothing more: the outcome is known. Return the socket."""
+        """Stop waiting, because the outcome is known. Return the socket, or None."""
         call, self._call = self._call, None
         if call is not None and call.active():
             call.cancel()
@@ -346,7 +346,7 @@ class SocketConnector:
         return -1 if self._own is None else self._own.fileno()
 
     def logPrefix(self) -> str:
-        """Return the name that Twisted's log lines have for it."""
+        """Return this object's name in Twisted's log lines."""
         return "an attempt to connect"
 
     def doWrite(self) -> None:

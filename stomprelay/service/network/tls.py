@@ -65,7 +65,7 @@ def _stamp(file: str) -> tuple[int, ...]:
 
 
 class Unusable(Exception):
-    """A configured TLS file cannot be used; the text is why, and `key` is the setting that names the file."""
+    """A configured TLS file cannot be used. The text is the reason; `key` is the setting that names the file."""
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(f"{key}: {path}: {reason}")
@@ -74,8 +74,8 @@ class Unusable(Exception):
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
-    `paths`, or raises `Unusable`. `name` is the broker's host, for its certificate and SNI. `demanded` is OpenSSL's
-    `VERIFY_*`; `offered` are a client's protocols for ALPN.
+    `paths`, or raises `Unusable`. `name`: the broker's host, for its certificate and for SNI. `demanded`: OpenSSL's
+    `VERIFY_*`. `offered`: the protocols that a client offers by ALPN.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class TLSConnections:
         self.renew()
 
     def renew(self) -> None:
-        """Load the files again for new connections; `loaded` are their stamps. Raises `Unusable`, and keeps the old
-        ones.
+        """Load the files again for new connections, and set `loaded` to their stamps. Raises `Unusable`; then the old
+        files stay in use.
         """
         self.loaded = self.stamps()
         context = self._load()
@@ -117,7 +117,7 @@ class TLSConnections:
 
     @property
     def expires(self) -> float | None:
-        """Return when our own certificate ends, in seconds since 1970; None where we show none."""
+        """Return when our own certificate ends, in seconds since 1970; None without a certificate."""
         own = SSL.Connection(self._context, None).get_certificate(as_cryptography=True)
         return None if own is None else own.not_valid_after_utc.timestamp()
 
@@ -287,8 +287,8 @@ other.
 
 
 class CertificateWatch(Service):
-    """Watches the files of TLS connections and loads changed ones, all together, while the service runs. If the files
-    cannot be used the old ones stay. Each change is logged once.
+    """Watches the files of TLS connections while the service runs, and loads changed files, all together. If the files
+    cannot be used, the old ones stay in use. Each change is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -298,18 +298,18 @@ class CertificateWatch(Service):
         loop.clock = reactor
 
     def watch(self, connections: Mapping[str, Sequence[TLSConnections]]) -> None:
-        """Look at the files of these from now on, and of no others. Their names are tables of the configuration."""
+        """Watch the files of these from now on, and of no others. Their names are tables of the configuration."""
         self._watched = {name: each for name, each in connections.items() if any(one.paths for one in each)}
         self._seen.clear()
         self._run()
 
     def startService(self) -> None:
-        """Begin, if there is a file to look at."""
+        """Begin to watch, if there is a file."""
         super().startService()
         self._run()
 
     def stopService(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         super().stopService()
         self._run()
 

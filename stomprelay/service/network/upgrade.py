@@ -56,7 +56,7 @@ class HttpRefusal(NamedTuple):
 
 
 class AcceptedUpgrade(NamedTuple):
-    """A WebSocket is open once `answer` is written. `window`: the logarithm of our window; 0 without compression."""
+    """A WebSocket, open once `answer` is written. `window`: the logarithm of our window; 0: no compression."""
 
     answer: bytes
     window: int = 0
@@ -71,7 +71,7 @@ class _Heads:
     rest: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes = b"") -> bytes | None:
-        """Return the next head; None while it is incomplete; b"" if it is too large: then do not call again."""
+        """Return the next head; None while it is incomplete; b"" if it is too large: then do not call this again."""
         self.rest += data
         found = _END.search(self.rest, max(0, self._seen - 2))
         self._seen = end = len(self.rest) if found is None else found.end()
@@ -184,8 +184,8 @@ class WebSocketRequest:
         )
 
     def received(self, data: bytes) -> bytes | str | None:
-        """Return the first bytes on the WebSocket that is open now, or why there is none; None while the answer is
-        incomplete. Of the broker's words only the status is used.
+        """Return the first bytes on the WebSocket, which is open now; or, as text, why there is none; None while the
+        answer is incomplete. Of the broker's text only the status is used.
         """
         head = self._heads.received(data)
         while head is not None:

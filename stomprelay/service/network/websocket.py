@@ -64,7 +64,7 @@ class Division:
         self.first = self.first or opcode
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """Return the payloads at the beginning of these bytes, and their end. Give the rest to `others`."""
+        """Return the payloads at the beginning of these bytes, and where they end. Give the rest to `others`."""
         if self._messages is None or self._carried or self._due or self._fragments:
             return b"", 0
         found = self._messages.take(data, 0, False)
@@ -72,12 +72,12 @@ class Division:
         return found
 
     def pinged(self) -> bytes | None:
-        """Return the payload of the last ping that did not go to wsproto, since the last call; None without one."""
+        """Return the payload of the last ping since the last call that wsproto did not see; None without one."""
         return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
-        """Append the payloads that can be taken. Yield what is for wsproto: append its payloads before asking for more.
-        Raises `ParseFailed`.
+        """Read more messages, and append their payloads to `payloads`. Yield the bytes that wsproto must read: append
+        their payloads before you ask for more. Raises `ParseFailed`.
         """
         if self._messages is None or _COMPILED is None:
             yield data
@@ -122,7 +122,7 @@ _COMPILED: Final = compiled("stomprelay.service.network._messages")
 
 
 def framed_in_python(data: bytes, binary: bool) -> bytes:
-    """Return a whole message as servers send it: text where it is UTF-8 and need not be `binary`."""
+    """Return a whole message as servers send it: text if the data is UTF-8 and `binary` is False."""
     return frame(opcode_of(data, binary), data)
 
 
@@ -130,7 +130,7 @@ framed: Final = framed_in_python if _COMPILED is None else _COMPILED.framed
 
 
 def opcode_of(data: bytes, binary: bool) -> int:
-    """Return the opcode for this message: text if it is UTF-8 and need not be `binary`."""
+    """Return the opcode for this message: text if the data is UTF-8 and `binary` is False."""
     if binary:
         return Opcode.BINARY
     try:
@@ -163,8 +163,8 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 
 
 class Received(NamedTuple):
-    """The bytes for the protocol, why nothing comes after them ("" if more may), and the last ping's payload, to be
-    answered.
+    """The bytes for the protocol; `end`: why nothing comes after them ("" if more may come); and the payload of the
+    last ping, which has to be answered.
     """
 
     data: bytes
@@ -207,7 +207,7 @@ class WebSocket(ProtocolWrapper):
         self.transport.loseConnection()
 
     def _shut(self) -> None:
-        """Close our sending direction beneath, if that is possible."""
+        """Close our sending direction of the connection, if that is possible."""
 
     @property
     def waits(self) -> bool:
@@ -215,8 +215,8 @@ class WebSocket(ProtocolWrapper):
         return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
-        """Return what comes first of the bytes that wait and of these. After an `end` call `loseConnection`, and this
-        for what comes.
+        """Return the next part of the waiting bytes and of these bytes. After an `end` call `loseConnection`, and give
+        later bytes to this method, too.
         """
         if self._heard or self._failed:
             self._rest, self._reading = _NOTHING, None
@@ -261,8 +261,8 @@ class WebSocket(ProtocolWrapper):
         return not self.client and not self.window
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """If it is `divided`, return the payloads at the beginning of these bytes, and where they end. The rest is for
-        `received`.
+        """If the WebSocket is `divided`, return the payloads at the beginning of these bytes, and where they end. Give
+        the rest to `received`.
         """
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
 
@@ -285,7 +285,7 @@ class WebSocket(ProtocolWrapper):
         return taken
 
     def _ended(self, code: int) -> str:
-        """The peer closes the WebSocket: answer that. Return why, for the log."""
+        """Answer the close frame of the peer. Return the reason for the log."""
         self._heard = True
         if self._said:
             self._close()
@@ -294,7 +294,7 @@ class WebSocket(ProtocolWrapper):
         return f"it closed its WebSocket with code {int(code)}"
 
     def _broken(self, error: ParseFailed) -> str:
-        """The peer broke the protocol: close the WebSocket, and read nothing more. Return why, for the log."""
+        """The peer broke the protocol: close the WebSocket and read nothing more. Return why, for the log."""
         self._failed = True
         why = _WORDS.get(error.code, str(error))
         self._say_end(error.code, why)
@@ -307,8 +307,8 @@ class WebSocket(ProtocolWrapper):
     # What the protocol asks for
 
     def write(self, data: bytes) -> None:
-        """Send whole frames of STOMP: to a client as one message, to a broker as one each; drop them after our close
-        frame.
+        """Send whole frames of STOMP: to a client as one message, to a broker as one message for each frame. After our
+        close frame they are dropped.
         """
         if self._said:
             return
@@ -335,7 +335,7 @@ class WebSocket(ProtocolWrapper):
             self._control(Opcode.PONG, payload)
 
     def loseConnection(self) -> None:
-        """Send a close frame, and close when the peer has sent one; at once if this is called again."""
+        """Send a close frame, and close when the peer has sent one; close at once if this is called again."""
         self._say_end(self._farewell())
         if self._heard or self._losing:
             self._close()
@@ -359,7 +359,7 @@ _LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18}) *\r?\n")
 
 
 def each_frame(data: bytes) -> Iterator[bytes]:
-    """Yield each frame in what the relay writes, with the EOLs behind it; a heart-beat is one, too."""
+    """Yield each frame in what the relay writes, with the EOLs behind it; a heart-beat counts as a frame."""
     start = 0
     while start < len(data):
         stop = _past_eols(data, start)

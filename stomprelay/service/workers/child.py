@@ -35,8 +35,8 @@ _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
 
 class WorkerPlan(NamedTuple):
-    """What worker `number` gets when it starts: the configuration, the listeners' sockets by name, the path of `Loads`,
-    addresses of paused brokers, the reactor's module, and whether new clients are refused.
+    """What worker `number` gets when it starts: the configuration, the listeners' sockets by name, the path of
+    `Loads`, the addresses of paused brokers, the reactor's module, and whether new clients are refused.
     """
 
     number: int
@@ -49,7 +49,7 @@ class WorkerPlan(NamedTuple):
 
     @classmethod
     def parse(cls, passed: PassedMessage) -> Self:
-        """Return the plan in a message, whose sockets stay the caller's. Raises `LookupError`, `ValueError` or
+        """Return the plan in a message; its sockets stay the caller's. Raises `LookupError`, `ValueError` or
         `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, reactor: Any) -> int:
-    """Run the relay of a plan, with the sockets of the first message that came. Raises `ConfigError` or `OSError`."""
+    """Run the relay of a plan with the sockets of its message, and return 0. Raises `ConfigError` or `OSError`."""
     # What imports the reactor comes after it is installed.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
@@ -164,7 +164,7 @@ def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, react
 
 
 def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
-    """Return what the relay of this process, an `OwnRelay`, answers to its parent: values for JSON, or a Deferred."""
+    """Return the answer of this process's `OwnRelay` to a question of the parent: JSON values, or a Deferred."""
     from stomprelay.journal.tail import TailRequest
     from stomprelay.service.admin.sessions import SessionQuery, Unavailable
 

@@ -1,4 +1,4 @@
-"""All workers as one relay: their sums, and commands to all of them."""
+"""All workers as one relay: sums of their figures, and commands to all of them."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
@@ -106,7 +106,7 @@ class Crew:
         return self._ask_all(added, "condition")
 
     def obstacles(self) -> Deferred[list[str]]:
-        """Return why the relay is not ready: the reasons of all workers that accept clients, or that none does."""
+        """Return why the relay is not ready: the reasons of all accepting workers, or that no worker accepts."""
         if self._own.sessions.stopping:
             return succeed([DRAINING])
         if self.draining:
@@ -207,7 +207,7 @@ def _uris(found: tuple[ConfiguredBroker, ...]) -> Iterable[str]:
 def _heeded(
     worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
 ) -> Deferred[Any]:
-    """Return a Deferred that does not fail: if a worker does not answer, this is logged, and `otherwise` is called."""
+    """Return a Deferred that never fails: without an answer this is logged, and `otherwise` is called."""
 
     def failed(failure: Failure) -> None:
         otherwise()

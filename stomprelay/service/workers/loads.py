@@ -1,6 +1,6 @@
-"""The numbers that the workers of a relay share, in a file that they map into memory: the sessions and kept bytes of
-each, so that the worker with fewest sessions accepts first, and its sessions on each broker, so that new sessions go to
-the broker that has most.
+"""The numbers that the workers of a relay share, in a file that each maps into memory. Each worker's sessions and kept
+bytes: the worker with the fewest sessions accepts first. Each worker's sessions on each broker: new sessions go to the
+broker that has most.
 """
 
 from collections.abc import Iterable
@@ -71,8 +71,8 @@ class Loads:
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
-        """Write a worker's sessions, and return how many more it should accept before another worker does; -1: none any
-        more.
+        """Write a worker's sessions. Return how many more clients it should accept before another worker does; -1:
+        none any more.
         """
         self.write(number, sessions)
         if self._closed[0]:
@@ -88,7 +88,7 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Let worker `number` share the places of its sessions with the others, and read theirs."""
+        """Let worker `number` share with the others how many sessions it has on each broker, and read theirs."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
@@ -103,17 +103,17 @@ class Loads:
 
 
 class Row(NamedTuple):
-    """The data of all workers about one broker, as `Others` of its health; `own`, from 0, is this worker."""
+    """The numbers of all workers about one broker, as `Others` of its health; `own`, from 0, is this worker."""
 
     cells: memoryview
     own: int
 
     def tell(self, sessions: int, gone: bool) -> None:
-        """Write how many sessions this worker has there, and whether it finds the broker gone."""
+        """Write how many sessions this worker has at the broker, and whether it finds the broker gone."""
         self.cells[self.own] = 2 * sessions + gone
 
     def sessions(self) -> int:
-        """Return how many sessions the other workers have there."""
+        """Return how many sessions the other workers have at the broker."""
         return sum(cell // 2 for at, cell in enumerate(self.cells) if at != self.own)
 
     def gone(self) -> bool:

@@ -36,8 +36,8 @@ _log: Final = logger()
 
 
 class WorkersService(MultiService):
-    """Listens on the configured endpoints, from which `config.workers` processes accept; `source` is for them.
-    `when_ready` has the services that start when all workers serve for the first time. Raises `BadEndpoint`.
+    """Listens on the configured endpoints, for `config.workers` processes that accept the clients; `source` is for
+    these processes. `when_ready`: services that start when all workers serve for the first time. Raises `BadEndpoint`.
     """
 
     def __init__(self, config: Config, source: ConfigSource, reactor: Any) -> None:
@@ -142,7 +142,7 @@ class WorkersService(MultiService):
             self.when_ready.setServiceParent(self)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, end the workers as at SIGTERM, and wait for them. SIGTERM and SIGINT shorten their time."""
+        """Stop listening, end the workers as at SIGTERM, and wait for them. SIGTERM and SIGINT shorten this time."""
         # Before any of them ends a session, whose client comes again at once: best to who has taken over.
         if self._loads is not None:
             self._loads.close()
@@ -203,7 +203,7 @@ class WorkersService(MultiService):
 
 
 async def _reload(worker: Worker) -> None:
-    """Make a worker use another configuration. One that cannot is stopped, and started again."""
+    """Let a worker use another configuration. If it cannot, it is stopped and started again."""
     why = await worker.reload()
     if why:
         _log.warn(

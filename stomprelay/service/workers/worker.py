@@ -78,9 +78,9 @@ class Child(ProcessProtocol):
 
 
 class Worker:
-    """Worker `number`, over all of its processes. `plan` returns the next process's plan. `changed` is called when the
-    worker `serves`, ends, hangs (`hung`) or answers again. `timeout` returns after how many silent seconds it is
-    killed.
+    """Worker number `number`, in all its processes one after the other. `plan` returns the plan of the next process.
+    `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again. `timeout` returns after
+    how many silent seconds its process is killed.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Start a process for it; if the system cannot, try again later."""
+        """Start a process for the worker; if the system cannot, try again later."""
         self._again = None
         self._begun = self._reactor.seconds()
         try:
@@ -226,8 +226,8 @@ class Worker:
 
     @property
     def _limit(self) -> float:
-        """Return the seconds until the next notice: as configured, or as systemd requires of the parent; fewer at a
-        late stop.
+        """Return the seconds until the next notice must come: the configured number, or the one that systemd requires
+        of the parent; fewer at a late stop.
         """
         if self._late:
             return HUNG
@@ -254,7 +254,7 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """Kill its process, and stop waiting for it: a process that waits in the kernel may never end."""
+        """Kill the process, and do not wait for it: a process that waits in the kernel may never end."""
         if self._process is not None:
             self.signal("KILL")
             self._ended(Failure(ProcessTerminated(signal=9)))
@@ -271,7 +271,7 @@ class Worker:
             self._watch(HUNG)
 
     def _ended(self, reason: Failure) -> None:
-        """Start the process again later; a worker that was stopped is finished."""
+        """Handle the end of the process: start another one later, unless the worker was stopped."""
         ran = self._reactor.seconds() - self._begun
         why = reason.getErrorMessage().rstrip(".")
         self._process = self._child = None
