@@ -593,6 +593,38 @@ def test_an_ack_of_a_lost_brokers_delivery_to_a_subscription_without_a_name(
         play.both_stay()
 
 
+@pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
+@in_all_modes
+def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, mode: bytes) -> None:
+    """Three messages, delivered by both brokers by the same names, each acknowledged once, then once more."""
+    if mode == b"auto":
+        return
+    with started(client) as play:
+        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
+        messages = b"".join([message(client, b"%d" % n, mode) for n in range(3)])
+        play.client_says(subscribe)
+        gets(play, subscribe)
+        play.broker_says(messages)
+        play.broker_goes()
+        found(play, client)
+        gets(play, subscribe)
+        play.broker_says(messages)
+        delivered = play.client_reads().split(b"\0")[3:6]
+        for n, each in enumerate(delivered):
+            ack = settle(client, b"ACK", each, b"receipt:r%d\n" % n)
+            play.client_says(ack)
+            gets(play, ack)
+            play.client_gets(b"")
+            play.broker_says(RECEIPT % (b"r%d" % n))
+            play.client_gets(RECEIPT % (b"r%d" % n))
+        assert play.counters["acks_stale"] == 0
+        for n, each in enumerate(delivered):
+            play.client_says(settle(client, b"ACK", each, b"receipt:s%d\n" % n))
+            play.client_gets(RECEIPT % (b"s%d" % n))
+        assert play.counters["acks_stale"] == 3
+        play.both_stay()
+
+
 # Transactions
 
 

@@ -136,6 +136,14 @@ def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
         play.broker_gets(b"\n")
 
 
+def test_a_beat_is_one_lf() -> None:
+    """Never CR LF: ActiveMQ's NIO transport would take the CR for a command."""
+    with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
+        play.time_passes(0.5)
+        play.client_gets(b"\n")
+        play.broker_gets(b"\n")
+
+
 # Time
 
 
@@ -355,6 +363,31 @@ def test_what_a_client_sent_is_not_in_the_log(bad: bytes) -> None:
         assert play.notes
         for note in play.notes:
             assert SECRET.decode() not in note.text + repr(note.facts)
+
+
+LIMITS = Limits(headers=4, header_line=100, body=1000)
+
+
+@in_all_cuts
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (b"SEND\n" + b"a:b\n" * 5 + b"\n\0", b"too many headers"),
+        (b"SEND\na:" + b"b" * 100 + b"\n\n\0", b"header line too long"),
+        (b"SEND\n\n" + b"b" * 1001 + b"\0", b"body too large"),
+        (b"SEND\ncontent-length:1001\n\n" + b"b" * 1001 + b"\0", b"body too large"),
+        (b"SEND\ncontent-length:99999999999999999999999\n\nb\0", b"body too large"),
+    ],
+)
+def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> None:
+    """Each limit is answered with an ERROR that tells which and how much; at the limit all is well."""
+    right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
+    with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
+        play.client_says(right)
+        play.broker_gets(right)
+        play.client_says(wrong)
+        play.client_gets_error(message)
+        play.broker_is_closed()
 
 
 # What a broker may get wrong.

@@ -195,3 +195,19 @@ def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: by
         play.broker_gets(b"ACK\n" + named_to_broker(broker, client, b"a", b"m3") + b"\n\0")
         play.client_says(b"ACK\n" + named_by_client(client, broker, b"a", b"m1", 1) + b"\n\0")
         play.client_gets_error(b"ACK names no message that awaits one")
+
+
+@in_all_pairs
+def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker: bytes) -> None:
+    """Bridging needs no knowledge of transaction names, so the broker judges them."""
+    with joined(client, broker) as play:
+        for frame in (
+            b"COMMIT\ntransaction:none\n\n\0",
+            b"ABORT\ntransaction:none\n\n\0",
+            b"BEGIN\ntransaction:t\n\n\0",
+            b"BEGIN\ntransaction:t\n\n\0",
+            b"SEND\ndestination:/queue/a\ntransaction:none\n\nx\0",
+        ):
+            play.client_says(frame)
+            play.broker_gets(frame)
+        play.both_stay()

@@ -166,6 +166,17 @@ def test_of_what_stands_between_frames_at_most_one_lf_passes(
         assert play.client_reads() in (message * 3, (message + b"\n") * 3)
 
 
+@in_all_pairs
+def test_beats_are_never_carried(client: bytes, broker: bytes) -> None:
+    """EOLs on one leg are that leg's own."""
+    with joined(client, broker) as play:
+        play.client_says(b"\n")
+        play.client_says(b"\r\n\n")
+        play.broker_says(b"\n\n")
+        play.client_gets(b"")
+        play.broker_gets(b"")
+
+
 @in_all_cuts
 @in_all_pairs
 def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cut: Cut) -> None:
@@ -242,6 +253,24 @@ def test_a_header_injection_is_impossible() -> None:
     with joined(b"1.2", b"1.0") as play:
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\ndestination\\c/queue/b\nx\\ny:z\n\n1\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a destination:/queue/b\n\n1\0")
+
+
+@in_all_pairs
+def test_frames_split_anywhere_are_carried_the_same(client: bytes, broker: bytes) -> None:
+    """One cut at every place of a conversation makes no difference."""
+    said = (
+        b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\ncontent-length:3\n\na\0b\0\n"
+        b"SEND\r\ndestination:/queue/\xc5\xbc\r\n\r\nhello\0"
+    )
+    told = b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\ncontent-length:3\n\na\0b\0"
+    second = b"SEND\r\ndestination:/queue/\xc5\xbc\r\n\r\nhello\0"
+    if client != broker:
+        second = second.replace(b"\r", b"")
+    for at in range(1, len(said)):
+        with joined(client, broker) as play:
+            play.client_says(said[:at])
+            play.client_says(said[at:])
+            assert play.broker_reads() in (told + second, told + b"\n" + second)
 
 
 # What the relay says itself, in the client's name

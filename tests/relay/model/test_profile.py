@@ -143,6 +143,19 @@ def test_a_selector_that_is_ignored_is_counted(product: str) -> None:
             assert play.counters["selector_ignored"] == (product == "rabbitmq")
 
 
+@in_all_products
+def test_queue_properties_pass(product: str) -> None:
+    """RabbitMQ reads `persistent:false` as a property of the queue; the client may mean just that, so it passes."""
+    frame = (
+        b"SEND\ndestination:/queue/a\npersistent:false\ndurable:false\nexpires:0\npriority:abc\ntimestamp:x\n"
+        b"amq-msg-type:text\ntransformation:jms-map-json\nreply-to:/temp-queue/x\n\n\0"
+    )
+    for client, broker in OTHER_PAIRS:
+        with joined(client, broker, product=product) as play:
+            play.client_says(frame)
+            play.broker_gets(frame)
+
+
 @pytest.mark.parametrize(
     "name",
     [b"/queue/a/b", b"/queue/a%2Fb", b"/queue/a%25b", b"/amq/queue/x", b"FOO.BAR", b"/queue/a,/topic/b"],
