@@ -5,6 +5,7 @@ of one input of the broker: one `Send` for each leg, then all other effects.
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
@@ -19,24 +20,17 @@ from stomprelay.wire.names import DESTINATION, REDELIVERED, SUBSCRIPTION
 _REDELIVERED = REDELIVERED + b":true\n"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QueuedMessage:
-    """A message in one queue until it is settled. `order`: its place."""
+    """A message in one queue until it is settled. `order`: its place. `refusals`: how many NACKs there were."""
 
-    __slots__ = ("_refusals", "message", "order")
-
-    def __init__(self, message: Message, order: int) -> None:
-        self.message = message
-        self.order = order
-        self._refusals = 0
+    message: Message
+    order: int
+    refusals: int = 0
 
     def __lt__(self, other: "QueuedMessage") -> bool:
         """Whether this message is older than the other one."""
         return self.order < other.order
-
-    def refused(self) -> int:
-        """Count a NACK, and return how many there were."""
-        self._refusals += 1
-        return self._refusals
 
 
 Runs = list[tuple[int, int]]
@@ -522,14 +516,15 @@ class Topic:
 
 
 class Output:
-    """The output of one input, for all connections: effects, and bytes in buffers. An input ends with `flush`, then
-    `drain`.
+    """The output of one input, for all connections: effects, and the `filled` buffers, which have bytes. `overrun` has
+    the functions that end the connections of subscribers that are too slow for their topics. An input ends with
+    `flush`, then `drain`.
     """
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self._filled: list[SendBuffer] = []
-        self._overrun: dict[Callable[[], None], None] = {}
+        self.filled: list[SendBuffer] = []
+        self.overrun: dict[Callable[[], None], None] = {}
 
     def put(self, *effects: Effect) -> None:
         """Append these effects."""
@@ -540,24 +535,16 @@ class Output:
         effects, self._effects = self._effects, []
         return effects
 
-    def filled(self, buffer: "SendBuffer") -> None:
-        """Record that an empty buffer now has bytes: `flush` will send them."""
-        self._filled.append(buffer)
-
-    def overran(self, end: Callable[[], None]) -> None:
-        """Let `flush` call `end`, once, to end the connection of a subscriber that is too slow for its topic."""
-        self._overrun[end] = None
-
     def flush(self, now: float) -> None:
         """End the connections that are too slow; then put the bytes of the buffers before all other effects."""
-        while self._overrun:
-            end, _ = self._overrun.popitem()
+        while self.overrun:
+            end, _ = self.overrun.popitem()
             end()
         rest = self.drain()
-        for buffer in self._filled:
+        for buffer in self.filled:
             buffer.leg.heartbeat.sent_at = now
             self.put(Send(buffer.leg, buffer.drain()))
-        self._filled.clear()
+        self.filled.clear()
         self.put(*rest)
 
 
@@ -587,7 +574,7 @@ class SendBuffer:
         """Add a message, while `ready`."""
         pieces = self._pieces
         if not pieces:
-            self._output.filled(self)
+            self._output.filled.append(self)
         pieces.append(head)
         pieces.append(body)
         self._size += len(head) + len(body)
@@ -598,7 +585,7 @@ class SendBuffer:
     def reply(self, data: bytes) -> None:
         """Add a frame that never waits: a receipt, an error, a beat. `unread` counts it while the transport is full."""
         if not self._pieces:
-            self._output.filled(self)
+            self._output.filled.append(self)
         self._pieces.append(data)
         if not self._writable:
             self.unread += len(data)
@@ -639,4 +626,4 @@ class SendBuffer:
 
     def overran(self) -> None:
         """End the connection at the end of this input: more messages wait for this client than the bounds allow."""
-        self._output.overran(self._too_slow)
+        self._output.overrun[self._too_slow] = None

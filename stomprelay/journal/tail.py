@@ -5,6 +5,7 @@ piece of a segment. Records that have no room are left out and counted.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -21,8 +22,6 @@ LONGEST_BODY: Final = 1 << 16
 _NAME: Final = 64
 _SIZES: Final = Struct("<3I")
 """The sizes of a frame in the bytes that a run has kept."""
-_FRAMES: Final = int(BlockKind.FRAMES)
-_EVENT: Final = int(BlockKind.EVENT)
 
 
 class TailRequest(NamedTuple):
@@ -112,21 +111,17 @@ class TailAnswer(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TailWatch:
-    """Keeps the requested records, up to `ROOM` bytes, until `take`. `header` is the block in front of them."""
+    """Keeps the requested records, up to `ROOM` bytes, until `take`. `_header` is the block in front of them."""
 
-    __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")
-
-    def __init__(
-        self, request: TailRequest, header: bytes, capture: Capture, clock: Callable[[], int]
-    ) -> None:
-        self.request = request
-        self._header = header
-        self._capture = capture
-        self._clock = clock
-        self._blocks: list[bytes] = []
-        self._room = ROOM
-        self._left_out = 0
+    request: TailRequest
+    _header: bytes
+    _capture: Capture
+    _clock: Callable[[], int]
+    _blocks: list[bytes] = field(default_factory=list)
+    _room: int = ROOM
+    _left_out: int = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
         """Keep an event of a session, if it was requested. `context` and `payload` are those of its block."""
@@ -135,7 +130,7 @@ class TailWatch:
         if self._room <= 0:
             self._left_out += 1
         else:
-            self._put(_EVENT, 0, context, b"", payload)
+            self._put(BlockKind.EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
         """Keep the requested frames in this recorder of a leg, whose `context` must be set."""
@@ -159,7 +154,7 @@ class TailWatch:
                 pieces += head, body
                 room -= OVERHEAD + len(head) + len(body)
         if pieces:
-            self._put(_FRAMES, recorder.number, recorder.context, bytes(sizes), b"".join(pieces))
+            self._put(BlockKind.FRAMES, recorder.number, recorder.context, bytes(sizes), b"".join(pieces))
 
     def _wants(self, frame: Frame, recorder: LegRecorder) -> bool:
         globs = self.request.destinations
