@@ -53,9 +53,7 @@ class ClientCommands:
         self.consumers: dict[bytes, Consumer] = {}
         self._named: dict[bytes, Consumer] = {}
         self._by_destination: dict[bytes, OrderedDict[Consumer, None]] = {}
-        self._holders: Holders | None = None
-        if dialect.delivery is DeliveryNaming.MESSAGE_ID:
-            self._holders = Holders()
+        self._holders = Holders() if dialect.delivery is DeliveryNaming.MESSAGE_ID else None
         self._memo: bytes | None = None
         self._head: MessageHead | None = None
         self._tags = 0

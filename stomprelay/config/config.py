@@ -266,12 +266,17 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
         if each.upstream.name not in there:
             place = _option("--upstream", read_location, uri)
             there[each.upstream.name] = _option("--upstream", partial(moved, each.upstream), place)
+    return led_to(there, listeners)
+
+
+def led_to(upstreams: Mapping[str, Upstream], listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+    """Return the listeners with these upstreams, by name, in place of those that they and their routes have."""
     return tuple(
         replace(
             each,
-            upstream=there[each.upstream.name],
+            upstream=upstreams[each.upstream.name],
             routes=tuple(
-                replace(route, upstream=there.get(route.upstream.name, route.upstream))
+                replace(route, upstream=upstreams.get(route.upstream.name, route.upstream))
                 for route in each.routes
             ),
         )

@@ -18,14 +18,12 @@ from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 
-_NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
-
 
 def read(
     table: ConfigTable,
     upstreams: Mapping[str, Upstream],
     fallback: Upstream | None,
-    auths: Mapping[str, AuthSettings] = _NO_AUTHS,
+    auths: Mapping[str, AuthSettings],
 ) -> Listener:
     """Return the listener in a table. `fallback`: the upstream if the table names none. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
@@ -139,7 +137,8 @@ def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
         earlier = first.setdefault((rule.route.match, rule.route.pattern), rule)
         if earlier is not rule:
             raise rule.table.error(
-                rule.route.match.value, f"is the same as in {earlier.table.place}, which comes before it"
+                rule.route.match.value,
+                f"is the same as in route[{earlier.table.name}], which comes before it",
             )
     return replace(listener, routes=tuple(rule.route for rule in own))
 
