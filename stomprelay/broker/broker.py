@@ -60,7 +60,14 @@ class Connection:
         self._start_turn()
         try:
             if leg.state is LegState.OPENING:
-                self._received_first(data, now)
+                opening = read_opening(leg.decoder, data, self._bounds.before_connect)
+                if isinstance(opening, Foreign):
+                    self._note(Event.FOREIGN, opening.what)
+                    if opening.answer:
+                        self.buffer.reply(opening.answer)
+                    self._close()
+                elif opening is not None:
+                    self._received_connect(opening, now)
             else:
                 leg.decoder.feed(data)
             if not self._deferred:
@@ -181,17 +188,6 @@ class Connection:
         self._close()
 
     # The handshake
-
-    def _received_first(self, data: bytes, now: float) -> None:
-        """Read bytes that came before CONNECT was complete."""
-        opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
-        if isinstance(opening, Foreign):
-            self._note(Event.FOREIGN, opening.what)
-            if opening.answer:
-                self.buffer.reply(opening.answer)
-            self._close()
-        elif opening is not None:
-            self._received_connect(opening, now)
 
     def _received_connect(self, offer: Offer, now: float) -> None:
         """Answer CONNECT with any login and host. Raises `StompError` for a CONNECT that is refused."""

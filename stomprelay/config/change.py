@@ -120,8 +120,8 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     changed, restart = _differences(running, wanted)
     config = wanted
     if restart:
-        journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
-        config = replace(wanted, journal=journal, **_values(running, _FIXED))
+        journal = replace(wanted.journal, **{key: getattr(running.journal, key) for key in _FIXED_IN_JOURNAL})
+        config = replace(wanted, journal=journal, **{key: getattr(running, key) for key in _FIXED})
     if config.workers > 1:
         sharable(source, config)
     before = {each.name: each for each in running.upstreams}
@@ -144,10 +144,6 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     )
     listeners = led_to(upstreams, config.listeners)
     return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
-
-
-def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:

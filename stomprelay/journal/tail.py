@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from struct import Struct
+from struct import iter_unpack
 from typing import Any, Final, NamedTuple
 
 from stomprelay.journal.block import OVERHEAD, BlockKind, encode, pack_sizes
@@ -20,8 +20,6 @@ ROOM: Final = 1 << 20
 LONGEST_BODY: Final = 1 << 16
 """The most bytes of each body that a watcher may ask for."""
 _NAME: Final = 64
-_SIZES: Final = Struct("<3I")
-"""The sizes of a frame in the bytes that a run has kept."""
 
 
 class TailRequest(NamedTuple):
@@ -186,7 +184,7 @@ def single(frames: Frame | Run) -> Iterator[Frame]:
         return
     kept, data, at = frames.kept, frames.data, frames.start
     assert kept is not None
-    for head, _, size in _SIZES.iter_unpack(kept):
+    for head, _, size in iter_unpack("<3I", kept):
         body = at + head
         end = body + size
         after = end + 1 + (data[end + 1 : end + 2] == b"\n")
