@@ -225,7 +225,7 @@ class World:
             if isinstance(address, Scripted):
                 for each in address.astray[:1]:
                     self.found(Finding("an ACK reached another message than the one that it is for", each))
-            if over and isinstance(address, Embedded) and len(address.broker):
+            if over and isinstance(address, Embedded) and len(address.broker.connections):
                 self.found(Finding("a broker has a connection that is over", ""))
 
     def _until(self, caller: Caller, end: float, *, lively: bool) -> None:

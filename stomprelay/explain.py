@@ -105,7 +105,8 @@ class Explanation:
         shown = ""
         number = 0
         while (command := frames.command) is not None:
-            if shown != (shown := self._versions()):
+            versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
+            if shown != (shown := f"{versions}, profile {self._product.name}, losses: {self._loss.value}"):
                 yield shown
             number += 1
             from_broker = command in FROM_BROKER
@@ -118,10 +119,6 @@ class Explanation:
                 return
             came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frames.said)]
             yield "\n".join([*came, *self._result(frame, frames.said)])
-
-    def _versions(self) -> str:
-        versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
-        return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _result(self, frame: Frame, said: bytes) -> Iterator[str]:
         """Yield a paragraph's lines: the frame that is sent on, and why it differs from the received frame, `said`."""

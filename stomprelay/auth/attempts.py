@@ -1,6 +1,7 @@
 """Slows down addresses with refused clients: each further attempt is checked only some time after the one before."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Final
 
 FREE: Final = 3
@@ -17,15 +18,13 @@ PLACES: Final = 10_000
 """The largest number of known addresses; beyond that the one that failed longest ago is forgotten."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Address:
     """An address: its failures as of `at`, and the time when its next attempt may be checked."""
 
-    __slots__ = ("at", "failures", "free_at")
-
-    def __init__(self, now: float) -> None:
-        self.failures = 0.0
-        self.at = now
-        self.free_at = now
+    at: float
+    free_at: float
+    failures: float = 0.0
 
 
 class FailedAttempts:
@@ -67,7 +66,7 @@ class FailedAttempts:
         if found is None:
             if len(self._addresses) >= PLACES:
                 self._addresses.popitem(last=False)
-            found = self._addresses[address] = _Address(now)
+            found = self._addresses[address] = _Address(now, now)
         _forget(found, now)
         found.failures = min(found.failures + 1, MOST)
         found.free_at = max(found.free_at, now + STEP * max(found.failures - FREE, 0.0))

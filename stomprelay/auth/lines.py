@@ -45,7 +45,12 @@ def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[st
         try:
             text = line.removesuffix(b"\r").decode()
             if text.strip() and not text.startswith("#"):
-                name, second, third = _fields(text)
+                fields = text.split(":", FIELDS - 1)
+                if len(fields) < FIELDS:
+                    raise ValueError(f"has {len(fields)} fields in place of {FIELDS}")
+                name, second, third = fields
+                if not is_user(name):
+                    raise ValueError("does not begin with a name")
                 if name in found:
                     raise ValueError("is about a user who has a line already")
                 found[name] = read(second, third)
@@ -53,16 +58,6 @@ def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[st
             raise ValueError(f"line {number} is not UTF-8") from None
         except ValueError as error:
             raise ValueError(f"line {number} {error}") from None
-    return found
-
-
-def _fields(text: str) -> list[str]:
-    """Return the fields of a line. Raises `ValueError` for a line with fewer fields, or without a user's name."""
-    found = text.split(":", FIELDS - 1)
-    if len(found) < FIELDS:
-        raise ValueError(f"has {len(found)} fields in place of {FIELDS}")
-    if not is_user(found[0]):
-        raise ValueError("does not begin with a name")
     return found
 
 

@@ -85,7 +85,8 @@ class Users:
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)
-        spelled = user.hash if user is not None and real else self._any
+        some = next((each.hash for each in self.entries.values() if each.hash), "")
+        spelled = user.hash if user is not None and real else some
         try:
             fits = bool(spelled) and PasswordHasher().verify(spelled, passcode)
         except VerifyMismatchError:
@@ -93,10 +94,6 @@ class Users:
         if fits and real and name is not None:
             self._right[name] = self._digest(passcode)
         return fits and real
-
-    @property
-    def _any(self) -> str:
-        return next((each.hash for each in self.entries.values() if each.hash), "")
 
     def _digest(self, passcode: bytes) -> bytes:
         return blake2b(passcode, key=self._key).digest()

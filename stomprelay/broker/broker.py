@@ -3,13 +3,6 @@
 The inputs are methods of a `Connection`, named in the past tense. `now` is in seconds of one monotonic clock. Each
 input returns the effects that the service must perform, in order, some of them on other connections' legs. No input
 raises.
-
-    received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
-    gave_way    other clients had their turn: more of this client's frames are executed
-    paused      the transport is full: no message is written until `resumed`
-    woke        the time of the last `Wake` has come: beats, time-outs, and waiting messages
-    half_closed the client sends no more: its connection ends when all answers are written
-    lost        the client has left; its unacknowledged messages go to others
 """
 
 from itertools import islice
@@ -27,7 +20,7 @@ from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side, Terms
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
-from stomprelay.wire.frame import compose_raw
+from stomprelay.wire.frame import Limits, compose_raw
 from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSION
 
 _SERVER = b"stomprelay/" + __version__.encode()
@@ -39,17 +32,18 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `name` is the client's `session`."""
+    """A client's leg and its state. `name` is the client's `session`. `buffer`: the bytes for the client."""
 
     def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
-        self.leg = Leg(Side.DOWNSTREAM, broker.bounds.limits)
+        bounds = broker.bounds
+        self.leg = Leg(Side.DOWNSTREAM, Limits(bounds.headers, bounds.header_line, bounds.body))
         self.name = name
         self._broker = broker
-        self._bounds = broker.bounds
+        self._bounds = bounds
         self._output = broker.output
-        self._connect_by = now + broker.bounds.connect_timeout
+        self._connect_by = now + bounds.connect_timeout
         self._finish_by = inf
-        self._buffer = SendBuffer(self.leg, broker.output, self._too_slow)
+        self.buffer = SendBuffer(self.leg, broker.output, self._too_slow)
         self._commands: ClientCommands | None = None
         self._reading = True
         self._deferred = False
@@ -66,7 +60,14 @@ class Connection:
         self._start_turn()
         try:
             if leg.state is LegState.OPENING:
-                self._received_first(data, now)
+                opening = read_opening(leg.decoder, data, self._bounds.before_connect)
+                if isinstance(opening, Foreign):
+                    self._note(Event.FOREIGN, opening.what)
+                    if opening.answer:
+                        self.buffer.reply(opening.answer)
+                    self._close()
+                elif opening is not None:
+                    self._received_connect(opening, now)
             else:
                 leg.decoder.feed(data)
             if not self._deferred:
@@ -112,7 +113,7 @@ class Connection:
         self._finish_by = now + HALF_CLOSED
         self.leg.heartbeat.reading = False
         self._start_turn()
-        self._buffer.reply(BEAT)
+        self.buffer.reply(BEAT)
         self._finish(now)
         return self._drain(now, wake=True)
 
@@ -120,7 +121,7 @@ class Connection:
         """Close a half-closed connection if the client waits for nothing more, or has waited long enough."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
-        if now >= self._finish_by or not self._commands.subscribed:
+        if now >= self._finish_by or not self._commands.consumers:
             self._note(Event.VANISHED, "client left without DISCONNECT")
             self._close()
 
@@ -154,20 +155,20 @@ class Connection:
             self._note(Event.LOST, "client fell silent")
             self.fail(StompError("heart-beat missed", "nothing came for longer than was agreed"))
         elif self._commands is not None and heartbeat.due(now):
-            self._buffer.reply(BEAT)
+            self.buffer.reply(BEAT)
         self._finish(now)
         return self._drain(now, wake=True)
 
     def paused(self) -> list[Effect]:
         """The transport is full. No message is written until `resumed`."""
-        self._buffer.paused()
+        self.buffer.paused()
         return []
 
     def resumed(self, now: float) -> list[Effect]:
         """The transport has room again: send messages that wait."""
         if self.leg.closed:
             return []
-        self._buffer.resumed()
+        self.buffer.resumed()
         self._start_turn(again=True)
         if not self._reading:
             self._reading = True
@@ -178,30 +179,15 @@ class Connection:
 
     # For the broker
 
-    def stop_messages(self) -> None:
-        """Send no more messages to the client from now on."""
-        self._buffer.closed()
-
     def fail(self, error: StompError) -> None:
         """End the connection with an ERROR. The effects are returned by the input that calls this."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
         supported = spell_versions(_VERSIONS) if self._commands is None else None
         self._note(Event.ERROR, text)
-        self._buffer.reply(complain(error, self.leg.dialect, supported))
+        self.buffer.reply(complain(error, self.leg.dialect, supported))
         self._close()
 
     # The handshake
-
-    def _received_first(self, data: bytes, now: float) -> None:
-        """Read bytes that came before CONNECT was complete."""
-        opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
-        if isinstance(opening, Foreign):
-            self._note(Event.FOREIGN, opening.what)
-            if opening.answer:
-                self._buffer.reply(opening.answer)
-            self._close()
-        elif opening is not None:
-            self._received_connect(opening, now)
 
     def _received_connect(self, offer: Offer, now: float) -> None:
         """Answer CONNECT with any login and host. Raises `StompError` for a CONNECT that is refused."""
@@ -215,11 +201,11 @@ class Connection:
             (SERVER, _SERVER),
             (HEART_BEAT, bytes(ours)),
         ]
-        self._buffer.reply(compose_raw(CONNECTED, headers))
+        self.buffer.reply(compose_raw(CONNECTED, headers))
         leg.enter(LegState.CONNECTED, dialect)
         leg.heartbeat.agree(ours, theirs or NO_BEATS, now)
         self._connect_by = inf
-        self._commands = ClientCommands(dialect, self._buffer, self._broker.destinations, self._bounds)
+        self._commands = ClientCommands(dialect, self.buffer, self._broker.destinations, self._bounds)
         self._note(Event.CONNECTED, f"STOMP {dialect.version.decode()}")
         self._output.put(Wake(leg.heartbeat.deadline))
 
@@ -240,7 +226,7 @@ class Connection:
     def _end(self) -> None:
         """Undo the client's unfinished work: the connection is closed or lost."""
         self._connect_by = inf
-        self._buffer.closed()
+        self.buffer.closed()
         self.leg.enter(LegState.CLOSED)
         del self._broker.connections[self]
         commands, self._commands = self._commands, None
@@ -251,14 +237,14 @@ class Connection:
 
     def _start_turn(self, *, again: bool = False) -> None:
         """Allow one turn's bytes of messages in this input. `again`: messages that wait already are sent, too."""
-        again = again or self._buffer.at_limit
-        self._buffer.start_turn(self._bounds.burst)
+        again = again or self.buffer.at_limit
+        self.buffer.start_turn(self._bounds.burst)
         if again and self._commands is not None:
-            self._buffer.go_on()
+            self.buffer.go_on()
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
         """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
-        buffer, outbox = self._buffer, self._output
+        buffer, outbox = self.buffer, self._output
         buffer.limit = inf
         outbox.flush(now)
         if self.leg.closed:
@@ -300,10 +286,6 @@ class EmbeddedBroker:
         self.connections: dict[Connection, None] = {}
         self._opened = 0
 
-    def __len__(self) -> int:
-        """Return the number of connected clients."""
-        return len(self.connections)
-
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
         """Return a new client's connection and its first effects. Then call the connection's methods."""
         self._opened += 1
@@ -315,7 +297,7 @@ class EmbeddedBroker:
         """End all connections, each with an ERROR, and return the effects: the service stops."""
         connections = list(self.connections)
         for connection in connections:
-            connection.stop_messages()
+            connection.buffer.closed()
         for connection in connections:
             connection.fail(StompError("the broker is stopping", "connect again later"))
         self.output.flush(now)

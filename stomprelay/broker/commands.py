@@ -38,7 +38,9 @@ _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
 
 
 class ClientCommands:
-    """Executes the frames of one client, until the client `left`. Call `closed` at the end of the connection."""
+    """Executes the frames of one client, until the client `left`. `consumers`: its subscriptions. Call `closed` at the
+    end of the connection.
+    """
 
     def __init__(
         self, dialect: Dialect, buffer: SendBuffer, destinations: Destinations, bounds: Bounds
@@ -48,12 +50,10 @@ class ClientCommands:
         self._buffer = buffer
         self._destinations = destinations
         self._bounds = bounds
-        self._consumers: dict[bytes, Consumer] = {}
+        self.consumers: dict[bytes, Consumer] = {}
         self._named: dict[bytes, Consumer] = {}
         self._by_destination: dict[bytes, OrderedDict[Consumer, None]] = {}
-        self._holders: Holders | None = None
-        if dialect.delivery is DeliveryNaming.MESSAGE_ID:
-            self._holders = Holders()
+        self._holders = Holders() if dialect.delivery is DeliveryNaming.MESSAGE_ID else None
         self._memo: bytes | None = None
         self._head: MessageHead | None = None
         self._tags = 0
@@ -70,11 +70,6 @@ class ClientCommands:
             DISCONNECT: self._disconnect,
         }
         self._commands = {name: command for name, command in commands.items() if name in dialect.commands}
-
-    @property
-    def subscribed(self) -> bool:
-        """Whether the client has a subscription."""
-        return bool(self._consumers)
 
     # Inputs
 
@@ -95,8 +90,8 @@ class ClientCommands:
         for transaction in self._transactions.values():
             transaction.aborted()
         self._transactions.clear()
-        consumers = list(self._consumers.values())
-        self._consumers.clear()
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
         self._named.clear()
         self._by_destination.clear()
         for consumer in consumers:
@@ -141,7 +136,7 @@ class ClientCommands:
             raise Refused("selectors are not supported", "the embedded broker delivers all or nothing")
         if frame.header(b"browser", dialect) == b"true":
             raise Refused("browsing is not supported", "the embedded broker would have consumed the queue")
-        if len(self._consumers) >= self._bounds.subscriptions:
+        if len(self.consumers) >= self._bounds.subscriptions:
             limit = f"the limit is {self._bounds.subscriptions} a connection"
             raise LimitError("too many subscriptions", limit)
         prefetch = self._prefetch(frame)
@@ -150,7 +145,7 @@ class ClientCommands:
         queue = self._destinations.queue_for(destination)
         consumer = Consumer(queue, tag, id, mode or AUTO, prefetch, dialect, self._buffer, self._holders)
         queue.joined(consumer)
-        self._consumers[tag] = consumer
+        self.consumers[tag] = consumer
         self._by_destination.setdefault(destination, OrderedDict())[consumer] = None
         if id is not None:
             self._named[id] = consumer
@@ -179,7 +174,7 @@ class ClientCommands:
             consumer = next(iter(self._by_destination.get(destination, ())), None)
         if consumer is None:
             raise ProtocolError("UNSUBSCRIBE names no open subscription")
-        del self._consumers[consumer.tag]
+        del self.consumers[consumer.tag]
         if consumer.id is not None:
             del self._named[consumer.id]
         there = self._by_destination[consumer.queue.destination]
@@ -219,7 +214,7 @@ class ClientCommands:
         naming = self._dialect.delivery
         if naming is DeliveryNaming.ACK:
             tag, _, message_id = self._require(ID, frame).partition(b"-")
-            return self._consumers.get(tag), message_id
+            return self.consumers.get(tag), message_id
         if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
             self._require(SUBSCRIPTION, frame)
         message_id = self._require(MESSAGE_ID, frame)

@@ -30,9 +30,6 @@ class Destinations:
         self._made = 0
         self._by_name: dict[bytes, Queue | Topic] = {}
 
-    def __len__(self) -> int:
-        return len(self._by_name)
-
     @property
     def kept(self) -> dict[bytes, int]:
         """The number of messages in each destination, waiting or unacknowledged."""
@@ -93,7 +90,8 @@ class Destinations:
         for consumer, messages in refused:
             queue = consumer.queue
             for queued in messages:
-                if queued.refused() < self._bounds.refusals or queue.destination == DEAD_LETTERS:
+                queued.refusals += 1
+                if queued.refusals < self._bounds.refusals or queue.destination == DEAD_LETTERS:
                     queue.returned([queued])
                     continue
                 old = queued.message

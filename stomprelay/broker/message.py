@@ -3,7 +3,7 @@ as it is), and written in each consumer's.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.wire.dialect import Dialect, Headers
@@ -52,11 +52,6 @@ class Bounds:
     burst: int = 256 * 1024
     unread: int = 1024 * 1024
 
-    @property
-    def limits(self) -> Limits:
-        """Return the limits of a leg's decoder."""
-        return Limits(self.headers, self.header_line, self.body)
-
 
 DEFAULTS: Final = Bounds()
 
@@ -71,28 +66,22 @@ def require_destination(name: bytes | None, command: str) -> bytes:
     return name
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MessageHead:
     """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: the headers as bytes,
     if these are the same in every dialect; otherwise None, see `written`. `size` is in bytes.
     """
 
-    __slots__ = ("_headers", "destination", "lines", "receipt", "size", "transaction")
+    destination: bytes
+    lines: bytes | None
+    _headers: Headers
+    receipt: bytes | None = None
+    transaction: bytes | None = None
+    size: int = field(init=False)
 
-    def __init__(
-        self,
-        destination: bytes,
-        lines: bytes | None,
-        headers: Headers,
-        receipt: bytes | None = None,
-        transaction: bytes | None = None,
-    ) -> None:
-        self.destination = destination
-        self.lines = lines
-        self.receipt = receipt
-        self.transaction = transaction
-        self._headers = headers
-        self.size = _OVERHEAD + len(destination)
-        self.size += sum(len(name) + len(value) for name, value in headers) if lines is None else len(lines)
+    def __post_init__(self) -> None:
+        self.size = _OVERHEAD + len(self.destination) + len(self.lines or b"")
+        self.size += sum(len(name) + len(value) for name, value in self._headers)
 
     @classmethod
     def read(cls, frame: Frame, dialect: Dialect) -> "MessageHead":
@@ -134,16 +123,14 @@ def _blank(line_end: bytes) -> bytes:
     return b" " * len(line_end)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Message:
     """One message. `body` ends in the frame's `END`; `places`: how many places keep it (see `Memory`)."""
 
-    __slots__ = ("body", "head", "id", "places")
-
-    def __init__(self, id: bytes, head: MessageHead, body: bytes) -> None:
-        self.id = id
-        self.head = head
-        self.body = body
-        self.places = 0
+    id: bytes
+    head: MessageHead
+    body: bytes
+    places: int = 0
 
     @property
     def size(self) -> int:

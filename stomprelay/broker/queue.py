@@ -5,6 +5,7 @@ of one input of the broker: one `Send` for each leg, then all other effects.
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
@@ -19,24 +20,17 @@ from stomprelay.wire.names import DESTINATION, REDELIVERED, SUBSCRIPTION
 _REDELIVERED = REDELIVERED + b":true\n"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QueuedMessage:
-    """A message in one queue until it is settled. `order`: its place."""
+    """A message in one queue until it is settled. `order`: its place. `refusals`: how many NACKs there were."""
 
-    __slots__ = ("_refusals", "message", "order")
-
-    def __init__(self, message: Message, order: int) -> None:
-        self.message = message
-        self.order = order
-        self._refusals = 0
+    message: Message
+    order: int
+    refusals: int = 0
 
     def __lt__(self, other: "QueuedMessage") -> bool:
         """Whether this message is older than the other one."""
         return self.order < other.order
-
-    def refused(self) -> int:
-        """Count a NACK, and return how many there were."""
-        self._refusals += 1
-        return self._refusals
 
 
 Runs = list[tuple[int, int]]
@@ -280,6 +274,7 @@ class Consumer:
         return messages
 
 
+@dataclass(eq=False, repr=False)
 class Queue:
     """A queue: each message goes to one consumer, in the order of arrival; the consumers take turns.
 
@@ -288,29 +283,20 @@ class Queue:
     `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
     """
 
-    def __init__(
-        self,
-        destination: bytes,
-        memory: Memory,
-        max_messages: int,
-        max_bytes: int,
-        *,
-        private: bool = False,
-    ) -> None:
-        self.destination = destination
-        self.kept = 0
-        self.waiting_bytes = 0
-        self._private = private
-        self._memory = memory
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
-        self._order = 0
-        self._new: deque[QueuedMessage] = deque()
-        self._returned: list[QueuedMessage] = []
-        self._consumers: dict[Consumer, None] = {}
-        # Those that were able to take a message when they were looked at last, in the order of their turns.
-        self._able: OrderedDict[Consumer, None] = OrderedDict()
-        self._ended = False
+    destination: bytes
+    _memory: Memory
+    _max_messages: int
+    _max_bytes: int
+    private: bool = False
+    kept: int = 0
+    waiting_bytes: int = 0
+    _order: int = 0
+    _new: deque[QueuedMessage] = field(default_factory=deque)
+    _returned: list[QueuedMessage] = field(default_factory=list)
+    _consumers: dict[Consumer, None] = field(default_factory=dict)
+    # Those that were able to take a message when they were looked at last, in the order of their turns.
+    _able: OrderedDict[Consumer, None] = field(default_factory=OrderedDict)
+    _ended: bool = False
 
     def __len__(self) -> int:
         return len(self._new) + len(self._returned)
@@ -391,7 +377,7 @@ class Queue:
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         consumer.buffer.held_up.pop(consumer, None)
-        if self._private:
+        if self.private:
             self._ended = True
             while self.drop_oldest():
                 pass
@@ -400,7 +386,8 @@ class Queue:
     def overran(self) -> None:
         """End the connections of its consumers at the end of this input: more messages wait than the bounds allow."""
         for consumer in self._consumers:
-            consumer.buffer.overran()
+            buffer = consumer.buffer
+            buffer.output.overrun[buffer.too_slow] = None
 
     def deliver(self) -> None:
         """Send the waiting messages to the consumers that can take them."""
@@ -522,14 +509,15 @@ class Topic:
 
 
 class Output:
-    """The output of one input, for all connections: effects, and bytes in buffers. An input ends with `flush`, then
-    `drain`.
+    """The output of one input, for all connections: effects, and the `filled` buffers, which have bytes. `overrun` has
+    the functions that end the connections of subscribers that are too slow for their topics. An input ends with
+    `flush`, then `drain`.
     """
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self._filled: list[SendBuffer] = []
-        self._overrun: dict[Callable[[], None], None] = {}
+        self.filled: list[SendBuffer] = []
+        self.overrun: dict[Callable[[], None], None] = {}
 
     def put(self, *effects: Effect) -> None:
         """Append these effects."""
@@ -540,24 +528,16 @@ class Output:
         effects, self._effects = self._effects, []
         return effects
 
-    def filled(self, buffer: "SendBuffer") -> None:
-        """Record that an empty buffer now has bytes: `flush` will send them."""
-        self._filled.append(buffer)
-
-    def overran(self, end: Callable[[], None]) -> None:
-        """Let `flush` call `end`, once, to end the connection of a subscriber that is too slow for its topic."""
-        self._overrun[end] = None
-
     def flush(self, now: float) -> None:
         """End the connections that are too slow; then put the bytes of the buffers before all other effects."""
-        while self._overrun:
-            end, _ = self._overrun.popitem()
+        while self.overrun:
+            end, _ = self.overrun.popitem()
             end()
         rest = self.drain()
-        for buffer in self._filled:
+        for buffer in self.filled:
             buffer.leg.heartbeat.sent_at = now
             self.put(Send(buffer.leg, buffer.drain()))
-        self._filled.clear()
+        self.filled.clear()
         self.put(*rest)
 
 
@@ -566,7 +546,7 @@ class SendBuffer:
 
     `ready`: messages may be added, as the transport is not full, the leg not closed and the turn not `at_limit`.
     `limit`: of a turn's bytes, infinity between turns. `held_up`: consumers that wait until it is `ready`.
-    `unread`: bytes of replies while the transport was full. `too_slow` is called at the end after `overran`.
+    `unread`: bytes of replies while the transport was full. `too_slow`: ends the connection, see `Output.overrun`.
     """
 
     def __init__(self, leg: Leg, output: Output, too_slow: Callable[[], None]) -> None:
@@ -574,8 +554,8 @@ class SendBuffer:
         self.ready = True
         self.at_limit = False
         self.unread = 0
-        self._output = output
-        self._too_slow = too_slow
+        self.output = output
+        self.too_slow = too_slow
         self.limit: float = inf
         self._open = True
         self._writable = True
@@ -587,7 +567,7 @@ class SendBuffer:
         """Add a message, while `ready`."""
         pieces = self._pieces
         if not pieces:
-            self._output.filled(self)
+            self.output.filled.append(self)
         pieces.append(head)
         pieces.append(body)
         self._size += len(head) + len(body)
@@ -598,7 +578,7 @@ class SendBuffer:
     def reply(self, data: bytes) -> None:
         """Add a frame that never waits: a receipt, an error, a beat. `unread` counts it while the transport is full."""
         if not self._pieces:
-            self._output.filled(self)
+            self.output.filled.append(self)
         self._pieces.append(data)
         if not self._writable:
             self.unread += len(data)
@@ -636,7 +616,3 @@ class SendBuffer:
         """Allow no more messages: the leg is closed."""
         self._open = False
         self.ready = False
-
-    def overran(self) -> None:
-        """End the connection at the end of this input: more messages wait for this client than the bounds allow."""
-        self._output.overran(self._too_slow)

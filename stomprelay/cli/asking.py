@@ -6,8 +6,9 @@ from functools import partial
 from typing import TypeAlias
 
 from stomprelay.config import ConfigError, load_admin
-from stomprelay.config.admin import read_token
+from stomprelay.config.admin import token_content
 from stomprelay.config.config import COMMAND_LINE
+from stomprelay.config.table import read_file
 from stomprelay.config.values import seconds_or_none
 from stomprelay.journal.tail import LONGEST_BODY
 from stomprelay.remote import commands as remote
@@ -77,7 +78,11 @@ _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add(commands: _Commands) -> None:
     """Add the commands that send requests to a running relay."""
-    relay, table, named = _relay(), _options(), _options()
+    relay, table, named = (
+        _relay(),
+        argparse.ArgumentParser(add_help=False),
+        argparse.ArgumentParser(add_help=False),
+    )
     table.add_argument("--json", action="store_true", help="one JSON object in a line")
     named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
     listed = [relay, table]
@@ -140,12 +145,8 @@ def add(commands: _Commands) -> None:
     tail.add_argument("--count", type=_count, metavar="N", help="end after N frames and events")
 
 
-def _options() -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(add_help=False)
-
-
 def _relay() -> argparse.ArgumentParser:
-    relay = _options()
+    relay = argparse.ArgumentParser(add_help=False)
     place = f"the relay's admin endpoint, or its URL; default: that of --config, else {DEFAULT}"
     for flags, metavar, meaning in (
         (["--admin"], "PLACE", place),
@@ -232,7 +233,7 @@ def _admin(options: argparse.Namespace) -> AdminClient:
             raise ConfigError(f"{options.config}: admin: is missing; without it, the relay cannot be asked")
     if options.token_file is not None:
         try:
-            token = read_token(options.token_file)
+            token = read_file(options.token_file, token_content)
         except ValueError as error:
             raise ConfigError(f"{COMMAND_LINE}: --token-file: {error}") from None
     if options.key is not None and options.certificate is None:

@@ -215,7 +215,6 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _NEEDED: Final = ("port", "host", "address", "path", "domain")
 _INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
-_OWN_TLS: Final = frozenset({"ssl", "tls"})
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class Endpoint:
     @property
     def own_tls(self) -> bool:
         """Whether the endpoint has TLS of its own."""
-        return self.kind in _OWN_TLS
+        return self.kind in ("ssl", "tls")
 
 
 def quoted(argument: str) -> str:
@@ -249,7 +248,11 @@ def server(text: str) -> Endpoint:
         raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
     uri = _ANY_URI.match(text)
     if uri is not None and uri[1].lower() != "unix":
-        raise ValueError(f'must be an endpoint such as "{_instead_of(uri)}", not a URI')
+        host = uri[2].strip("[]")
+        kind = "tcp6" if ":" in host else "tcp"
+        interface = "" if host in _ANYWHERE else f":interface={quoted(host)}"
+        instead = f"{kind}:{uri[3] or DEFAULT_PORT}{interface}"
+        raise ValueError(f'must be an endpoint such as "{instead}", not a URI')
     if text.lower().startswith("haproxy:"):
         text = text.partition(":")[2]
         if text.lower().startswith("haproxy:"):
@@ -266,13 +269,6 @@ def server(text: str) -> Endpoint:
     if endpoint.kind == "systemd" and ("index" in arguments) == ("name" in arguments):
         raise ValueError("a systemd endpoint needs either index or name")
     return endpoint
-
-
-def _instead_of(uri: re.Match[str]) -> str:
-    host = uri[2].strip("[]")
-    kind = "tcp6" if ":" in host else "tcp"
-    interface = "" if host in _ANYWHERE else f":interface={quoted(host)}"
-    return f"{kind}:{uri[3] or DEFAULT_PORT}{interface}"
 
 
 def server_endpoint(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stomprelay.auth.lines import OTHERS, private
 from stomprelay.config.address import exposed, server, server_endpoint
 from stomprelay.config.listener import read_tls
-from stomprelay.config.table import ConfigError, ConfigTable, read_file
+from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
@@ -51,11 +51,6 @@ def read(table: ConfigTable) -> AdminAccess:
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
     return AdminAccess(place, token, tls, table.get("admin_console", flag, False))
-
-
-def read_token(path: str) -> bytes:
-    """Return the token in a file. Raises `ValueError` if there is none, or if every user may read it."""
-    return read_file(path, token_content)
 
 
 def token_content(content: bytes, mode: int) -> bytes:

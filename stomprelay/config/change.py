@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.config import ConfigError, default, load, overridden, read_text
-from stomprelay.config.config import NOTHING, Config, sharable
+from stomprelay.config.config import NOTHING, Config, led_to, sharable
 from stomprelay.config.settings import FIELD_KEYS, SETTINGS, takes
 from stomprelay.config.table import Takes
 from stomprelay.relay.model.group import Broker, Group
@@ -84,23 +84,17 @@ class Continued(NamedTuple):
     brokers: tuple[Broker, ...]
 
 
-class LeftBroker(NamedTuple):
-    """A broker that was removed from its group. Its sessions have the `drain_timeout` of `upstream` to leave it."""
-
-    upstream: Upstream
-    broker: Broker
-
-
 @dataclass(frozen=True)
 class Change:
     """The change from the running configuration to `config`. `config` has the groups and brokers that stay, and the
     old values of keys that need a restart. Call `apply` when everything in it can be used. `left`: brokers that are in
-    no group any more. `changed`: the keys that differ. `restart`: the keys that need a restart.
+    no group any more; the sessions of each have the `drain_timeout` of its upstream to leave it. `changed`: the keys
+    that differ. `restart`: the keys that need a restart.
     """
 
     config: Config
     continued: tuple[Continued, ...]
-    left: tuple[LeftBroker, ...]
+    left: tuple[tuple[Upstream, Broker], ...]
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
@@ -126,8 +120,8 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     changed, restart = _differences(running, wanted)
     config = wanted
     if restart:
-        journal = replace(wanted.journal, **_values(running.journal, _FIXED_IN_JOURNAL))
-        config = replace(wanted, journal=journal, **_values(running, _FIXED))
+        journal = replace(wanted.journal, **{key: getattr(running.journal, key) for key in _FIXED_IN_JOURNAL})
+        config = replace(wanted, journal=journal, **{key: getattr(running, key) for key in _FIXED})
     if config.workers > 1:
         sharable(source, config)
     before = {each.name: each for each in running.upstreams}
@@ -141,26 +135,15 @@ def change(source: str, running: Config, wanted: Config) -> Change:
     if not continued:
         return Change(config, (), (), changed, restart)
     left = tuple(
-        LeftBroker(upstreams[name], broker)
+        (upstreams[name], broker)
         for name, each in before.items()
         for group, _, brokers in continued
         if any(group is one for one in each.groups)
         for broker in group.brokers
         if broker not in brokers
     )
-    listeners = tuple(
-        replace(
-            each,
-            upstream=upstreams[each.upstream.name],
-            routes=tuple(replace(route, upstream=upstreams[route.upstream.name]) for route in each.routes),
-        )
-        for each in config.listeners
-    )
+    listeners = led_to(upstreams, config.listeners)
     return Change(replace(config, listeners=listeners), tuple(continued), left, changed, restart)
-
-
-def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
 
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:

@@ -133,7 +133,14 @@ def load_admin(path: str) -> AdminAccess:
 
 
 def _table(path: str, text: str) -> ConfigTable:
-    return ConfigTable(path, os.path.dirname(os.path.abspath(path)), _values(path, text))
+    if line := deepest(text, DEPTH):
+        raise ConfigError(f"{path}: is nested too deeply (at line {line})")
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
+    return ConfigTable(path, os.path.dirname(os.path.abspath(path)), values)
 
 
 def read_text(path: str) -> str:
@@ -152,16 +159,6 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: is not UTF-8, and so not TOML (at line {line})") from None
-
-
-def _values(path: str, text: str) -> dict[str, Any]:
-    if line := deepest(text, DEPTH):
-        raise ConfigError(f"{path}: is nested too deeply (at line {line})")
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
 
 
 def default() -> Config:
@@ -251,13 +248,6 @@ def sharable(source: str, config: Config) -> None:
         )
 
 
-def _without_tokens(kept: JournalSettings, auths: Iterable[AuthSettings]) -> JournalSettings:
-    """Return the journal's settings so that no token is recorded, if clients send new tokens in frames."""
-    if "passcode" in kept.redact or not any(each.renew for each in auths):
-        return kept
-    return replace(kept, redact=(*kept.redact, "passcode"))
-
-
 def _number(text: str) -> object:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
@@ -276,12 +266,17 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
         if each.upstream.name not in there:
             place = _option("--upstream", read_location, uri)
             there[each.upstream.name] = _option("--upstream", partial(moved, each.upstream), place)
+    return led_to(there, listeners)
+
+
+def led_to(upstreams: Mapping[str, Upstream], listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+    """Return the listeners with these upstreams, by name, in place of those that they and their routes have."""
     return tuple(
         replace(
             each,
-            upstream=there[each.upstream.name],
+            upstream=upstreams[each.upstream.name],
             routes=tuple(
-                replace(route, upstream=there.get(route.upstream.name, route.upstream))
+                replace(route, upstream=upstreams.get(route.upstream.name, route.upstream))
                 for route in each.routes
             ),
         )
@@ -308,6 +303,9 @@ def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
         found |= {"admin_token": admin.token, "admin_tls": admin.tls}
     _distinct(table.source, listeners, found.get("admin"), found.get("metrics"))
     journal = read_journal(table.table("journal")) if "journal" in table else JournalSettings()
+    if "passcode" not in journal.redact and any(each.renew for each in auths):
+        # Clients send new tokens in frames, and no token may be recorded.
+        journal = replace(journal, redact=(*journal.redact, "passcode"))
     limits = table.read_inner("limits", SETTINGS["limits"])
     if "memory" in limits:
         # A frame of a client must fit while the memory for all clients is short.
@@ -321,7 +319,7 @@ def _read(table: ConfigTable, running: Config = NOTHING) -> Config:
         listeners,
         auths=auths,
         broker=Bounds(**table.read_inner("broker", SETTINGS["broker"])),
-        journal=_without_tokens(journal, auths),
+        journal=journal,
         tables=table.values,
         **found,
         **limits,

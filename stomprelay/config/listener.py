@@ -18,14 +18,12 @@ from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 
-_NO_AUTHS: Final[Mapping[str, AuthSettings]] = {}
-
 
 def read(
     table: ConfigTable,
     upstreams: Mapping[str, Upstream],
     fallback: Upstream | None,
-    auths: Mapping[str, AuthSettings] = _NO_AUTHS,
+    auths: Mapping[str, AuthSettings],
 ) -> Listener:
     """Return the listener in a table. `fallback`: the upstream if the table names none. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
@@ -139,7 +137,8 @@ def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
         earlier = first.setdefault((rule.route.match, rule.route.pattern), rule)
         if earlier is not rule:
             raise rule.table.error(
-                rule.route.match.value, f"is the same as in {earlier.table.place}, which comes before it"
+                rule.route.match.value,
+                f"is the same as in route[{earlier.table.name}], which comes before it",
             )
     return replace(listener, routes=tuple(rule.route for rule in own))
 
@@ -150,16 +149,10 @@ WHO: Final = ("user", "group", "certificate")
 WHERE: Final = ("send", "subscribe")
 
 
-@dataclass(frozen=True)
-class RuleFor:
-    """A rule and the names of the listeners that it applies to."""
-
-    rule: AccessRule
-    listeners: frozenset[str]
-
-
-def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> RuleFor:
-    """Return the rule in a table; `listeners`: those of the file, by name. Raises `ConfigError`."""
+def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> tuple[AccessRule, frozenset[str]]:
+    """Return the rule in a table, and the names of the listeners that it applies to. `listeners`: those of the file, by
+    name. Raises `ConfigError`.
+    """
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
         raise table.error(None, f"needs {' or '.join(WHERE)}: the destinations that it is about")
@@ -172,7 +165,7 @@ def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> RuleFor:
     rule = AccessRule(int(table.name), **found)
     for name in names:
         _check_who(table, rule, listeners[name])
-    return RuleFor(rule, names)
+    return rule, names
 
 
 def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None:
@@ -191,9 +184,11 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
         )
 
 
-def ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
-    """Return the listener with its rules, in the file's order. With rules, the default is to deny."""
-    own = tuple(each.rule for each in rules if listener.name in each.listeners)
+def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
+    """Return the listener with its rules, in the file's order. With rules, the default is to deny. `rules`: each with
+    the names of its listeners.
+    """
+    own = tuple(rule for rule, names in rules if listener.name in names)
     if not own:
         return listener
     allow = listener.rules is not None and listener.rules.allow

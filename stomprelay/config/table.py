@@ -135,11 +135,6 @@ class ConfigTable:
         self._path = path
         self.name = str(path[-1]) if path else ""
 
-    @property
-    def place(self) -> str:
-        """The path of the table, as errors show it."""
-        return _spelled(self._path)
-
     def error(self, key: str | None, text: str) -> ConfigError:
         """Return the error about a key, or about the table itself (None). The caller raises it."""
         place = _spelled(self._path if key is None else (*self._path, key))

@@ -90,13 +90,11 @@ def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
     """Return the keys that are set but have no effect, or do not fit the brokers, each with the reason. A session of a
     plain address ends with its broker.
     """
+    unfit = []
     found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]
-    if found and upstream.movable:
-        found.clear()
-    reason = (
-        f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"' if found else ""
-    )
-    unfit = [(key, reason) for key in found]
+    if found and not upstream.movable:
+        reason = f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
+        unfit = [(key, reason) for key in found]
     if upstream.proxy_protocol and any(each.endpoint == address.MEMORY for each in upstream.brokers):
         unfit.append(("proxy_protocol", _EMBEDDED))
     return unfit

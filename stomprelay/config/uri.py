@@ -187,7 +187,9 @@ def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]
     names: dict[str, str] = {}
     for name, text in options:
         if name not in known:
-            raise ValueError(f"option {shown(name)}: {_why_unknown(name, known)}")
+            owner = next((each for each, others in _OPTIONS.items() if name in others), None)
+            why = f"belongs to {owner}" if owner else f"there is no such option; {nearest(name, known)}"
+            raise ValueError(f"option {shown(name)}: {why}")
         field, reader = known[name]
         try:
             value = reader(OptionText(text))
@@ -198,13 +200,6 @@ def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]
         fields[field] = value
         names[field] = name
     return fields
-
-
-def _why_unknown(name: str, known: Mapping[str, object]) -> str:
-    for place, others in _OPTIONS.items():
-        if name in others:
-            return f"belongs to {place}"
-    return f"there is no such option; {nearest(name, known)}"
 
 
 # What the whole means

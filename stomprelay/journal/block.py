@@ -31,8 +31,6 @@ groups of neighbouring frames:
 
 No cut has an LF in it, nor has a value. A head is the first one with its values in the places of the cuts.
 
-So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
-
 The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
 """
 
@@ -319,7 +317,10 @@ def expand(payload: bytes, frames: int) -> list[bytes]:
         if at > len(payload) or not 0 < count <= frames - len(heads):
             raise ValueError(CONTRADICTION)
         first, values = payload[at_first:at_values], payload[at_values:at].split(b"\n")
-        shared = _shared(first, unpack_from(f"<{2 * cuts}H", payload, at_cuts))
+        places = [0, *unpack_from(f"<{2 * cuts}H", payload, at_cuts), length]
+        if places != sorted(places):
+            raise ValueError(CONTRADICTION)
+        shared = [first[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]
         size += length + (count - 1) * sum(map(len, shared)) + valued - len(values) + 1
         if values.pop() or len(values) != (count - 1) * cuts or size > EXPANDED:
             raise ValueError(CONTRADICTION)
@@ -332,11 +333,3 @@ def expand(payload: bytes, frames: int) -> list[bytes]:
     if len(heads) != frames:
         raise ValueError(CONTRADICTION)
     return heads
-
-
-def _shared(first: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """Return what all heads of a group share: the pieces of the first one outside the cuts. Raises `ValueError`."""
-    places = [0, *cuts, len(first)]
-    if places != sorted(places):
-        raise ValueError(CONTRADICTION)
-    return [first[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]

@@ -305,7 +305,7 @@ class SessionRecorder:
         self._start = b""
         self._of_events = b""
         self.recorders: tuple[LegRecorder, ...] = ()
-        self._add(leg, (_CLIENT, "", ""))
+        self.opening(leg, side=_CLIENT)
 
     def join(self, client: _Client, login: bytes | None) -> None:
         """Begin to record in the middle of a session. Call `opening` before, for the legs of its brokers."""
@@ -320,12 +320,9 @@ class SessionRecorder:
         for recorder in self.recorders:
             recorder.leg.decoder.record(None)
 
-    def opening(self, leg: Leg, upstream: str, broker: str) -> None:
+    def opening(self, leg: Leg, upstream: str = "", broker: str = "", side: str = _BROKER) -> None:
         """Record this leg, which leads to a broker of an upstream, from now on."""
-        self._add(leg, (_BROKER, upstream, broker))
-
-    def _add(self, leg: Leg, place: tuple[str, str, str]) -> None:
-        recorder = LegRecorder(leg, self.records.capture, place, traced=self._traced)
+        recorder = LegRecorder(leg, self.records.capture, (side, upstream, broker), traced=self._traced)
         self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:

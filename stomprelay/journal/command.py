@@ -37,11 +37,8 @@ class SegmentCheck:
         self.until: int | None = None
         self.damages: list[Damage] = []
         self.state = segment_state(path)
-        self._read()
-
-    def _read(self) -> None:
         contexts = Contexts()
-        for found in segment.read(self.path):
+        for found in segment.read(path):
             if isinstance(found, SegmentHeader):
                 contexts = Contexts(found)
                 self.header = self.header or found
@@ -59,11 +56,6 @@ class SegmentCheck:
                 contexts.of(found)
             except ValueError as error:
                 self.damages.append(Damage(found.offset, found.length, str(error)))
-
-    @property
-    def relay(self) -> str:
-        """Return the name of the relay that wrote it; empty if unknown."""
-        return "" if self.header is None else self.header.relay
 
 
 def segment_state(path: Path) -> str:
@@ -220,7 +212,7 @@ def _beginnings(places: Sequence[str]) -> Iterator[str]:
 
 def _values(check: SegmentCheck) -> Iterator[str | int | None]:
     yield check.path.name
-    yield check.relay or None
+    yield None if check.header is None else check.header.relay or None
     yield None if check.since is None else spell_time(check.since)
     yield None if check.until is None else spell_time(check.until)
     yield from (check.blocks, check.frames, check.size)

@@ -196,7 +196,13 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
             facts = {"by": RECOVERY, "found": now, "cut": size - end}
             text = "the relay is gone; what it left open was closed"
             over = EventRecord(JournalEvent.ENDED.value, text, facts).encode()
-            _say_over(file, end, encode(BlockKind.EVENT, extent.newest, 0, Context().encode(), (), over))
+            block = encode(BlockKind.EVENT, extent.newest, 0, Context().encode(), (), over)
+            try:
+                written = os.pwrite(file, block, end)
+            except OSError:
+                written = 0
+            if written < len(block):
+                os.ftruncate(file, end)  # no room: the segment stays as it was
         os.fsync(file)
         closed = path.with_name(entry.name + CLOSED)
         path.rename(closed)
@@ -205,16 +211,6 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
         return Recovery(path, path, 0, str(error.strerror))
     finally:
         os.close(file)
-
-
-def _say_over(file: int, end: int, block: bytes) -> None:
-    """Write this block at the end of a segment if there is room; else leave the segment as it was."""
-    try:
-        if os.pwrite(file, block, end) == len(block):
-            return
-    except OSError:
-        pass
-    os.ftruncate(file, end)
 
 
 class _Extent:

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,7 +88,6 @@ def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
     return None if named is None else named[0]
 
 
-_FRAMES: Final = BlockKind.FRAMES
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
 """The beginning of the event by which the relay says that it left records out."""
 FRAMES_MISSING: Final = "missing before it"
@@ -177,11 +177,12 @@ def _under_headers(
             yield found._replace(reason=_NONE) if none else found
         elif found.kind is not BlockKind.HEADER:
             if not known:
-                stand_in = _by_name(file)
-                if stand_in is None:
+                named = parse_name(file)
+                if named is None:
                     yield Damage(found.offset, size - found.offset, "its header is missing")
                     return
-                yield stand_in
+                name = named[0]
+                yield SegmentHeader(VERSION, name.relay, name.run, name.number, name.created, 0.0, "")
                 known = True
             yield found
         else:
@@ -199,14 +200,13 @@ _Leg = tuple[str, str, str, str]
 """The session, side, upstream and broker of a leg, as in its `Context`."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Jump:
     """Missing frames of a leg: how many, at how many places, and the offset of the block behind the first place."""
 
-    __slots__ = ("frames", "offset", "places")
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.frames = self.places = 0
+    offset: int
+    frames: int = 0
+    places: int = 0
 
     def damage(self, leg: _Leg) -> Damage:
         """Return it as a damage of no bytes."""
@@ -264,17 +264,14 @@ class _Gaps:
     front of it and by the first report behind it. Each dropped frame explains one missing frame.
     """
 
-    __slots__ = ("_drops", "_first", "_jumps", "_pending")
+    __slots__ = ("_drops", "_first", "_jumps", "pending")
 
     def __init__(self) -> None:
         self._drops: list[_Drop] = []
         self._first = 0
         self._jumps: dict[_Leg, _Jump] = {}
-        self._pending: list[tuple[_Leg, int, int]] = []
-
-    def missing(self, leg: _Leg, frames: int, offset: int) -> None:
-        """Record that so many frames of a leg are missing before the block at this offset."""
-        self._pending.append((leg, frames, offset))
+        self.pending: list[tuple[_Leg, int, int]] = []
+        """Missing frames: of which leg, how many, and the offset of the block behind them."""
 
     def dropped(self, block: Block) -> None:
         """Record the block of an event by which the relay reports dropped frames."""
@@ -286,7 +283,7 @@ class _Gaps:
         is kept by leg.
         """
         drops = self._drops
-        for leg, missing, offset in self._pending:
+        for leg, missing, offset in self.pending:
             frames = missing
             while frames and self._first < len(drops):
                 frames -= drops[self._first].take(frames, leg[0])
@@ -296,7 +293,7 @@ class _Gaps:
                 jump = self._jumps.setdefault(leg, _Jump(offset))
                 jump.frames += frames
                 jump.places += 1
-        self._pending.clear()
+        self.pending.clear()
 
     def damages(self) -> Iterator[Damage]:
         """Yield a damage for each report, and for each leg with frames that none explains. Call it last."""
@@ -318,7 +315,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
     for found in items:
         yield found
         if type(found) is Block:
-            if found.kind is not _FRAMES:
+            if found.kind is not BlockKind.FRAMES:
                 if found.payload.startswith(_DROPPED):
                     gaps.dropped(found)
                 continue
@@ -332,7 +329,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
             if followed is not None:
                 leg, due = followed
                 if number > due[0]:
-                    gaps.missing(leg, number - due[0], found.offset)
+                    gaps.pending.append((leg, number - due[0], found.offset))
                 due[0] = number + len(found.sizes) // SIZES
             continue
         if isinstance(found, SegmentHeader):
@@ -355,12 +352,3 @@ def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
 def _shown(text: str) -> str:
     """Return a text of a segment so that it is safe to show: the relay may not have written it."""
     return visible(text[:_LONGEST])
-
-
-def _by_name(file: str) -> SegmentHeader | None:
-    """Return a header with the values in the name of the file; None if that is not the name of a segment."""
-    named = parse_name(file)
-    if named is None:
-        return None
-    found, _ = named
-    return SegmentHeader(VERSION, found.relay, found.run, found.number, found.created, 0.0, "")

@@ -5,8 +5,9 @@ piece of a segment. Records that have no room are left out and counted.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from struct import Struct
+from struct import iter_unpack
 from typing import Any, Final, NamedTuple
 
 from stomprelay.journal.block import OVERHEAD, BlockKind, encode, pack_sizes
@@ -19,10 +20,6 @@ ROOM: Final = 1 << 20
 LONGEST_BODY: Final = 1 << 16
 """The most bytes of each body that a watcher may ask for."""
 _NAME: Final = 64
-_SIZES: Final = Struct("<3I")
-"""The sizes of a frame in the bytes that a run has kept."""
-_FRAMES: Final = int(BlockKind.FRAMES)
-_EVENT: Final = int(BlockKind.EVENT)
 
 
 class TailRequest(NamedTuple):
@@ -112,21 +109,17 @@ class TailAnswer(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TailWatch:
-    """Keeps the requested records, up to `ROOM` bytes, until `take`. `header` is the block in front of them."""
+    """Keeps the requested records, up to `ROOM` bytes, until `take`. `_header` is the block in front of them."""
 
-    __slots__ = ("_blocks", "_capture", "_clock", "_header", "_left_out", "_room", "request")
-
-    def __init__(
-        self, request: TailRequest, header: bytes, capture: Capture, clock: Callable[[], int]
-    ) -> None:
-        self.request = request
-        self._header = header
-        self._capture = capture
-        self._clock = clock
-        self._blocks: list[bytes] = []
-        self._room = ROOM
-        self._left_out = 0
+    request: TailRequest
+    _header: bytes
+    _capture: Capture
+    _clock: Callable[[], int]
+    _blocks: list[bytes] = field(default_factory=list)
+    _room: int = ROOM
+    _left_out: int = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
         """Keep an event of a session, if it was requested. `context` and `payload` are those of its block."""
@@ -135,7 +128,7 @@ class TailWatch:
         if self._room <= 0:
             self._left_out += 1
         else:
-            self._put(_EVENT, 0, context, b"", payload)
+            self._put(BlockKind.EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
         """Keep the requested frames in this recorder of a leg, whose `context` must be set."""
@@ -159,7 +152,7 @@ class TailWatch:
                 pieces += head, body
                 room -= OVERHEAD + len(head) + len(body)
         if pieces:
-            self._put(_FRAMES, recorder.number, recorder.context, bytes(sizes), b"".join(pieces))
+            self._put(BlockKind.FRAMES, recorder.number, recorder.context, bytes(sizes), b"".join(pieces))
 
     def _wants(self, frame: Frame, recorder: LegRecorder) -> bool:
         globs = self.request.destinations
@@ -191,7 +184,7 @@ def single(frames: Frame | Run) -> Iterator[Frame]:
         return
     kept, data, at = frames.kept, frames.data, frames.start
     assert kept is not None
-    for head, _, size in _SIZES.iter_unpack(kept):
+    for head, _, size in iter_unpack("<3I", kept):
         body = at + head
         end = body + size
         after = end + 1 + (data[end + 1 : end + 2] == b"\n")

@@ -14,7 +14,6 @@ from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 
 from stomprelay.config.address import host_and_port
-from stomprelay.config.change import LeftBroker
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.relay.effects import Open
 from stomprelay.relay.inputs import Leave, Looked, Reconsidered, Watched
@@ -121,9 +120,9 @@ class Pauses:
                 if broker is not None and broker in seconds:
                     session.handle(Leave(broker, seconds[broker]))
 
-    def remove(self, left: Iterable[LeftBroker]) -> None:
+    def remove(self, left: Iterable[tuple[Upstream, Broker]]) -> None:
         """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
-        seconds = {each.broker: each.upstream.drain_timeout for each in left}
+        seconds = {broker: upstream.drain_timeout for upstream, broker in left}
         for broker in seconds:
             broker.health.pause()
         self._leave(seconds, anew=False)

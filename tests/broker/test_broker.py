@@ -29,7 +29,7 @@ def test_a_topic_s_subscriber_that_is_too_slow_is_disconnected() -> None:
     slow.receives_error(b"too slow for a topic", detail=b"2 messages")
     assert quick.bodies() == [b"1", b"2", b"3", b"4"]
     assert publisher.closed is None
-    assert (len(scene.broker), scene.memory) == (2, 0)
+    assert (len(scene.broker.connections), scene.memory) == (2, 0)
 
 
 def test_one_who_is_too_slow_for_what_it_publishes_itself() -> None:
@@ -60,7 +60,7 @@ def test_a_chain_of_slow_subscribers_falls_together() -> None:
     publisher.sends_to(b"/topic/a", b"1", b"2")
     for consumer in slow:
         consumer.receives_error(b"too slow for a topic")
-    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (1, 0, 0)
+    assert (len(scene.broker.connections), len(scene.broker.destinations.kept), scene.memory) == (1, 0, 0)
 
 
 def test_the_service_stops() -> None:
@@ -76,5 +76,5 @@ def test_the_service_stops() -> None:
         data = peer.written
         assert data.startswith(b"ERROR\n")
         peer.receives_error(b"the broker is stopping")
-    assert len(scene.broker) == 0
+    assert len(scene.broker.connections) == 0
     scene.stops()

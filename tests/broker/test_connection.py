@@ -64,7 +64,7 @@ def test_without_a_common_version_there_is_no_connection() -> None:
     client.sends(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
     assert b"\nversion:1.0,1.1,1.2\n" in client.written
     client.receives_error(b"no common STOMP version")
-    assert len(scene.broker) == 0
+    assert len(scene.broker.connections) == 0
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_connect_comes_in_time() -> None:
     slow.receives_error(b"no CONNECT in time")
     scene.time_passes(1000)
     assert (quick.reads(), quick.closed) == (b"", None)
-    assert len(scene.broker) == 1
+    assert len(scene.broker.connections) == 1
 
 
 # Beats
@@ -283,7 +283,7 @@ def test_bad_input_costs_its_sender_only(said: bytes, message: bytes) -> None:
     client.sends(b"SEND\ndestination:/queue/a\nreceipt:r\n\ngood\0" + said)
     client.receives_error(message)
     assert other.bodies() == [b"good"]
-    assert (len(scene.broker), scene.memory) == (1, 0)
+    assert (len(scene.broker.connections), scene.memory) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str)
     assert data.startswith(answer) if answer else not data
     assert client.closed is How.LINGER
     assert word in scene.noted(Event.FOREIGN)
-    assert len(scene.broker) == 0
+    assert len(scene.broker.connections) == 0
 
 
 @given(data=st.data(), stream=streams(V1_2))
@@ -334,7 +334,7 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
         reader.subscribes(name, id=b"u%d" % number)
     other.is_lost()
     reader.is_lost()
-    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
+    assert (len(scene.broker.connections), len(scene.broker.destinations.kept), scene.memory) == (0, 0, 0)
 
 
 # Turns
@@ -392,7 +392,7 @@ def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
         assert peer.connection.woke(scene.now) == []
         assert peer.connection.paused() == []
         assert peer.connection.resumed(scene.now) == []
-    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
+    assert (len(scene.broker.connections), len(scene.broker.destinations.kept), scene.memory) == (0, 0, 0)
 
 
 # A client that closes its direction only

@@ -6,8 +6,9 @@ import pytest
 
 from stomprelay.config import ConfigError, default, load_admin, overridden
 from stomprelay.config.address import exposed
-from stomprelay.config.admin import SHORTEST, read_token
+from stomprelay.config.admin import SHORTEST, token_content
 from stomprelay.config.summary import summary
+from stomprelay.config.table import read_file
 from tests.config.reference import config, refusal
 
 TOKEN = "0123456789abcdef"
@@ -149,7 +150,7 @@ def test_a_token_that_everybody_may_read(tmp_path: Path, mode: int) -> None:
 @pytest.mark.parametrize("content", [TOKEN, TOKEN + "\n", TOKEN + "\r\n", "A-Za-z0-9._~+/=" + TOKEN])
 def test_what_a_token_may_be(tmp_path: Path, content: str) -> None:
     """What `Authorization` can say, with or without a line end."""
-    assert read_token(str(put_token(tmp_path, content))) == content.strip().encode()
+    assert read_file(str(put_token(tmp_path, content)), token_content) == content.strip().encode()
 
 
 @pytest.mark.parametrize(

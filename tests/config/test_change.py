@@ -101,7 +101,7 @@ def test_a_list_of_brokers_goes_on() -> None:
     assert [str(each) for each in group.brokers] == ["tcp://b:1", "tcp://c:1"]
     assert group.brokers[0] is b
     assert b.health.paused
-    assert [each.broker for each in found.left] == [a]
+    assert [broker for _, broker in found.left] == [a]
 
 
 def test_weights_and_policy_of_a_list_that_goes_on() -> None:

@@ -20,7 +20,7 @@ OTHER = Upstream("other", alone(broker("tcp://other")))
 def listener(**values: Any) -> Listener:
     """The listener of a table with these values."""
     table = ConfigTable("f", "/etc/relay", values, ("listener", "public"))
-    return read(table, {"main": MAIN, "other": OTHER}, None)
+    return read(table, {"main": MAIN, "other": OTHER}, None, {})
 
 
 def refusal(**values: Any) -> str:

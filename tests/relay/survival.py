@@ -117,7 +117,7 @@ class Node:
     def drained(self, now: float) -> list[bytes]:
         """Everything that nobody consumed, when all connections are gone."""
         assert not self.pipes
-        assert len(self.broker) == 0
+        assert len(self.broker.connections) == 0
         places = sorted(self.broker.destinations.kept)
         connection, _ = self.broker.opened(now)
         said = [write(b"1.1", b"CONNECT", [(b"accept-version", b"1.1"), (b"host", b"/")])]
