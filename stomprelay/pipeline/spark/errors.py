@@ -8,6 +8,8 @@ from typing import Final
 INSTALL: Final = "pip install '.[pipeline]' in a copy of the repository"
 """How to get the packages that the pipeline needs."""
 _THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
+_SYSTEM: Final = re.compile(r"^OSError: \[Errno \d+\] (?:.* Detail: \[errno \d+\] )?")
+"""In front of the system's words for its error, in a task in Python and, with `Detail`, where Arrow writes."""
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
 
 
@@ -63,7 +65,7 @@ def sentence(said: str) -> str:
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
-        return lines[-1]
+        return _SYSTEM.sub("", lines[-1])
     kept = []
     for line in lines:
         if line.startswith(("== SQL", "'", "+-", ":-", "at ")):

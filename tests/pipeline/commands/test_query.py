@@ -94,7 +94,12 @@ def test_json_is_an_object_a_line() -> None:
         (
             "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
             '  File "x.py", line 1, in f\n    g()\nOSError: [Errno 28] No space left on device\n',
-            "OSError: [Errno 28] No space left on device",
+            "No space left on device",
+        ),
+        (
+            "Traceback (most recent call last):\n"
+            "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device\n",
+            "No space left on device",
         ),
         ("", "the query failed"),
     ],
