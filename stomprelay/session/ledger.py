@@ -20,10 +20,9 @@ from stomprelay.session.delivery import (
     TakenPositions,
     UnsettledDeliveries,
     is_token,
-    unsettled,
 )
 from stomprelay.session.recent import Recent, Row
-from stomprelay.session.subscriptions import Subscription
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
 _RANKS: Final = 3
@@ -331,7 +330,8 @@ class Ledger:
     ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
-            account = self._accounts[subscription] = unsettled(subscription)
+            kind = Cumulative if subscription.ack == CUMULATIVE else Individual
+            account = self._accounts[subscription] = kind(subscription)
             self._size += 0 if open else _ended_cost(account)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery

@@ -123,19 +123,16 @@ class TLSConnections:
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a client; Twisted calls this."""
-        return self._connection()
+        return SteppedConnection(self._context, None)
 
     def clientConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a broker; Twisted calls this."""
-        connection = self._connection()
+        connection = SteppedConnection(self._context, None)
         if self._sni is not None:
             connection.set_tlsext_host_name(self._sni)
         if self._offered:
             connection.set_alpn_protos(list(self._offered))
         return connection
-
-    def _connection(self) -> SSL.Connection:
-        return SteppedConnection(self._context, None)
 
     def _verify(
         self, connection: SSL.Connection, certificate: X509, code: int, depth: int, trusted: int
@@ -157,15 +154,14 @@ class TLSConnections:
             patterns = extract_patterns(certificate)
             verify_service_identity(patterns, self._ids, [])
         except VerificationError:
-            names = ", ".join(_shown(getattr(pattern, "pattern", "?")) for pattern in patterns)
+            texts = [getattr(each, "pattern", "?") for each in patterns]
+            names = ", ".join(
+                each.decode("ascii", "replace") if isinstance(each, bytes) else str(each) for each in texts
+            )
             return f"it is for {names}, not for {self._name}"
         except CertificateError as error:
             return f"it cannot be for {self._name}: {error}"
         return None
-
-
-def _shown(pattern: object) -> str:
-    return pattern.decode("ascii", "replace") if isinstance(pattern, bytes) else str(pattern)
 
 
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:

@@ -6,7 +6,7 @@ several frames may be in one. Brokers get one frame in each message, because som
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from secrets import token_bytes
 from struct import pack
@@ -41,23 +41,24 @@ _WORDS: Final = {
 }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Division:
     """Divides received bytes. The compiled `_messages` takes a client's whole messages, of `most` bytes at most, its
     pings and its pongs. wsproto reads all else: fragments, what is compressed or wrong, and the close frame. `most` is
     None for a broker, of which wsproto reads everything.
     """
 
-    __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
+    most: InitVar[int | None]
+    _messages: "Messages | None" = None
+    _carried: bytes = b""
+    _due: int = 0
+    _fragments: bool = False
+    first: int = 0
+    """The opcode of the first message, 0 while there was none."""
 
-    def __init__(self, most: int | None) -> None:
-        self._messages: Messages | None = None
+    def __post_init__(self, most: int | None) -> None:
         if _COMPILED is not None and most is not None:
             self._messages = _COMPILED.Messages(most)
-        self._carried = b""
-        self._due = 0
-        self._fragments = False
-        self.first = 0
-        """The opcode of the first message, 0 while there was none."""
 
     def came(self, opcode: int) -> None:
         """Take this for the opcode of the first message, where none came before it."""
