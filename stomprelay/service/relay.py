@@ -348,7 +348,7 @@ class RelayService(MultiService):
             if config.log_level != before.log_level:
                 set_level(config.log_level)
             if config.memory != before.memory:
-                self._runtime.memory.limit = memory_limit(config.memory)
+                self._runtime.memory.allow(memory_limit(config.memory))
             if config.journal != before.journal:
                 if self.state.journal is not None:
                     self.state.journal.change(config.journal)

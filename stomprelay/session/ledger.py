@@ -41,18 +41,16 @@ def _ended_cost(account: UnsettledDeliveries) -> int:
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Line:
     """Deliveries of one name, by `rank` and then age. Deliveries that are no longer pending, or have another rank now,
     are removed when they come first.
     """
 
-    __slots__ = ("_size", "_waiting", "count")
-
-    def __init__(self) -> None:
-        self._waiting: list[list[tuple[int, Delivery]]] = [[] for _ in range(_RANKS)]
-        self._size = 0
-        self.count = 0
-        """How many of them are not gone."""
+    _waiting: list[list[tuple[int, Delivery]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])
+    _size: int = 0
+    count: int = 0
+    """How many of them are not gone."""
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
@@ -120,17 +118,15 @@ class _SameId:
         return None if line is None else line.first()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Namesakes:
     """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
     all subscriptions of a topic, and again to a message that it sends again. `shared`: the cost of shared ids, in
     `THING`s.
     """
 
-    __slots__ = ("_named", "shared")
-
-    def __init__(self) -> None:
-        self.shared = 0
-        self._named: dict[bytes, Delivery | _SameId] = {}
+    shared: int = 0
+    _named: dict[bytes, Delivery | _SameId] = field(default_factory=dict)
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._named

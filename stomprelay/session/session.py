@@ -42,15 +42,13 @@ class Costing(Protocol):
         """The number of kept bytes."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Budget:
     """The bytes that are kept of one client, at most `most`. Sessions of the client with several brokers share it."""
 
-    __slots__ = ("_size", "_watched", "most")
-
-    def __init__(self, most: int = 1 << 26) -> None:
-        self.most = most
-        self._size = 0
-        self._watched: tuple[Costing, ...] = ()
+    most: int = 1 << 26
+    _size: int = 0
+    _watched: tuple[Costing, ...] = ()
 
     @property
     def size(self) -> int:

@@ -99,6 +99,10 @@ class SessionMemory:
     def _sums(self) -> tuple[int, int]:
         return self.total(self._size, len(self._sessions))
 
+    def allow(self, limit: float) -> None:
+        """Use another limit from now on."""
+        self.limit = limit
+
     # What sessions report
 
     def opened(self, driver: "RelayDriver") -> int:

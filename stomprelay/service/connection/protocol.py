@@ -498,11 +498,10 @@ class LegProtocol(Timed):
     def unwritten(self) -> int:
         """Return how many written bytes the socket has not taken yet."""
         inner = self._innermost
-        return (
-            0
-            if inner is None
-            else len(inner.dataBuffer) - inner.offset + sum(map(len, inner._tempDataBuffer))
-        )
+        if inner is None:
+            return 0
+        unwritten: int = len(inner.dataBuffer) - inner.offset + sum(map(len, inner._tempDataBuffer))
+        return unwritten
 
     @property
     def has_input(self) -> bool:
