@@ -137,7 +137,7 @@ class Positions:
             yield from range(tree.start, tree.stop)
             tree = tree.right
 
-    def append(self, position: int) -> None:
+    def add(self, position: int) -> None:
         """Add a position behind all others."""
         self._tree = _concatenated(self._tree, _Node(None, position, position + 1, None))
 
@@ -386,11 +386,11 @@ class UnsettledDeliveries(ABC):
     def lost_among(self, taken: TakenPositions) -> int:
         """Return how many of the deliveries at these positions are lost."""
 
-    @abstractmethod
-    def _append(self, position: int) -> None: ...
+    def _append(self, position: int) -> None:
+        self._pending.add(position)
 
-    @abstractmethod
-    def _take_out(self, position: int) -> None: ...
+    def _take_out(self, position: int) -> None:
+        self._pending.remove(position)
 
     @abstractmethod
     def _put_back(self, taken: TakenPositions) -> None: ...
@@ -467,12 +467,6 @@ class Cumulative(UnsettledDeliveries):
         """Return the last pending delivery with a number below `order`; None without one."""
         last = self._pending.last(lambda position: self._deliveries[position].order < order)
         return None if last is None else self._deliveries[last]
-
-    def _append(self, position: int) -> None:
-        self._pending.append(position)
-
-    def _take_out(self, position: int) -> None:
-        self._pending.remove(position)
 
     def _put_back(self, taken: TakenPositions) -> None:
         assert isinstance(taken, Positions)

@@ -239,11 +239,11 @@ class Session:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an `ack` value may not be given to the client: it would name two deliveries, or may be our token."""
-        if self._neighbours is None:
-            return is_token(ack) or self.ledger.taken(ack)
         if is_token(ack) or self.ledger.taken(ack):
             return True
-        return any(each.dropped or each.taken(ack) for each in self._others())
+        return self._neighbours is not None and any(
+            each.dropped or each.taken(ack) for each in self._others()
+        )
 
     def clashes(self, message_id: bytes) -> bool:
         """Whether the client knows a delivery of another broker by this `message-id`, or may know one."""

@@ -131,40 +131,10 @@ def _unconfirmed(link: Link) -> int:
     return len(link.session.receipts) if link.resender is None else link.resender.unconfirmed.sends
 
 
-def _version(link: Link) -> str | None:
-    if link.broker is None:
-        return None
-    return link.connection.leg.dialect.version.decode("ascii")
-
-
 def spell_words(value: bytes) -> str:
     """Return a client's words as text, cut where they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def end_of_session(relay: Relay, sizes: Sizes) -> dict[str, object]:
-    """Return the fields of the log line for the end of a session that a broker had accepted."""
-    session, links, login = relay.session, relay.links, relay.login
-    assert session is not None  # a broker had accepted it
-    unconfirmed, unacknowledged = open_work(links)
-    brokers = [str(each) for link in links if (each := link.broker or link.before)]
-    return {
-        "from_client": f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
-        "from_brokers": f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
-        "left": f", {unconfirmed} unconfirmed" if unconfirmed else "",
-        "login": None if login is None else spell_words(login),
-        "version": session.dialect.version.decode("ascii"),
-        "brokers": " ".join(brokers),
-        "client_frames": session.client_frames,
-        "broker_frames": session.broker_frames,
-        "client_bytes": sizes.from_client,
-        "broker_bytes": sizes.from_brokers,
-        "to_client_bytes": sizes.to_client,
-        "to_broker_bytes": sizes.to_brokers,
-        "unconfirmed": unconfirmed,
-        "unacknowledged": unacknowledged,
-    }
 
 
 QUIET: Final = 1.0
@@ -389,7 +359,10 @@ class RelayDriver(Driver):
             self.peer,
             self.version or None,
             tuple(None if link.broker is None else str(link.broker) for link in links),
-            tuple(map(_version, links)),
+            tuple(
+                None if link.broker is None else link.connection.leg.dialect.version.decode("ascii")
+                for link in links
+            ),
             round(now - min(relay.opened_at, now), 3),
             None if session is None else round(now - session.active_at, 3),
             shown,
@@ -768,13 +741,30 @@ class RelayDriver(Driver):
 
     def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the log line for the end of a session that a broker had accepted."""
+        relay = self.relay  # reports what passed, which `_bytes` counts
+        sizes, session, links, login = self._bytes(), relay.session, relay.links, relay.login
+        assert session is not None  # a broker had accepted it
+        unconfirmed, unacknowledged = open_work(links)
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=visible(effect.text),
             seconds=seconds,
-            **end_of_session(self.relay, self._bytes()),
+            from_client=f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
+            from_brokers=f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
+            left=f", {unconfirmed} unconfirmed" if unconfirmed else "",
+            login=None if login is None else spell_words(login),
+            version=self.version,
+            brokers=" ".join([str(each) for link in links if (each := link.broker or link.before)]),
+            client_frames=session.client_frames,
+            broker_frames=session.broker_frames,
+            client_bytes=sizes.from_client,
+            broker_bytes=sizes.from_brokers,
+            to_client_bytes=sizes.to_client,
+            to_broker_bytes=sizes.to_brokers,
+            unconfirmed=unconfirmed,
+            unacknowledged=unacknowledged,
             **self._names(),
         )
 
@@ -793,7 +783,7 @@ class RelayDriver(Driver):
             client = self.runtime.protocols.get(self._relay.client)
             if client is not None and not self._first:
                 self._first = header(client.transport.getPeer(), client.transport.getHost())
-            return endpoint.carrying(self._first)
+            return ProxyHeaderEndpoint(endpoint.endpoint, self._first)
         return endpoint
 
     def _pass(self, effect: Pass) -> None:

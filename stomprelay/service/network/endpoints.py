@@ -403,7 +403,10 @@ def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerE
     endpoint = client_endpoint(reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
     if broker.path is None:
         return endpoint
-    return WebSocketEndpoint(endpoint, _authority(broker), broker.path, upstream.versions or DIALECTS)
+    # With its port unless that is the scheme's default.
+    host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
+    host = host if host.isascii() else host.encode("idna").decode("ascii")
+    return WebSocketEndpoint(endpoint, host, broker.path, upstream.versions or DIALECTS)
 
 
 def client_endpoint(
@@ -422,12 +425,6 @@ def client_endpoint(
     except Exception as error:
         raise BadEndpoint(f"{broker}: {_why(error)}") from error
     return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
-
-
-def _authority(broker: Broker) -> str:
-    """Return the host in a broker's URL, with its port unless that is the scheme's default."""
-    host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
-    return host if host.isascii() else host.encode("idna").decode("ascii")
 
 
 def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:

@@ -169,15 +169,11 @@ class SecuredEndpoint:
     """Connects as another endpoint does, and puts TLS on the connection, which `creator` makes."""
 
     creator: IOpenSSLClientConnectionCreator
-    _endpoint: IStreamClientEndpoint
+    endpoint: IStreamClientEndpoint
     _reactor: IReactorTime
-
-    def over(self, beneath: Callable[[IStreamClientEndpoint], IStreamClientEndpoint]) -> "SecuredEndpoint":
-        """Return the endpoint that puts TLS on connections of the endpoint that `beneath` returns."""
-        return SecuredEndpoint(self.creator, beneath(self._endpoint), self._reactor)
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect. The Deferred fires with the protocol, before the handshake."""
         secured = LayerFactory(self.creator, True, protocolFactory, self._reactor)
-        connected: Deferred[Any] = self._endpoint.connect(secured)
+        connected: Deferred[Any] = self.endpoint.connect(secured)
         return connected.addCallback(lambda layer: layer.wrappedProtocol)
