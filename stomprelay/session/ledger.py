@@ -245,17 +245,12 @@ class Ledger:
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
         """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one has to be `noted`."""
-        if self.forgot or self._would_forget(count):
-            return False
+        room = self._most - self._pending - self._in_doubt - len(self.recent)
+        if self.forgot or ((self._ended or self._lost) and count > room):
+            return False  # `noted` makes room
         if self._by_order and self._knows(self.recent.decoded(rows, width)):
             return False
         return self.recent.add(rows, width)
-
-    def _would_forget(self, more: int) -> bool:
-        """Whether deliveries would be forgotten to make room for `more` new ones."""
-        return (bool(self._ended) or self._lost > 0) and (
-            self._pending + self._in_doubt + len(self.recent) + more > self._most
-        )
 
     def _knows(self, rows: list[Row]) -> bool:
         """Whether one of these decoded names belongs to a delivery that is not among the recent ones."""

@@ -89,7 +89,8 @@ class _WebSocketProtocol(LegProtocol):
         websocket = self._websocket
         if websocket is None:
             return super().socket()
-        return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
+        direct = isinstance(websocket, DirectWebSocket) and not (websocket.client or websocket.window)
+        return websocket.transport if direct else None
 
     def unwrapped(self, data: bytes) -> bytes:
         """Return the frames in bytes that a pipe received, if these are whole messages. Otherwise handle the bytes and

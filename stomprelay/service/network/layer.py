@@ -64,14 +64,11 @@ class SteppedConnection(SSL.Connection):
         """Return everything that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next
         call.
         """
-        if self._failure is None:
-            return self._received()
-        try:
-            raise self._failure
-        finally:
-            self._failure = None
-
-    def _received(self) -> bytes:
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         records: list[bytes] = []
         try:
             while True:

@@ -252,28 +252,16 @@ class WebSocket(ProtocolWrapper):
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
         """Return the frames in these bytes that wsproto reads; `payloads` gets the payloads before each of them."""
         for part in self._division.others(data, payloads):
-            frames = self._wsproto()
-            frames.receive_bytes(part)
-            yield from frames.received_frames()
-
-    @property
-    def divided(self) -> bool:
-        """Whether messages can be read without wsproto: uncompressed ones of a client."""
-        return not self.client and not self.window
+            if self._frames is None:  # most peers send only a close frame that wsproto must read
+                self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
+            self._frames.receive_bytes(part)
+            yield from self._frames.received_frames()
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """If the WebSocket is `divided`, return the payloads at the beginning of these bytes, and where they end. Give
-        the rest to `received`.
+        """Return the payloads at the beginning of a client's uncompressed bytes, and where they end. Give the rest to
+        `received`.
         """
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
-
-    def _wsproto(self) -> FrameProtocol:
-        """Return the reader of frames that `messages` does not read; most peers send only a close frame of this
-        kind.
-        """
-        if self._frames is None:
-            self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
-        return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
         self._division.came(opcode)
