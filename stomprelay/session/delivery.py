@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol, Self
 
-from stomprelay.session.subscriptions import CUMULATIVE, Subscription
+from stomprelay.session.subscriptions import Subscription
 
 
 class _Node:
@@ -106,13 +106,11 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
     return _join(tree.left, tree.start, at, None), _join(None, at, tree.stop, tree.right)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Positions:
     """A set of positions. A call takes time by the logarithm of its runs, iteration and a mixed `give` more."""
 
-    __slots__ = ("_tree",)
-
-    def __init__(self, tree: _Tree = None) -> None:
-        self._tree = tree
+    _tree: _Tree = None
 
     def __len__(self) -> int:
         return _count(self._tree)
@@ -139,7 +137,7 @@ class Positions:
             yield from range(tree.start, tree.stop)
             tree = tree.right
 
-    def append(self, position: int) -> None:
+    def add(self, position: int) -> None:
         """Add a position behind all others."""
         self._tree = _concatenated(self._tree, _Node(None, position, position + 1, None))
 
@@ -207,13 +205,11 @@ def is_token(name: bytes) -> bool:
     return name.startswith(TOKEN)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DeliveryNumbers:
     """Gives the deliveries of one client their numbers, from 1 on, in order, as a reader of the journal counts."""
 
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = 1
+    _next: int = 1
 
     def give(self, many: int = 1) -> int:
         """Return the first of `many` consecutive unused numbers."""
@@ -226,13 +222,11 @@ class TakenPositions(Sized, Iterable[int], Protocol):
     """The positions of pending deliveries that an ACK settled."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BrokerConnection:
     """A broker's connection, as far as deliveries are concerned: `lost` once it has ended."""
 
-    __slots__ = ("lost",)
-
-    def __init__(self) -> None:
-        self.lost = False
+    lost: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -292,22 +286,21 @@ class Delivery:
         self.position = unsettled.add(self, self._connection)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UnsettledDeliveries(ABC):
     """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position.
     `take` returns what an ACK settles: forget that (`release`), or hold it for the transaction, and perhaps
     `give_back`.
     """
 
-    __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self._deliveries: dict[int, Delivery] = {}
-        self._next = 0
-        self._connection = BrokerConnection()
-        self._live_from = 0
-        self._again: list[tuple[Delivery, Callable[[Delivery], None]]] = []
-        self._room = 16
+    subscription: Subscription
+    _pending: set[int] | Positions = field(init=False)
+    _deliveries: dict[int, Delivery] = field(default_factory=dict)
+    _next: int = 0
+    _connection: BrokerConnection = field(default_factory=BrokerConnection)
+    _live_from: int = 0
+    _again: list[tuple[Delivery, Callable[[Delivery], None]]] = field(default_factory=list)
+    _room: int = 16
 
     @property
     def empty(self) -> bool:
@@ -368,18 +361,18 @@ class UnsettledDeliveries(ABC):
                 again(delivery)
 
     @property
-    @abstractmethod
     def pending(self) -> int:
         """The number of deliveries that await their ACK."""
+        return len(self._pending)
+
+    def awaits(self, position: int) -> bool:
+        """Whether the delivery at this position is pending."""
+        return position in self._pending
 
     @property
     @abstractmethod
     def lost(self) -> int:
         """The number of pending deliveries whose broker was lost."""
-
-    @abstractmethod
-    def awaits(self, position: int) -> bool:
-        """Whether the delivery at this position is pending."""
 
     @abstractmethod
     def take(self, position: int) -> TakenPositions:
@@ -393,39 +386,27 @@ class UnsettledDeliveries(ABC):
     def lost_among(self, taken: TakenPositions) -> int:
         """Return how many of the deliveries at these positions are lost."""
 
-    @abstractmethod
-    def _append(self, position: int) -> None: ...
+    def _append(self, position: int) -> None:
+        self._pending.add(position)
 
-    @abstractmethod
-    def _take_out(self, position: int) -> None: ...
+    def _take_out(self, position: int) -> None:
+        self._pending.remove(position)
 
     @abstractmethod
     def _put_back(self, taken: TakenPositions) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Individual(UnsettledDeliveries):
     """The deliveries of a subscription in which an ACK is for one delivery."""
 
-    __slots__ = ("_live", "_pending")
-
-    def __init__(self, subscription: Subscription) -> None:
-        super().__init__(subscription)
-        self._pending: set[int] = set()
-        self._live = 0  # of the newest connection
-
-    @property
-    def pending(self) -> int:
-        """The number of deliveries that await their ACK."""
-        return len(self._pending)
+    _pending: set[int] = field(default_factory=set)
+    _live: int = 0  # of the newest connection
 
     @property
     def lost(self) -> int:
         """The number of pending deliveries whose broker was lost."""
         return len(self._pending) - (0 if self._connection.lost else self._live)
-
-    def awaits(self, position: int) -> bool:
-        """Whether the delivery at this position is pending."""
-        return position in self._pending
 
     def take(self, position: int) -> TakenPositions:
         """Take the delivery at this position."""
@@ -458,28 +439,16 @@ class Individual(UnsettledDeliveries):
         self._pending.update(taken)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Cumulative(UnsettledDeliveries):
     """The deliveries of a subscription in which an ACK covers all earlier deliveries, too."""
 
-    __slots__ = ("_pending",)
-
-    def __init__(self, subscription: Subscription) -> None:
-        super().__init__(subscription)
-        self._pending = Positions()
-
-    @property
-    def pending(self) -> int:
-        """The number of deliveries that await their ACK."""
-        return len(self._pending)
+    _pending: Positions = field(default_factory=Positions)
 
     @property
     def lost(self) -> int:
         """The number of pending deliveries whose broker was lost."""
         return self._pending.below(self.live_from)
-
-    def awaits(self, position: int) -> bool:
-        """Whether the delivery at this position is pending."""
-        return position in self._pending
 
     def take(self, position: int) -> TakenPositions:
         """Take the delivery at this position and all before it."""
@@ -499,17 +468,6 @@ class Cumulative(UnsettledDeliveries):
         last = self._pending.last(lambda position: self._deliveries[position].order < order)
         return None if last is None else self._deliveries[last]
 
-    def _append(self, position: int) -> None:
-        self._pending.append(position)
-
-    def _take_out(self, position: int) -> None:
-        self._pending.remove(position)
-
     def _put_back(self, taken: TakenPositions) -> None:
         assert isinstance(taken, Positions)
         self._pending.give(taken)
-
-
-def unsettled(subscription: Subscription) -> UnsettledDeliveries:
-    """Return a new account for a subscription's deliveries, of the kind that its mode needs."""
-    return Cumulative(subscription) if subscription.ack == CUMULATIVE else Individual(subscription)

@@ -20,10 +20,9 @@ from stomprelay.session.delivery import (
     TakenPositions,
     UnsettledDeliveries,
     is_token,
-    unsettled,
 )
 from stomprelay.session.recent import Recent, Row
-from stomprelay.session.subscriptions import Subscription
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
 _RANKS: Final = 3
@@ -42,18 +41,16 @@ def _ended_cost(account: UnsettledDeliveries) -> int:
     return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Line:
     """Deliveries of one name, by `rank` and then age. Deliveries that are no longer pending, or have another rank now,
     are removed when they come first.
     """
 
-    __slots__ = ("_size", "_waiting", "count")
-
-    def __init__(self) -> None:
-        self._waiting: list[list[tuple[int, Delivery]]] = [[] for _ in range(_RANKS)]
-        self._size = 0
-        self.count = 0
-        """How many of them are not gone."""
+    _waiting: list[list[tuple[int, Delivery]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])
+    _size: int = 0
+    count: int = 0
+    """How many of them are not gone."""
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
@@ -121,17 +118,15 @@ class _SameId:
         return None if line is None else line.first()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Namesakes:
     """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
     all subscriptions of a topic, and again to a message that it sends again. `shared`: the cost of shared ids, in
     `THING`s.
     """
 
-    __slots__ = ("_named", "shared")
-
-    def __init__(self) -> None:
-        self.shared = 0
-        self._named: dict[bytes, Delivery | _SameId] = {}
+    shared: int = 0
+    _named: dict[bytes, Delivery | _SameId] = field(default_factory=dict)
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._named
@@ -250,17 +245,12 @@ class Ledger:
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
         """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one has to be `noted`."""
-        if self.forgot or self._would_forget(count):
-            return False
+        room = self._most - self._pending - self._in_doubt - len(self.recent)
+        if self.forgot or ((self._ended or self._lost) and count > room):
+            return False  # `noted` makes room
         if self._by_order and self._knows(self.recent.decoded(rows, width)):
             return False
         return self.recent.add(rows, width)
-
-    def _would_forget(self, more: int) -> bool:
-        """Whether deliveries would be forgotten to make room for `more` new ones."""
-        return (bool(self._ended) or self._lost > 0) and (
-            self._pending + self._in_doubt + len(self.recent) + more > self._most
-        )
 
     def _knows(self, rows: list[Row]) -> bool:
         """Whether one of these decoded names belongs to a delivery that is not among the recent ones."""
@@ -331,7 +321,8 @@ class Ledger:
     ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
-            account = self._accounts[subscription] = unsettled(subscription)
+            kind = Cumulative if subscription.ack == CUMULATIVE else Individual
+            account = self._accounts[subscription] = kind(subscription)
             self._size += 0 if open else _ended_cost(account)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery

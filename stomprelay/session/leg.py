@@ -62,15 +62,6 @@ NO_BEATS: Final = Terms()
 """The terms of a side that sends no beats and wants none."""
 
 
-def _intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
-    """Return after how many seconds without a write a beat is due, and without a sign of life a peer is dead."""
-    send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
-    expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
-    return _shared(
-        send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
-    )
-
-
 @lru_cache(_SHARED)
 def _shared(send: float, expect: float) -> tuple[float, float]:
     return send, expect
@@ -89,7 +80,11 @@ class HeartBeat:
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
         """Set both intervals from the sides' terms. Then call `due` and `dead` at each `deadline`."""
-        self._intervals = _intervals(ours, theirs)
+        send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
+        expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
+        self._intervals = _shared(
+            send * ours.idle / 1000 if send else inf, expect * ours.tolerance / 1000 if expect else inf
+        )
         self.received_at = self.sent_at = now
 
     def keep_alive(self, every: float, now: float) -> None:

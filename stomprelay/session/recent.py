@@ -9,6 +9,7 @@ by which an ACK names a delivery. Both are texts with an LF behind each value, a
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.session.delivery import THING, TOKEN, DeliveryNumbers
@@ -55,22 +56,20 @@ ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None els
 """Returns the first value of each row, which is the subscription, for rows of so many values."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Recent:
     """The newest deliveries of a client of this dialect: of the present broker and open subscriptions, with names that
     no other delivery in the ledger has. `orders` gives them their numbers. Those that are not settled yet have the
     highest numbers, without a gap.
     """
 
-    __slots__ = ("_cumulative", "_dialect", "_end", "_orders", "_rows", "_subscriptions", "_width")
-
-    def __init__(self, dialect: Dialect, orders: DeliveryNumbers) -> None:
-        self._dialect = dialect
-        self._orders = orders
-        self._end = 0
-        self._width = _WIDEST
-        self._rows: Rows | None = None
-        self._subscriptions: dict[bytes, Subscription] = {}
-        self._cumulative: set[bytes] = set()
+    _dialect: Dialect
+    _orders: DeliveryNumbers
+    _end: int = 0
+    _width: int = _WIDEST
+    _rows: "Rows | None" = None
+    _subscriptions: dict[bytes, Subscription] = field(default_factory=dict)
+    _cumulative: set[bytes] = field(default_factory=set)
 
     def __len__(self) -> int:
         return 0 if self._rows is None else len(self._rows)

@@ -27,7 +27,6 @@ def not_stomp(error: StompError) -> StompError:
     return StompError("the broker sent what is not STOMP", error.message)
 
 
-_TLS_HANDSHAKE: Final = 0x16
 METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
 LONGEST: Final = max(map(len, METHODS))
 """How many of a connection's first bytes `recognise` needs at most."""
@@ -54,7 +53,7 @@ HTTP: Final = Foreign("HTTP request on a STOMP listener", _HTTP_ANSWER)
 
 def recognise(data: bytes) -> Foreign | None:
     """Return the protocol of a connection's first bytes, if it is a known one other than STOMP; otherwise None."""
-    if data[:1] == bytes([_TLS_HANDSHAKE]):
+    if data.startswith(b"\x16"):  # a handshake's first record
         return TLS
     if data.startswith(METHODS):
         return HTTP

@@ -42,15 +42,13 @@ class Costing(Protocol):
         """The number of kept bytes."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Budget:
     """The bytes that are kept of one client, at most `most`. Sessions of the client with several brokers share it."""
 
-    __slots__ = ("_size", "_watched", "most")
-
-    def __init__(self, most: int = 1 << 26) -> None:
-        self.most = most
-        self._size = 0
-        self._watched: tuple[Costing, ...] = ()
+    most: int = 1 << 26
+    _size: int = 0
+    _watched: tuple[Costing, ...] = ()
 
     @property
     def size(self) -> int:
@@ -241,11 +239,11 @@ class Session:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an `ack` value may not be given to the client: it would name two deliveries, or may be our token."""
-        if self._neighbours is None:
-            return is_token(ack) or self.ledger.taken(ack)
         if is_token(ack) or self.ledger.taken(ack):
             return True
-        return any(each.dropped or each.taken(ack) for each in self._others())
+        return self._neighbours is not None and any(
+            each.dropped or each.taken(ack) for each in self._others()
+        )
 
     def clashes(self, message_id: bytes) -> bool:
         """Whether the client knows a delivery of another broker by this `message-id`, or may know one."""

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from stomprelay.wire.dialect import Headers
@@ -51,22 +52,20 @@ _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
 """Shared by all clients that never subscribed. Never add to these."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging`: those with ACKs, including recently ended
     ones. `most`: how many may be open.
     """
 
-    __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "acknowledging", "most")
-
-    def __init__(self, most: int = 65536) -> None:
-        # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
-        self._by_id = _NONE
-        self._by_destination = _NOWHERE
-        self._ended = _NONE
-        self._closed: tuple[Subscription, ...] = ()
-        self._made = 0
-        self.most = most
-        self.acknowledging = 0
+    most: int = 65536
+    # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
+    _by_id: OrderedDict[bytes, Subscription] = field(default_factory=lambda: _NONE)
+    _by_destination: dict[bytes, OrderedDict[bytes, Subscription]] = field(default_factory=lambda: _NOWHERE)
+    _ended: OrderedDict[bytes, Subscription] = field(default_factory=lambda: _NONE)
+    _closed: tuple[Subscription, ...] = ()
+    _made: int = 0
+    acknowledging: int = 0
 
     def __len__(self) -> int:
         return len(self._by_id)

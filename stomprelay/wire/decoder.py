@@ -195,9 +195,7 @@ class Decoder:
     @property
     def behind(self) -> bool:
         """Whether the caller left `frames()` before the end of the fed bytes, so that there may be more frames."""
-        if self._pieces is not None:
-            return False
-        return self.buffered > 0
+        return self._pieces is None and self.buffered > 0
 
     def feed(self, data: bytes) -> None:
         """Add a chunk; iterate over `frames()` next. Raises `LimitError` for an unfinished line or body too long."""
@@ -220,7 +218,9 @@ class Decoder:
                 return
         elif pieces.size < awaited.need or (awaited.mark is not None and not awaited.mark.search(data)):
             if pieces.size > awaited.most:
-                raise self._overgrown(pieces.joined())
+                unfinished = pieces.joined()
+                error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
+                raise self._with_receipt(error, unfinished, 0)
             return
         self._data, self._at = pieces.joined(), 0
         self._pieces = None
@@ -492,10 +492,6 @@ class Decoder:
             )
         quoted = command if _WORD.fullmatch(command) else None
         return ProtocolError("unknown command", "no STOMP command that may come here", quoted=quoted)
-
-    def _overgrown(self, unfinished: bytes) -> StompError:
-        error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
-        return self._with_receipt(error, unfinished, 0)
 
     def _with_receipt(self, error: StompError, data: bytes, at: int) -> StompError:
         """Return the error, with the receipt that the frame at `at` asks for, if that can be read."""

@@ -37,6 +37,9 @@ _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
 """Both patterns match only from the first CR of several, so that many CRs are looked at once only."""
 
+_ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
+"""Matches a backslash and the byte behind it, if there is one."""
+
 LETTERS: Final = {escape[1:]: byte for byte, escape in ESCAPES.items()}
 
 PROTOCOL_HEADERS: Final = frozenset(
@@ -104,11 +107,6 @@ class Dialect:
         return hash(self.version)
 
     @cached_property
-    def unescape(self) -> re.Pattern[bytes]:
-        """A pattern for a backslash and the byte behind it, if there is one."""
-        return re.compile(rb"\\(.?)", re.DOTALL)
-
-    @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
         """Each escape and its byte, for a text without doubled backslashes."""
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
@@ -124,7 +122,7 @@ class Dialect:
         """Return header lines with all backslashes escaped. One that begins no escape stands for itself."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
-        return self.unescape.sub(self._spelled_out, lines)
+        return _ESCAPE.sub(self._spelled_out, lines)
 
     def _spelled_out(self, match: re.Match[bytes]) -> bytes:
         defined = match[1] == b"\\" or LETTERS.get(match[1]) in self.reads
@@ -167,10 +165,10 @@ class Dialect:
 
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:
-            return self.unescape.sub(self._unescaped, text)
+            return _ESCAPE.sub(self._unescaped, text)
         for escape, byte in self.single_escapes:
             text = text.replace(escape, byte)
-        return self.unescape.sub(self._unescaped, text) if b"\\" in text else text
+        return _ESCAPE.sub(self._unescaped, text) if b"\\" in text else text
 
     def _unescaped(self, match: re.Match[bytes]) -> bytes:
         byte = LETTERS.get(match[1])

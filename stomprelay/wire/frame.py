@@ -34,7 +34,10 @@ class Limits:
         if (lines[:1] == b":" or b"\n:" in lines) and dialect.strict:
             raise FrameError("empty header name")
         if dialect.utf8 and not lines.isascii():
-            _require_utf8(lines)
+            try:
+                lines.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise FrameError("a header is not UTF-8", f"at octet {error.start} of the head") from None
         count = len(skeleton) // 2
         if count <= self.headers and skeleton == b":\n" * count:
             return not (
@@ -207,10 +210,3 @@ def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]], end: byt
     if head.count(b"\n") != len(lines) + 2 or b"\0" in head:
         raise ValueError(f"LF or NUL in a header of {command.decode()}")
     return head + end
-
-
-def _require_utf8(lines: bytes) -> None:
-    try:
-        lines.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FrameError("a header is not UTF-8", f"at octet {error.start} of the head") from None

@@ -82,7 +82,7 @@ async def test_before_tls(tmp_path: Path, address: str) -> None:
     endpoint = client_endpoint(reactor, place, secured, introduces=True)
     assert isinstance(endpoint, ProxyHeaderEndpoint)
     first = header(CLIENT, LISTENER)
-    attempt = endpoint.carrying(first).connect(Accepting())
+    attempt = ProxyHeaderEndpoint(endpoint.endpoint, first).connect(Accepting())
     server = await accepting.accepted.get()
     octets = await server.receive_bytes(len(first) + 1)
     assert octets == first + b"\x16"

@@ -27,7 +27,7 @@ def test_they_are_a_set_in_order(steps: list[tuple[str, int]]) -> None:
     taken: list[tuple[Positions, set[int]]] = []
     for what, number in steps:
         if what == "append":
-            positions.append(following)
+            positions.add(following)
             model.add(following)
         elif what == "take":
             piece, gone = positions.take_below(number), {each for each in model if each < number}

@@ -4,19 +4,23 @@ frame. At the limit new clients are refused and the largest sessions are ended, 
 relay has promised to deliver.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 
 from stomprelay.relay.effects import CROWDED
 from stomprelay.relay.inputs import Killed
-from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.failures import MEMORY
 from stomprelay.service.log import logger
 from stomprelay.service.network.sockets import FIRST_READ, READ
-from stomprelay.session.leg import Leg, Side
+from stomprelay.session.leg import Side
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection.protocol import LegProtocol
+    from stomprelay.service.connection.relay_driver import RelayDriver
 
 SESSION: Final = 12 * 1024
 """Bytes that a session takes beside all that is kept of it: its connections and its state."""
@@ -51,67 +55,35 @@ class MemoryRow(NamedTuple):
         return self.limit is not None and self.kept >= self.limit
 
 
-class _Connection(Protocol):
-    """A connection of a session: the part of `LegProtocol` that is used here."""
-
-    leg: Leg
-    reasons: int
-
-    @property
-    def has_input(self) -> bool: ...
-    def hold(self, reason: int) -> None: ...
-    def release(self, reason: int) -> None: ...
-    def read_at_once(self, size: int) -> None: ...
-
-
-class _Session(Protocol):
-    """A session with `kept` bytes: the part of `RelayDriver` that is used here."""
-
-    kept: int
-
-    @property
-    def relay(self) -> Relay: ...
-    def protocols(self) -> Iterable[_Connection]: ...
-    def gets_on(self, protocol: Any) -> bool: ...
-    def handle(self, event: Killed) -> None: ...
-
-
 class _Turn(NamedTuple):
     """The turn of a connection: its end in seconds, and the kept bytes before it, of session and unfinished frame."""
 
-    protocol: _Connection
+    protocol: "LegProtocol"
     until: float
     kept: int
     begun: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionMemory:
     """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none). `trim`
     returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all
     processes.
     """
 
-    def __init__(
-        self,
-        reactor: IReactorTime,
-        seconds: Callable[[], float],
-        limit: float = inf,
-        total: Callable[[int, int], tuple[int, int]] = lambda size, sessions: (size, sessions),
-        trim: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.limit = limit
-        self.short = False
-        self._total = total
-        self._trim = trim
-        self._reactor = reactor
-        self._seconds = seconds
-        self._size = 0
-        self._sessions: set[_Session] = set()
-        self._held: dict[_Connection, tuple[_Session, float]] = {}
-        self._turns: dict[_Session, _Turn] = {}
-        self._leaving: set[_Session] = set()
-        self._next: Any = None
-        self._trimmed = -inf
+    _reactor: IReactorTime
+    _seconds: Callable[[], float]
+    limit: float = inf
+    total: Callable[[int, int], tuple[int, int]] = lambda size, sessions: (size, sessions)
+    trim: Callable[[], object] = lambda: None
+    short: bool = field(default=False, init=False)
+    _size: int = field(default=0, init=False)
+    _sessions: set["RelayDriver"] = field(default_factory=set, init=False)
+    _held: dict["LegProtocol", tuple["RelayDriver", float]] = field(default_factory=dict, init=False)
+    _turns: dict["RelayDriver", _Turn] = field(default_factory=dict, init=False)
+    _leaving: set["RelayDriver"] = field(default_factory=set, init=False)
+    _next: Any = field(default=None, init=False)
+    _trimmed: float = field(default=-inf, init=False)
 
     @property
     def row(self) -> MemoryRow:
@@ -125,7 +97,7 @@ class SessionMemory:
         return self.limit < inf and self._sums()[0] >= self.limit
 
     def _sums(self) -> tuple[int, int]:
-        return self._total(self._size, len(self._sessions))
+        return self.total(self._size, len(self._sessions))
 
     def allow(self, limit: float) -> None:
         """Use another limit from now on."""
@@ -133,19 +105,19 @@ class SessionMemory:
 
     # What sessions report
 
-    def opened(self, driver: _Session) -> int:
+    def opened(self, driver: "RelayDriver") -> int:
         """Count a session. Return how many bytes it costs."""
         self._sessions.add(driver)
         self.changed(driver, SESSION)
         return SESSION
 
-    def closed(self, driver: _Session, size: int) -> None:
+    def closed(self, driver: "RelayDriver", size: int) -> None:
         """Count a session no more; `size` bytes were counted for it."""
         self._sessions.discard(driver)
         self._leaving.discard(driver)
         self.changed(driver, -size)
 
-    def changed(self, driver: _Session, by: int) -> None:
+    def changed(self, driver: "RelayDriver", by: int) -> None:
         """Count `by` more bytes of a session; a negative number counts fewer."""
         self._size += by
         total, _ = self._sums()
@@ -159,7 +131,7 @@ class SessionMemory:
         """Return how many bytes may be read from a connection at once: a small part of its share."""
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
-    def grew(self, driver: _Session, protocol: _Connection) -> None:
+    def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
         """More is kept of a session while memory is short: stop reading from this connection if that is too much."""
         total, sessions = self._sums()
         if total < self._low:
@@ -169,7 +141,7 @@ class SessionMemory:
         self._turns.pop(driver, None)
         self._hold(driver, protocol)
 
-    def _hold(self, driver: _Session, protocol: _Connection) -> None:
+    def _hold(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
         protocol.read_at_once(LITTLE)
         protocol.hold(MEMORY)
         self._held.pop(protocol, None)
@@ -239,10 +211,10 @@ class SessionMemory:
             self._give_turns(self.limit - total, self._share(sessions))
         if self._seconds() >= self._trimmed + TRIM:
             self._trimmed = self._seconds()
-            self._trim()
+            self.trim()
         self._look_in(EVERY)
 
-    def _read_on(self, protocol: _Connection) -> None:
+    def _read_on(self, protocol: "LegProtocol") -> None:
         protocol.read_at_once(MUCH)
         protocol.release(MEMORY)
 
@@ -297,7 +269,7 @@ class SessionMemory:
     def _freed_soon(self) -> int:
         return sum(each.kept for each in self._leaving)
 
-    def _send_away(self, driver: _Session) -> None:
+    def _send_away(self, driver: "RelayDriver") -> None:
         """End a session, once. Its memory is freed when its broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)

@@ -94,34 +94,6 @@ class SessionInfo(NamedTuple):
     limited: str | None = None
 
 
-def session_info(relay: Relay, client: str, now: float, sizes: Sizes) -> SessionInfo:
-    """Return the present figures of a relay. `client`: its client's address."""
-    session, links = relay.session, relay.links
-    shown = tuple(islice(destinations(relay), SHOWN))
-    return SessionInfo(
-        relay.name.decode("ascii"),
-        relay.listener.name,
-        None if relay.login is None else spell_words(relay.login),
-        client,
-        None if session is None else session.dialect.version.decode("ascii"),
-        tuple(None if link.broker is None else str(link.broker) for link in links),
-        tuple(map(_version, links)),
-        round(now - min(relay.opened_at, now), 3),
-        None if session is None else round(now - session.active_at, 3),
-        shown,
-        subscribed(relay) - len(shown),
-        *open_work(links),
-        0 if session is None else session.client_frames,
-        0 if session is None else session.broker_frames,
-        sizes.from_client,
-        sizes.from_brokers,
-        sizes.to_client,
-        sizes.to_brokers,
-        () if session is None else tuple(map(spell_words, session.sent_to)),
-        None if relay.held_by is None else f"{relay.held_by.limit.value} ({relay.held_by.scope.value})",
-    )
-
-
 def open_work(links: list[Link]) -> tuple[int, int]:
     """Return of how many SENDs of a client a RECEIPT is awaited, and how many deliveries it owes an ACK for."""
     unconfirmed = sum(map(_unconfirmed, _first(links, _unconfirmed)))
@@ -159,40 +131,10 @@ def _unconfirmed(link: Link) -> int:
     return len(link.session.receipts) if link.resender is None else link.resender.unconfirmed.sends
 
 
-def _version(link: Link) -> str | None:
-    if link.broker is None:
-        return None
-    return link.connection.leg.dialect.version.decode("ascii")
-
-
 def spell_words(value: bytes) -> str:
     """Return a client's words as text, cut where they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-def end_of_session(relay: Relay, sizes: Sizes) -> dict[str, object]:
-    """Return the fields of the log line for the end of a session that a broker had accepted."""
-    session, links, login = relay.session, relay.links, relay.login
-    assert session is not None  # a broker had accepted it
-    unconfirmed, unacknowledged = open_work(links)
-    brokers = [str(each) for link in links if (each := link.broker or link.before)]
-    return {
-        "from_client": f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
-        "from_brokers": f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
-        "left": f", {unconfirmed} unconfirmed" if unconfirmed else "",
-        "login": None if login is None else spell_words(login),
-        "version": session.dialect.version.decode("ascii"),
-        "brokers": " ".join(brokers),
-        "client_frames": session.client_frames,
-        "broker_frames": session.broker_frames,
-        "client_bytes": sizes.from_client,
-        "broker_bytes": sizes.from_brokers,
-        "to_client_bytes": sizes.to_client,
-        "to_broker_bytes": sizes.to_brokers,
-        "unconfirmed": unconfirmed,
-        "unacknowledged": unacknowledged,
-    }
 
 
 QUIET: Final = 1.0
@@ -407,7 +349,34 @@ class RelayDriver(Driver):
     def info(self) -> SessionInfo:
         """Return the session's present figures."""
         relay = self.relay  # reports what passed, which `_bytes` counts
-        return session_info(relay, self.peer, self.runtime.seconds(), self._bytes())
+        now, sizes = self.runtime.seconds(), self._bytes()
+        session, links = relay.session, relay.links
+        shown = tuple(islice(destinations(relay), SHOWN))
+        return SessionInfo(
+            self.name,
+            relay.listener.name,
+            None if relay.login is None else spell_words(relay.login),
+            self.peer,
+            self.version or None,
+            tuple(None if link.broker is None else str(link.broker) for link in links),
+            tuple(
+                None if link.broker is None else link.connection.leg.dialect.version.decode("ascii")
+                for link in links
+            ),
+            round(now - min(relay.opened_at, now), 3),
+            None if session is None else round(now - session.active_at, 3),
+            shown,
+            subscribed(relay) - len(shown),
+            *open_work(links),
+            0 if session is None else session.client_frames,
+            0 if session is None else session.broker_frames,
+            sizes.from_client,
+            sizes.from_brokers,
+            sizes.to_client,
+            sizes.to_brokers,
+            () if session is None else tuple(map(spell_words, session.sent_to)),
+            None if relay.held_by is None else f"{relay.held_by.limit.value} ({relay.held_by.scope.value})",
+        )
 
     def _bytes(self) -> Sizes:
         """Return the bytes between client and relay, and between relay and brokers."""
@@ -755,7 +724,9 @@ class RelayDriver(Driver):
         if effect.event is Event.CONNECTED:
             if not self._accepted:
                 self._accepted = True
-                effect = Note(effect.event, f"{self._login()}, {effect.text}", effect.facts)
+                login = self._relay.login
+                shown = "no login" if login is None else f"login {spell_text(login)}"
+                effect = Note(effect.event, f"{shown}, {effect.text}", effect.facts)
             else:
                 effect = replace(effect, detail=True)  # one more broker of a fan-out
         kind = f"listener {self._relay.listener.name}"
@@ -768,19 +739,32 @@ class RelayDriver(Driver):
             "listener": self._relay.listener.name,
         }
 
-    def _login(self) -> str:
-        login = self._relay.login
-        return "no login" if login is None else f"login {spell_text(login)}"
-
     def _log_end(self, effect: Note, seconds: float) -> None:
         """Write the log line for the end of a session that a broker had accepted."""
+        relay = self.relay  # reports what passed, which `_bytes` counts
+        sizes, session, links, login = self._bytes(), relay.session, relay.links, relay.login
+        assert session is not None  # a broker had accepted it
+        unconfirmed, unacknowledged = open_work(links)
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=visible(effect.text),
             seconds=seconds,
-            **end_of_session(self.relay, self._bytes()),
+            from_client=f"{counted(session.client_frames, 'frame')}, {counted(sizes.from_client, 'byte')}",
+            from_brokers=f"{counted(session.broker_frames, 'frame')}, {counted(sizes.from_brokers, 'byte')}",
+            left=f", {unconfirmed} unconfirmed" if unconfirmed else "",
+            login=None if login is None else spell_words(login),
+            version=self.version,
+            brokers=" ".join([str(each) for link in links if (each := link.broker or link.before)]),
+            client_frames=session.client_frames,
+            broker_frames=session.broker_frames,
+            client_bytes=sizes.from_client,
+            broker_bytes=sizes.from_brokers,
+            to_client_bytes=sizes.to_client,
+            to_broker_bytes=sizes.to_brokers,
+            unconfirmed=unconfirmed,
+            unacknowledged=unacknowledged,
             **self._names(),
         )
 
@@ -796,15 +780,11 @@ class RelayDriver(Driver):
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
         """Return an endpoint that tells the broker the client's address, if the upstream is configured so."""
         if isinstance(endpoint, ProxyHeaderEndpoint):
-            return endpoint.carrying(self._proxy_header())
+            client = self.runtime.protocols.get(self._relay.client)
+            if client is not None and not self._first:
+                self._first = header(client.transport.getPeer(), client.transport.getHost())
+            return ProxyHeaderEndpoint(endpoint.endpoint, self._first)
         return endpoint
-
-    def _proxy_header(self) -> bytes:
-        """Return the PROXY header with the client's address; b"" if that is unknown."""
-        client = self.runtime.protocols.get(self._relay.client)
-        if client is not None and not self._first:
-            self._first = header(client.transport.getPeer(), client.transport.getHost())
-        return self._first
 
     def _pass(self, effect: Pass) -> None:
         """Let frames of a leg pass without the relay from now on; or stop that."""

@@ -89,7 +89,8 @@ class _WebSocketProtocol(LegProtocol):
         websocket = self._websocket
         if websocket is None:
             return super().socket()
-        return websocket.transport if isinstance(websocket, DirectWebSocket) and websocket.divided else None
+        direct = isinstance(websocket, DirectWebSocket) and not (websocket.client or websocket.window)
+        return websocket.transport if direct else None
 
     def unwrapped(self, data: bytes) -> bytes:
         """Return the frames in bytes that a pipe received, if these are whole messages. Otherwise handle the bytes and
@@ -273,21 +274,14 @@ class WebLegProtocol(_WebSocketProtocol):
         if self._owner is None:
             return
         found = handshake.received(data)
-        if isinstance(found, HttpRefusal):
-            self._refuse(found)
-        elif found is not None:
-            self._handshake = None
-            super().write(found.answer)
-            self._upgrade(self._web.message, self._farewell, window=found.window)
-            self._ping_later()
-
-    def _refuse(self, refusal: HttpRefusal) -> None:
+        if found is None:
+            return
         self._handshake = None
-        super().write(refusal.answer)
-        self._leave(f"HTTP {refusal.status.value}: {refusal.why}")
-
-    def _ping_later(self) -> None:
-        """Ping the client when it is silent from now on, if the listener pings."""
+        super().write(found.answer)
+        if isinstance(found, HttpRefusal):
+            self._leave(f"HTTP {found.status.value}: {found.why}")
+            return
+        self._upgrade(self._web.message, self._farewell, window=found.window)
         if self._web.ping_interval:
             self._pings, self._heard_at = Pings(self), self.runtime.seconds()
             self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)

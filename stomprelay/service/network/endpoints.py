@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -64,9 +64,7 @@ class CannotStart(SystemExit, Exception):
     exception `twistd` reports it to the process that waits for the daemon.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.code = 1
+    code = 1
 
 
 @implementer(IProtocolNegotiationFactory)
@@ -126,30 +124,25 @@ class Exchangeable(Factory):
         return self.current.buildProtocol(addr)
 
 
+@dataclass(eq=False, repr=False)
 class ListeningService(Service):
     """Listens on one endpoint, or raises `CannotStart`. `made` returns the endpoint, on the socket with this descriptor
     if there is one. `adopted`: another process still accepts there. `secured` makes its TLS connections.
     """
 
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        made: Callable[[int | None], IStreamServerEndpoint],
-        factory: Any,
-        inherited: int | None = None,
-        room: Callable[[], int] | None = None,
-        secured: tls.TLSConnections | None = None,
-    ) -> None:
-        self.setName(name)
-        self.endpoint = made(inherited)
-        self.factory = Exchangeable(factory)
-        self.description = description
-        self.secured = secured
-        self._made = made
-        self._room = room
-        self.adopted = self._held = False
-        self._opened: Deferred[Any] | None = None
+    name: str = field()  # Twisted's class has a default
+    description: str
+    _made: Callable[[int | None], IStreamServerEndpoint]
+    factory: Exchangeable
+    inherited: InitVar[int | None] = None
+    _room: Callable[[], int] | None = None
+    secured: tls.TLSConnections | None = None
+    adopted: bool = False
+    _held: bool = False
+    _opened: Deferred[Any] | None = None
+
+    def __post_init__(self, inherited: int | None) -> None:
+        self.endpoint = self._made(inherited)
 
     @property
     def port(self) -> tcp.Port | None:
@@ -310,27 +303,28 @@ def listening_service(
             raise BadEndpoint(f"tls.{error}") from error
         factory = LayerFactory(connections, False, factory, reactor)
     return ListeningService(
-        name, description, partial(_server, reactor, description), factory, inherited, room, connections
+        name,
+        description,
+        partial(_server, reactor, description),
+        Exchangeable(factory),
+        inherited,
+        room,
+        connections,
     )
 
 
 def _server(reactor: Any, description: str, inherited: int | None) -> IStreamServerEndpoint:
     """Return the endpoint of a string, on the socket with this descriptor if there is one. Raises `BadEndpoint`."""
     try:
-        place = _with_backlog(description)
+        place, parts = description, server(description)
+        if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
+            place = f"{description}:backlog={BACKLOG}"
         if inherited is None:
             return serverFromString(reactor, place)  # type: ignore[no-any-return]
         doors = sharing.InheritedSocket(reactor, inherited)
         return serverFromString(doors, sharing.inherited(place))  # type: ignore[no-any-return]
     except Exception as error:
         raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
-
-
-def _with_backlog(description: str) -> str:
-    parts = server(description)
-    if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
-        return f"{description}:backlog={BACKLOG}"
-    return description
 
 
 @implementer(IProtocolFactory)
@@ -409,7 +403,10 @@ def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerE
     endpoint = client_endpoint(reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
     if broker.path is None:
         return endpoint
-    return WebSocketEndpoint(endpoint, _authority(broker), broker.path, upstream.versions or DIALECTS)
+    # With its port unless that is the scheme's default.
+    host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
+    host = host if host.isascii() else host.encode("idna").decode("ascii")
+    return WebSocketEndpoint(endpoint, host, broker.path, upstream.versions or DIALECTS)
 
 
 def client_endpoint(
@@ -428,12 +425,6 @@ def client_endpoint(
     except Exception as error:
         raise BadEndpoint(f"{broker}: {_why(error)}") from error
     return ProxyHeaderEndpoint(endpoint) if introduces else endpoint
-
-
-def _authority(broker: Broker) -> str:
-    """Return the host in a broker's URL, with its port unless that is the scheme's default."""
-    host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
-    return host if host.isascii() else host.encode("idna").decode("ascii")
 
 
 def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:

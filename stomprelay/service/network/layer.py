@@ -64,14 +64,11 @@ class SteppedConnection(SSL.Connection):
         """Return everything that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next
         call.
         """
-        if self._failure is None:
-            return self._received()
-        try:
-            raise self._failure
-        finally:
-            self._failure = None
-
-    def _received(self) -> bytes:
+        if self._failure is not None:
+            try:
+                raise self._failure
+            finally:
+                self._failure = None
         records: list[bytes] = []
         try:
             while True:
@@ -169,15 +166,11 @@ class SecuredEndpoint:
     """Connects as another endpoint does, and puts TLS on the connection, which `creator` makes."""
 
     creator: IOpenSSLClientConnectionCreator
-    _endpoint: IStreamClientEndpoint
+    endpoint: IStreamClientEndpoint
     _reactor: IReactorTime
-
-    def over(self, beneath: Callable[[IStreamClientEndpoint], IStreamClientEndpoint]) -> "SecuredEndpoint":
-        """Return the endpoint that puts TLS on connections of the endpoint that `beneath` returns."""
-        return SecuredEndpoint(self.creator, beneath(self._endpoint), self._reactor)
 
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect. The Deferred fires with the protocol, before the handshake."""
         secured = LayerFactory(self.creator, True, protocolFactory, self._reactor)
-        connected: Deferred[Any] = self._endpoint.connect(secured)
+        connected: Deferred[Any] = self.endpoint.connect(secured)
         return connected.addCallback(lambda layer: layer.wrappedProtocol)

@@ -3,7 +3,7 @@
 The specification is HAProxy's `doc/proxy-protocol.txt`, section 2.2. The header stands before TLS.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import pack
 from typing import Any, Final
@@ -53,23 +53,19 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyHeaderEndpoint:
-    """Connects as another endpoint does, and first sends a header of the PROXY protocol: the client's, by `carrying`;
-    else one with the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
+    """Connects as another endpoint does, and first sends a header of the PROXY protocol: `_first`, or if that is empty
+    one with the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
     """
 
     endpoint: IStreamClientEndpoint
     _first: bytes = b""
 
-    def carrying(self, first: bytes) -> "ProxyHeaderEndpoint":
-        """Return the endpoint that connects to the same broker and sends this header, which `header` returned."""
-        return ProxyHeaderEndpoint(self.endpoint, first)
-
     def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect; return a Deferred that fires with the protocol."""
         endpoint = self.endpoint
         if isinstance(endpoint, SecuredEndpoint):
-            headed_below = endpoint.over(lambda below: ProxyHeaderEndpoint(below, self._first))
-            secured: Deferred[Any] = headed_below.connect(protocolFactory)
+            below = ProxyHeaderEndpoint(endpoint.endpoint, self._first)
+            secured: Deferred[Any] = replace(endpoint, endpoint=below).connect(protocolFactory)
             return secured
         headed: Any = _Factory(protocolFactory, self._first)
         connected: Deferred[Any] = endpoint.connect(headed)

@@ -350,25 +350,14 @@ class SocketConnector:
         return "an attempt to connect"
 
     def doWrite(self) -> None:
-        """Find out the outcome: the system returns it for a second connect."""
+        """Find out the outcome, which the system returns for a second connect, and report it."""
         if self._own is None:
             return
         trouble = self._own.connect_ex(self._place)
-        if not trouble or trouble == EISCONN:
-            self._established()
-        elif trouble not in _WAITING:
-            self._fail(error.getConnectError((trouble, os.strerror(trouble))))
-
-    doRead = doWrite
-
-    def connectionLost(self, reason: Failure) -> None:
-        """The reactor stops, or an error occurred with the new connection."""
-        if self.transport is not None:
-            self.transport.connectionLost(reason)
-        else:
-            self._fail(error.ConnectError(string=reason))
-
-    def _established(self) -> None:
+        if trouble and trouble != EISCONN:
+            if trouble not in _WAITING:
+                self._fail(error.getConnectError((trouble, os.strerror(trouble))))
+            return
         protocol = self._factory.buildProtocol(_address(self._place))
         own = self._settle()
         if own is None:
@@ -379,6 +368,15 @@ class SocketConnector:
         told = self._lost if isinstance(self._factory, ClientFactory) else None
         self.transport = transport = Socket(own, protocol, self._place, self._reactor, told)
         protocol.makeConnection(transport)
+
+    doRead = doWrite
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor stops, or an error occurred with the new connection."""
+        if self.transport is not None:
+            self.transport.connectionLost(reason)
+        else:
+            self._fail(error.ConnectError(string=reason))
 
     def _lost(self, reason: Failure) -> None:
         factory, self._factory, self.transport = self._factory, None, None

@@ -8,7 +8,8 @@ own comparison refuses every client that it has nothing in common with: `_set_up
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,27 +73,23 @@ class Unusable(Exception):
 
 
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
+@dataclass(eq=False, repr=False)
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
     `paths`, or raises `Unusable`. `name`: the broker's host, for its certificate and for SNI. `demanded`: OpenSSL's
     `VERIFY_*`. `offered`: the protocols that a client offers by ALPN.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], SSL.Context],
-        paths: Iterable[str],
-        demanded: int,
-        name: str | None = None,
-        offered: Sequence[bytes] = (),
-    ) -> None:
-        self.paths = tuple(paths)
-        self._load = load
-        self._demanded = demanded
-        self._name = name
-        self._offered = offered
-        self._sni: bytes | None = None
-        self._ids: list[ServiceID] = []
+    _load: Callable[[], SSL.Context]
+    paths: tuple[str, ...]
+    _demanded: int
+    _name: str | None = None
+    _offered: Sequence[bytes] = ()
+    _sni: bytes | None = None
+    _ids: list[ServiceID] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        name = self._name
         if name is not None:
             if isIPAddress(name) or isIPv6Address(name):
                 self._ids.append(IPAddress_ID(name))
@@ -123,19 +120,16 @@ class TLSConnections:
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a client; Twisted calls this."""
-        return self._connection()
+        return SteppedConnection(self._context, None)
 
     def clientConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the TLS connection to a broker; Twisted calls this."""
-        connection = self._connection()
+        connection = SteppedConnection(self._context, None)
         if self._sni is not None:
             connection.set_tlsext_host_name(self._sni)
         if self._offered:
             connection.set_alpn_protos(list(self._offered))
         return connection
-
-    def _connection(self) -> SSL.Connection:
-        return SteppedConnection(self._context, None)
 
     def _verify(
         self, connection: SSL.Connection, certificate: X509, code: int, depth: int, trusted: int
@@ -157,15 +151,14 @@ class TLSConnections:
             patterns = extract_patterns(certificate)
             verify_service_identity(patterns, self._ids, [])
         except VerificationError:
-            names = ", ".join(_shown(getattr(pattern, "pattern", "?")) for pattern in patterns)
+            texts = [getattr(each, "pattern", "?") for each in patterns]
+            names = ", ".join(
+                each.decode("ascii", "replace") if isinstance(each, bytes) else str(each) for each in texts
+            )
             return f"it is for {names}, not for {self._name}"
         except CertificateError as error:
             return f"it cannot be for {self._name}: {error}"
         return None
-
-
-def _shown(pattern: object) -> str:
-    return pattern.decode("ascii", "replace") if isinstance(pattern, bytes) else str(pattern)
 
 
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
@@ -192,7 +185,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
         demanded = SSL.VERIFY_PEER
         if tls.require_client_certificate:
             demanded |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-    return TLSConnections(load, filter(None, (tls.certificate, tls.key, tls.client_ca)), demanded)
+    return TLSConnections(load, tuple(filter(None, (tls.certificate, tls.key, tls.client_ca))), demanded)
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
@@ -210,7 +203,7 @@ def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSC
             _load_trust(context, "ca", tls.ca)
         return context
 
-    paths = filter(None, (tls.certificate, tls.key, tls.ca))
+    paths = tuple(filter(None, (tls.certificate, tls.key, tls.ca)))
     return TLSConnections(load, paths, SSL.VERIFY_PEER, tls.name or host, offered)
 
 

@@ -6,7 +6,7 @@ several frames may be in one. Brokers get one frame in each message, because som
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from secrets import token_bytes
 from struct import pack
@@ -41,23 +41,24 @@ _WORDS: Final = {
 }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Division:
     """Divides received bytes. The compiled `_messages` takes a client's whole messages, of `most` bytes at most, its
     pings and its pongs. wsproto reads all else: fragments, what is compressed or wrong, and the close frame. `most` is
     None for a broker, of which wsproto reads everything.
     """
 
-    __slots__ = ("_carried", "_due", "_fragments", "_messages", "first")
+    most: InitVar[int | None]
+    _messages: "Messages | None" = None
+    _carried: bytes = b""
+    _due: int = 0
+    _fragments: bool = False
+    first: int = 0
+    """The opcode of the first message, 0 while there was none."""
 
-    def __init__(self, most: int | None) -> None:
-        self._messages: Messages | None = None
+    def __post_init__(self, most: int | None) -> None:
         if _COMPILED is not None and most is not None:
             self._messages = _COMPILED.Messages(most)
-        self._carried = b""
-        self._due = 0
-        self._fragments = False
-        self.first = 0
-        """The opcode of the first message, 0 while there was none."""
 
     def came(self, opcode: int) -> None:
         """Take this for the opcode of the first message, where none came before it."""
@@ -251,28 +252,16 @@ class WebSocket(ProtocolWrapper):
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
         """Return the frames in these bytes that wsproto reads; `payloads` gets the payloads before each of them."""
         for part in self._division.others(data, payloads):
-            frames = self._wsproto()
-            frames.receive_bytes(part)
-            yield from frames.received_frames()
-
-    @property
-    def divided(self) -> bool:
-        """Whether messages can be read without wsproto: uncompressed ones of a client."""
-        return not self.client and not self.window
+            if self._frames is None:  # most peers send only a close frame that wsproto must read
+                self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
+            self._frames.receive_bytes(part)
+            yield from self._frames.received_frames()
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
-        """If the WebSocket is `divided`, return the payloads at the beginning of these bytes, and where they end. Give
-        the rest to `received`.
+        """Return the payloads at the beginning of a client's uncompressed bytes, and where they end. Give the rest to
+        `received`.
         """
         return (b"", 0) if self._heard or self._failed else self._division.begun(data)
-
-    def _wsproto(self) -> FrameProtocol:
-        """Return the reader of frames that `messages` does not read; most peers send only a close frame of this
-        kind.
-        """
-        if self._frames is None:
-            self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
-        return self._frames
 
     def _taken(self, opcode: Opcode, payload: Any, finished: bool) -> bytes:
         self._division.came(opcode)
