@@ -46,10 +46,7 @@ FILES: Final = {
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
 """The pages that need no token: machines without a token read them, and they reveal little."""
 JSON: Final = "application/json"
-_PHRASES: Final = {421: b"Misdirected Request"}
 LOCAL: Final = "localhost"
-_PLAIN: Final = 80
-_TLS: Final = 443
 SHARED: Final = 0.5
 """Seconds for which one copy of a shared page is sent to everybody."""
 _GUARDS: Final = {
@@ -152,10 +149,11 @@ class Hosts:
             return True
         if not isinstance(local, IPv4Address | IPv6Address):
             return _loopback(asked.host)
-        port = asked.port or (_TLS if secure else _PLAIN)
+        port = asked.port or (443 if secure else 80)
         if port != local.port:
             return False
-        return _loopback(asked.host) or asked.host == authority(_bracketed(local.host)).host
+        own = local.host.partition("%")[0]  # without the zone of an IPv6 address
+        return _loopback(asked.host) or asked.host == authority(f"[{own}]" if ":" in own else own).host
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
@@ -180,12 +178,6 @@ def _loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _bracketed(address: str) -> str:
-    """Return the address of a socket as a URL has it, without the zone of an IPv6 address."""
-    address = address.partition("%")[0]
-    return f"[{address}]" if ":" in address else address
 
 
 class Token:
@@ -304,7 +296,7 @@ class AdminPages(Resource):
 
 def _begun(request: Any, response: Response) -> bytes:
     body = response.text.encode("utf-8")
-    request.setResponseCode(response.status, _PHRASES.get(response.status))
+    request.setResponseCode(response.status, b"Misdirected Request" if response.status == 421 else None)
     request.setHeader(b"content-type", response.kind.encode("ascii"))
     request.setHeader(b"content-length", b"%d" % len(body))
     request.setHeader(b"cache-control", b"no-store")
