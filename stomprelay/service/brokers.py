@@ -381,8 +381,6 @@ _RECENT: Final = 2.0
 """A session is active if its client or broker sent something within so many seconds."""
 _LOOKS: Final = 2000
 """Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
-_SAVED: Final = 5 * _LOOKS
-"""The largest number of frames of watched sessions at once, after a time with few of them."""
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -547,11 +545,6 @@ class _Asked(NamedTuple):
     origin: Broker
     target: Broker
 
-    @property
-    def pending(self) -> bool:
-        """Whether the link still uses the broker that it should leave."""
-        return self.link.moving is not None and self.link.broker is self.origin
-
 
 class Sampling:
     """Chooses sessions to watch for samples. Call `tick` once a second. `sessions` is a live collection of all."""
@@ -564,7 +557,7 @@ class Sampling:
 
     def tick(self, now: float) -> None:
         """Stop watching the sessions that were watched long enough, and watch others instead."""
-        self._looks.add(_LOOKS, _SAVED)
+        self._looks.add(_LOOKS, 5 * _LOOKS)  # after a quiet time, more at once
         for session in self._watched:
             session.handle(Looked())
         self._watched = [session for session in self._watched if session.watched]
@@ -690,7 +683,9 @@ class PeriodicChecks(Service):
                 session.handle(Reconsidered())
 
     def _balance(self, now: float) -> None:
-        self._asked = [each for each in self._asked if each.pending]
+        self._asked = [
+            each for each in self._asked if each.link.moving is not None and each.link.broker is each.origin
+        ]
         for upstream, allowance in self._balanced:
             for group in upstream.groups:
                 if not group.balanced:

@@ -382,12 +382,8 @@ def _limits(root: Path) -> Iterator[Path]:
                 break
 
 
-YOUNG: Final = 5000
-"""Objects that are made, and not freed, between two looks for garbage; Python's own number is 700."""
-
-
 def collect_rarely() -> None:
     """Let Python's garbage collector run rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(5000)  # objects that are made and not freed; Python's own number is 700

@@ -69,7 +69,7 @@ class OwnRelay:
     def condition(self) -> Condition:
         """Return the relay's state."""
         sessions, journal = self.state.sessions, self.state.journal
-        ill = journal is not None and (journal.trouble or journal.stuck)
+        ill = journal is not None and (journal.written.trouble or journal.stuck)
         return Condition(
             len(sessions),
             sessions.stopping,
@@ -98,7 +98,7 @@ class OwnRelay:
                 health.doubt(health.sight())
         if state.runtime.memory.full:
             found.append("memory: as much is kept of clients as may be")
-        if state.journal is not None and state.journal.trouble:
+        if state.journal is not None and state.journal.written.trouble:
             found.append(f"the journal {state.journal.state}")
         return found
 

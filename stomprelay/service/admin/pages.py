@@ -13,11 +13,11 @@ neither is no browser.
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 from importlib import resources
 from ipaddress import ip_address
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -202,6 +202,7 @@ class Token:
         return compare_digest(sha256(said).digest(), self._digest)
 
 
+@dataclass(eq=False, repr=False)
 class AdminPages(Resource):
     """All pages by path; `find` returns the action of a path. `token` is needed for all but `PROBES`; `repeats` limits
     the log's lines.
@@ -209,22 +210,15 @@ class AdminPages(Resource):
 
     isLeaf = True
 
-    def __init__(
-        self,
-        pages: Mapping[bytes, Page],
-        find: Callable[[bytes], Action | None],
-        hosts: Hosts,
-        token: Token | None,
-        repeats: Repeats,
-        upgrades: Mapping[bytes, Upgrade] = MappingProxyType({}),
-    ) -> None:
+    _pages: Mapping[bytes, Page]
+    _find: Callable[[bytes], Action | None]
+    _hosts: Hosts
+    _token: Token | None
+    _repeats: Repeats
+    _upgrades: Mapping[bytes, Upgrade] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._pages = pages
-        self._find = find
-        self._hosts = hosts
-        self._token = token
-        self._repeats = repeats
-        self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
         """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""

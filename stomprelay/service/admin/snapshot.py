@@ -240,7 +240,7 @@ def _journal(journal: Journal) -> JournalRow:
         "write_errors": written.errors,
     }
     return JournalRow(
-        str(journal.directory), journal.state, bool(journal.trouble), journal.stuck, journal.waiting, counts
+        str(journal.directory), journal.state, bool(written.trouble), journal.stuck, journal.waiting, counts
     )
 
 

@@ -223,20 +223,17 @@ class Identification(Service):
                 refusal = await turn()
                 if refusal is not None:
                     return refusal
+                if self._threads is None:
+                    self._threads = ThreadPool(0, THREADS, "passcodes")
+                    self._threads.start()
                 right = users.known(name, passcode) or await deferToThreadPool(
-                    self._reactor, self._pool(), users.verify, name, passcode
+                    self._reactor, self._threads, users.verify, name, passcode
                 )
             finally:
                 self._free.release()
         if not right:
             return _WRONG
         return auth.identity(name or "", frozenset(), certificate)
-
-    def _pool(self) -> ThreadPool:
-        if self._threads is None:
-            self._threads = ThreadPool(0, THREADS, "passcodes")
-            self._threads.start()
-        return self._threads
 
     async def _by_service(
         self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str, turn: Turn

@@ -110,7 +110,10 @@ class WriterThread:
         """Write all that waits, then sync, end and remove segments where that is due."""
         try:
             self._write()
-            self._sync()
+            every, now = self._settings.sync_interval, time.monotonic()
+            if every and now >= self._sync_at:
+                self._segments.sync()
+                self._sync_at = now + every
             self._roll()
         except Exception as error:  # whatever it is, it is tried again in the next turn
             self._failed(error)
@@ -189,12 +192,6 @@ class WriterThread:
         now, facts = self._clock(), {"within": self._settings.segment_age}
         alive = _event(now, JournalEvent.ALIVE, "the relay is there", facts)
         self._segments.roll(now, alive=b"" if self._queue.size else alive)
-
-    def _sync(self) -> None:
-        every, now = self._settings.sync_interval, time.monotonic()
-        if every and now >= self._sync_at:
-            self._segments.sync()
-            self._sync_at = now + every
 
     def _expire(self) -> None:
         """Remove old segments, with each new segment and every `EXPIRING` seconds. A failure is logged."""
