@@ -296,18 +296,19 @@ class Outages(Timed):
             return
         failed = note.event is Event.LOST or (note.event is Event.REFUSED and not probed)
         if note.event in (Event.CONNECTED, Event.RECOVERED):
-            self._found(place, str(facts.get("lost", "")))
+            lost = str(facts.get("lost", ""))
+            if (before := self._troubles.get((place[0], lost))) is not None:
+                before.survived(elsewhere=place[1] != lost)
+            if (here := self._troubles.get(place)) is not None:
+                here.heard(self._seconds())
         elif failed and (probed or note.detail):
-            lost = note.event is Event.LOST and not probed
-            self._trouble(place).hurt(str(facts.get("reason", "")), lost=lost)
-
-    def _trouble(self, place: Place) -> _Trouble:
-        if not self._troubles:
-            self._timers.set(self, self._seconds() + EVERY)
-        if place not in self._troubles:
             now = self._seconds()
-            self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
-        return self._troubles[place]
+            if not self._troubles:
+                self._timers.set(self, now + EVERY)
+            if place not in self._troubles:
+                self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
+            gone = note.event is Event.LOST and not probed
+            self._troubles[place].hurt(str(facts.get("reason", "")), lost=gone)
 
     @property
     def time(self) -> float:
@@ -322,16 +323,6 @@ class Outages(Timed):
         """Return the reason of a broker's trouble, possibly in the broker's own words; "" if there is none."""
         trouble = self._troubles.get((upstream, broker))
         return "" if trouble is None else _short(trouble.reason)
-
-    def _found(self, place: Place, lost: str) -> None:
-        if not self._troubles:
-            return
-        before = self._troubles.get((place[0], lost))
-        if before is not None:
-            before.survived(elsewhere=place[1] != lost)
-        here = self._troubles.get(place)
-        if here is not None:
-            here.heard(self._seconds())
 
     def woke(self, now: float) -> None:
         """Log news about brokers; the timer calls this."""
@@ -389,8 +380,6 @@ _RECENT: Final = 2.0
 """A session is active if its client or broker sent something within so many seconds."""
 _LOOKS: Final = 2000
 """Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
-_SAVED: Final = 5 * _LOOKS
-"""The largest number of frames of watched sessions at once, after a time with few of them."""
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -555,11 +544,6 @@ class _Asked(NamedTuple):
     origin: Broker
     target: Broker
 
-    @property
-    def pending(self) -> bool:
-        """Whether the link still uses the broker that it should leave."""
-        return self.link.moving is not None and self.link.broker is self.origin
-
 
 class Sampling:
     """Chooses sessions to watch for samples. Call `tick` once a second. `sessions` is a live collection of all."""
@@ -572,7 +556,7 @@ class Sampling:
 
     def tick(self, now: float) -> None:
         """Stop watching the sessions that were watched long enough, and watch others instead."""
-        self._looks.add(_LOOKS, _SAVED)
+        self._looks.add(_LOOKS, 5 * _LOOKS)  # after a quiet time, more at once
         for session in self._watched:
             session.handle(Looked())
         self._watched = [session for session in self._watched if session.watched]
@@ -593,35 +577,27 @@ class Sampling:
                     return
 
 
+@dataclass(eq=False, repr=False)
 class PeriodicChecks(Service):
     """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection of all
     sessions. `watched`: the admin endpoint may be asked for readiness and times.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        brokers: Brokers,
-        sessions: Iterable[RelayDriver],
-        endpoints: Endpoints,
-        journal: Journal | None = None,
-        *,
-        watched: bool = False,
-    ) -> None:
-        self._runtime = runtime
-        self._brokers = brokers
-        self._sessions = sessions
-        self._sampling = Sampling(sessions)
-        self._endpoints = endpoints
-        self._journal = journal
-        self._watches: list[tuple[str, Watch]] = []
+    _runtime: Runtime
+    _brokers: Brokers
+    _sessions: Iterable[RelayDriver]
+    _endpoints: Endpoints
+    _journal: Journal | None = None
+    watched: InitVar[bool] = False
+    _due: float = 0.0
+
+    def __post_init__(self, watched: bool) -> None:
+        self._sampling = Sampling(self._sessions)
         self._probes: set[ProbeDriver] = set()
         self._down: set[Broker] = set()
-        self._balanced: list[tuple[Upstream, Allowance]] = []
         self._asked: list[_Asked] = []
-        self._due = 0.0
         loop = self._loop = LoopingCall(self.run)
-        loop.clock = runtime.reactor
+        loop.clock = self._runtime.reactor
         self.change(watched=watched)
 
     def change(self, *, watched: bool) -> None:
@@ -706,7 +682,9 @@ class PeriodicChecks(Service):
                 session.handle(Reconsidered())
 
     def _balance(self, now: float) -> None:
-        self._asked = [each for each in self._asked if each.pending]
+        self._asked = [
+            each for each in self._asked if each.link.moving is not None and each.link.broker is each.origin
+        ]
         for upstream, allowance in self._balanced:
             for group in upstream.groups:
                 if not group.balanced:

@@ -16,6 +16,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from signal import SIGTERM, raise_signal
 from typing import Any, Final
 
@@ -47,8 +48,6 @@ ANSWER: Final = 10.0
 """Seconds that the old process has for each answer."""
 WITHIN: Final = 60.0
 """Seconds that the new process has, from the beginning of its connection until it is ready."""
-_KEPT_BY_SYSTEMD: Final = "systemd"
-_INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
 _CREDENTIALS: Final = struct.Struct("3i")
 """Linux's `struct ucred`: process, user, group."""
 
@@ -70,7 +69,7 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
     """Yield the services that listen on an endpoint of this process, except systemd's sockets, which systemd keeps."""
     for each in services:
         if isinstance(each, ListeningService):
-            if server(each.description).kind != _KEPT_BY_SYSTEMD:
+            if server(each.description).kind != "systemd":
                 yield each
         elif isinstance(each, MultiService):
             yield from listening(each)
@@ -81,7 +80,7 @@ def _place(endpoint: str) -> tuple[str, ...]:
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]
-    if parts.kind not in _INTERNET:
+    if parts.kind not in ("tcp", "tcp6", "ssl", "tls"):
         return "other", endpoint
     interface = parts.arguments.get("interface") or ("::" if parts.kind == "tcp6" else "0.0.0.0")
     return "internet", interface, parts.arguments.get("port", endpoint)
@@ -267,7 +266,9 @@ class Handover(MultiService):
             own.connect(self._path)
         except (FileNotFoundError, ConnectionRefusedError):
             passage.close()
-            _log.info("handover: nobody is at {path}: this relay opens its sockets itself", path=self._path)
+            _log.info(
+                "handover: no relay answers at {path}: this relay opens its sockets itself", path=self._path
+            )
             return None
         except OSError as error:
             passage.close()
@@ -305,27 +306,21 @@ class Handover(MultiService):
     def took_over(self, how: str, count: int) -> None:
         """Log that the earlier relay has left or is gone, and hand over to others from now on."""
         self.busy = ""
-        _log.info("handover: {how}; {count} sockets are ours", how=how, count=count)
+        _log.info("handover: {how}; this relay has {count} sockets", how=how, count=count)
 
 
+@dataclass(eq=False, repr=False)
 class TakenOver(Service):
     """The sockets that a relay got from the earlier relay: the `passage` to it, and services by the keys of their
     sockets. When this service starts, the earlier relay is told to leave.
     """
 
-    def __init__(
-        self,
-        passage: Passage,
-        kept: Mapping[str, ListeningService],
-        handover: Handover,
-        reactor: Any,
-    ) -> None:
-        self._passage = passage
-        self._kept = kept
-        self._handover = handover
-        self._reactor = reactor
-        self._late: Any = None
-        self._settled = False
+    _passage: Passage
+    _kept: Mapping[str, ListeningService]
+    _handover: Handover
+    _reactor: Any
+    _late: Any = None
+    _settled: bool = False
 
     def startService(self) -> None:
         """Tell the earlier relay to leave, as soon as the reactor runs."""

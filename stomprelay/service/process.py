@@ -209,7 +209,9 @@ class Notify(Service):
         self._tell = tell
         self._status = status
         self._sent = ""
-        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        name = environment.get("NOTIFY_SOCKET", "")
+        # A path, or an abstract name.
+        self._address = {"/": name, "@": f"\0{name[1:]}"}.get(name[:1])
         period = watchdog(environment)
         self._watched = period is not None
         self._every = EVERY if period is None else min(EVERY, period / 2)
@@ -262,13 +264,6 @@ class Notify(Service):
                 sender.sendto("\n".join(lines).encode("utf-8"), self._address)
         except OSError as error:
             _log.warn("systemd could not be notified of {lines}: {error}", lines=lines, error=error)
-
-
-def _address(name: str) -> str | None:
-    """Return the address of systemd's socket: a path, or an abstract name; None if there is none."""
-    if name.startswith("@"):
-        return f"\0{name[1:]}"
-    return name if name.startswith("/") else None
 
 
 def watchdog(environment: Mapping[str, str]) -> float | None:
@@ -387,12 +382,8 @@ def _limits(root: Path) -> Iterator[Path]:
                 break
 
 
-YOUNG: Final = 5000
-"""Objects that are made, and not freed, between two looks for garbage; Python's own number is 700."""
-
-
 def collect_rarely() -> None:
     """Let Python's garbage collector run rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(5000)  # objects that are made and not freed; Python's own number is 700

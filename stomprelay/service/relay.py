@@ -60,10 +60,6 @@ from stomprelay.wire.decoder import SCANNER
 
 _log: Final = logger()
 
-OPEN: Final = 32
-"""The number of open file descriptors that is assumed at the start if the system does not tell it."""
-JOURNAL: Final = 8
-"""File descriptors that the journal may have open: segments, their folder, files that are removed."""
 RULING: Final = 0.01
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
@@ -119,15 +115,6 @@ _WAY: Final = attrgetter("name", "groups", "tls", "proxy_protocol", "versions", 
 """The settings of an upstream that decide how its brokers are connected to, and what is warned of."""
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 """The beginnings of endpoints that need no files such as certificates."""
-
-
-def _reads_files(config: Config) -> bool:
-    """Return whether connections depend on other files, so that a reload has to read these again."""
-    ends: list[Listener | Broker] = [*config.listeners]
-    ends += [broker for upstream in config.upstreams for broker in upstream.brokers]
-    places = [*filter(None, (config.admin, config.metrics)), *[each.endpoint for each in ends]]
-    secured = config.admin_tls is not None or any(each.tls for each in ends)
-    return secured or not all(each.startswith(_PLAIN) for each in places)
 
 
 class RelayService(MultiService):
@@ -363,7 +350,11 @@ class RelayService(MultiService):
 
     def _look_at(self, config: Config) -> None:
         """Find out which warnings a configuration needs, and whether a reload has to read other files."""
-        self._reads_files = _reads_files(config)
+        ends: list[Listener | Broker] = [*config.listeners]
+        ends += [broker for upstream in config.upstreams for broker in upstream.brokers]
+        places = [*filter(None, (config.admin, config.metrics)), *[each.endpoint for each in ends]]
+        secured = config.admin_tls is not None or any(each.tls for each in ends)
+        self._reads_files = secured or not all(each.startswith(_PLAIN) for each in places)
         self._warnings = list(_warnings(config)) if self._inherited is None else []
 
     def _warn(self) -> None:
@@ -412,7 +403,8 @@ class RelayService(MultiService):
         sessions, journal = self.state.sessions, self.state.journal
         listeners = len(sessions.listeners)
         state = "stopping, " if sessions.stopping else "draining, " if sessions.draining else ""
-        trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
+        failing = journal is not None and journal.written.trouble
+        trouble = f", the journal {journal.state}" if journal is not None and failing else ""
         return f"{state}{counted(len(sessions), 'session')}, {counted(listeners, 'listener')}{trouble}"
 
     def startService(self) -> None:
@@ -435,8 +427,9 @@ class RelayService(MultiService):
     def _needed(self) -> int:
         """Return how many descriptors are open, or may be opened, for other purposes than sessions."""
         probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
-        journal = 0 if self.state.journal is None else JOURNAL
-        needed = (open_descriptors() or OPEN) + probes + journal
+        # Of the journal: segments, their folder, files that are removed.
+        journal = 0 if self.state.journal is None else 8
+        needed = (open_descriptors() or 32) + probes + journal
         if self.admin.services:
             from stomprelay.service.admin.server import CONNECTIONS
 

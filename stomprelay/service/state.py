@@ -88,13 +88,10 @@ class ListenerSessions:
         place = network(address) if self.listener.clients_per_address is not None else None
         self._drivers[driver] = ()
         if place is not None:
-            self._count(driver, (Scope.ADDRESS, place))
+            self.count(driver, (Scope.ADDRESS, place))
 
-    def identified(self, driver: RelayDriver, user: str) -> None:
-        """Count a session for this user: its client is identified."""
-        self._count(driver, (Scope.USER, user))
-
-    def _count(self, driver: RelayDriver, among: tuple[Scope, str]) -> None:
+    def count(self, driver: RelayDriver, among: tuple[Scope, str]) -> None:
+        """Count a session for this address, or for this user, whose client is identified."""
         self._drivers[driver] += (among,)
         self._counts[among] = self._counts.get(among, 0) + 1
 
@@ -221,11 +218,6 @@ class Sessions:
         if self._over is not None and not len(self):
             over, self._over = self._over, None
             over.callback(None)
-
-    def report_passed(self) -> None:
-        """Count all that has passed, also where the core does not know of it. Call this before counters are shown."""
-        for each in self:
-            each.report_passed()
 
     def possibly_lost(self) -> int:
         """Return how many SENDs may have been lost since the relay started."""

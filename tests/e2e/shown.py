@@ -73,14 +73,15 @@ class Made:
     """The relay that is made up."""
 
     def __init__(self) -> None:
-        self.brokers = Brokers([movable(failover(1, 2, 3))])
-        self.repeats = Runtime(reactor, time.monotonic).repeats
-        self.listeners = ("public", "internal")
+        brokers = Brokers([movable(failover(1, 2, 3))])
+        runtime = Runtime(reactor, time.monotonic)
+        sessions = SimpleNamespace(listeners=("public", "internal"))
+        self.state: Any = SimpleNamespace(brokers=brokers, runtime=runtime, sessions=sessions)
         self.reloads: Reloads | None = None
         self._began = time.time()
         self._draining = False
         self._sessions = [_driver(number, self._began) for number in range(1, SESSIONS + 1)]
-        one, two, three = (each.broker.health for each in self.brokers)
+        one, two, three = (each.broker.health for each in brokers)
         one.up, two.up, three.up = True, False, None
 
     def condition(self) -> Condition:
@@ -106,7 +107,7 @@ class Made:
                 ListenerRow("public", "tcp:61613", "tcp://192.0.2.1:61613", len(self._sessions), counters),
                 ListenerRow("internal", "unix:/run/stomp", "tcp://192.0.2.1:61613", 0, Counters()),
             ),
-            tuple(self._broker(each, tally) for each in self.brokers),
+            tuple(self._broker(each, tally) for each in self.state.brokers),
             JournalRow("/var/lib/stomprelay", "is written", False, False, 4096, _journal(passed)),
             (
                 WorkerRow(1, 4711, SERVES, len(self._sessions), 0, now),

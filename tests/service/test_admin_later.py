@@ -23,9 +23,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
-        self.brokers = self.harness.service.state.brokers
-        self.repeats = self.harness.service.state.runtime.repeats
-        self.listeners = self.harness.service.state.sessions.listeners
+        self.state = self.harness.service.state
         self.reloads: Reloads | None = None
         self.asked: list[Deferred[Any]] = []
         self.told: list[tuple[Any, ...]] = []
@@ -41,7 +39,7 @@ class Slow:
     def taken(self, *states: str) -> Snapshot:
         """What it is, with workers in these states."""
         rows = tuple(WorkerRow(number, None, state, 0, 0) for number, state in enumerate(states, 1))
-        return snapshot(self.harness.service.state, whole=True)._replace(workers=rows)
+        return snapshot(self.state, whole=True)._replace(workers=rows)
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def ask(slow: Slow, path: str, method: str = "GET", body: bytes = b"", factory: 
 
 def test_an_order_and_its_result(slow: Slow) -> None:
     """All are told first, then asked how the brokers are."""
-    both, (one, _) = (slow.brokers.find(name) for name in ("*", "*"))
+    both, (one, _) = (slow.state.brokers.find(name) for name in ("*", "*"))
     answer = ask(slow, "/brokers/pause", "POST", b'{"broker": "*", "within": 3}')
     assert slow.told == [("pause", both, 3.0)]
     slow.asked.pop().callback(None)

@@ -147,11 +147,11 @@ def test_a_disk_that_fails(tmp_path: Path, log: list[str], monkeypatch: pytest.M
     failing = OSError(28, "No space left on device", "/j")
     with patch.object(Writer, "write", side_effect=failing):
         disk.journal.record(b'["l"]', 0, pack_sizes(3, 0, 0), b"a\n\n")
-        disk.until(lambda: disk.journal.trouble)
+        disk.until(lambda: disk.journal.written.trouble)
         assert disk.journal.state == "cannot be written: /j: No space left on device"
         assert not disk.journal.stuck
         assert disk.journal.written.errors >= 1
-    disk.until(lambda: not disk.journal.trouble)
+    disk.until(lambda: not disk.journal.written.trouble)
     disk.stop()
     assert [each.frames for each in disk.read()][1] == (b"a\n\n",)
     assert log[:2] == [

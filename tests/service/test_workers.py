@@ -610,7 +610,7 @@ def test_a_crew_is_ready_when_all_are(crew: Crew) -> None:
 
 def test_a_crew_that_stops(crew: Crew) -> None:
     """Nobody has to be asked."""
-    crew._own.sessions.stopping = True
+    crew.state.sessions.stopping = True
     assert reasons(crew) == [DRAINING]
 
 
@@ -656,7 +656,7 @@ def test_a_session_is_ended_where_it_is(crew: Crew) -> None:
 
 def test_orders_reach_all(crew: Crew) -> None:
     """Those that serve; who does not answer is logged, and keeps nobody from the others."""
-    found = crew.brokers.find("192.0.2.1:61613")
+    found = crew.state.brokers.find("192.0.2.1:61613")
     uri = found[0].broker.uri
     done: list[None] = []
     _ = crew.pause(found, 5.0).addCallback(done.append)
@@ -672,8 +672,8 @@ def test_orders_reach_all(crew: Crew) -> None:
 
 def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
     """Is told in its plan; what changed since then it is told when it serves."""
-    one, two = (each.broker.uri for each in crew.brokers)
-    _ = crew.pause(crew.brokers.find(one))
+    one, two = (each.broker.uri for each in crew.state.brokers)
+    _ = crew.pause(crew.state.brokers.find(one))
     late = crew.workers[1]
     late.plan = plan_of([two])
     asked(crew, 2).orders.clear()
@@ -686,7 +686,7 @@ def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
 
 def test_what_passes_at_each_worker(crew: Crew) -> None:
     """Is shown as of one relay; who does not answer is named, and where too many watch, that is said."""
-    assert list(crew.listeners) == ["public"]
+    assert list(crew.state.sessions.listeners) == ["public"]
     found: list[Any] = []
     request = TailRequest("one")
     _ = crew.tail(request).addCallback(found.append)

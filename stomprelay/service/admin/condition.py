@@ -4,13 +4,12 @@ upstream has a broker that is up, if it neither stops nor drains, and if its jou
 known to be up, a request makes `PeriodicChecks` probe the brokers soon.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
 
 from stomprelay.journal.tail import TailAnswer, TailRequest
-from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, list_sessions
 from stomprelay.service.admin.snapshot import Snapshot, snapshot
 from stomprelay.service.brokers import UP
@@ -51,25 +50,11 @@ def summed(own: Condition, others: Iterable[Condition], workers: int, serving: i
     )
 
 
-def _has_broker(state: RelayState, upstream: Upstream) -> bool:
-    """Return whether a broker of an upstream is up. If none is up, mark all its brokers for a probe."""
-    now = state.runtime.seconds()
-    own = [each for each in state.brokers if each.upstream is upstream]
-    if any(each.state(now) == UP for each in own):
-        return True
-    for each in own:
-        health = each.broker.health
-        health.doubt(health.sight())
-    return False
-
-
 class OwnRelay:
     """The relay of this process."""
 
     def __init__(self, state: RelayState) -> None:
-        self._state = state
-        self.brokers = state.brokers
-        self.repeats = state.runtime.repeats
+        self.state = state
         self.reloads = state.reloads
         self.pause = state.pauses.pause
         self.resume = state.pauses.resume
@@ -77,19 +62,14 @@ class OwnRelay:
         self.kill = state.sessions.kill
         self._listing = DeferredLock()
 
-    @property
-    def listeners(self) -> Collection[str]:
-        """The names of its listeners."""
-        return self._state.sessions.listeners
-
     def snapshot(self, *, whole: bool) -> Snapshot:
         """Return a snapshot of the present moment."""
-        return snapshot(self._state, whole=whole)
+        return snapshot(self.state, whole=whole)
 
     def condition(self) -> Condition:
         """Return the relay's state."""
-        sessions, journal = self._state.sessions, self._state.journal
-        ill = journal is not None and (journal.trouble or journal.stuck)
+        sessions, journal = self.state.sessions, self.state.journal
+        ill = journal is not None and (journal.written.trouble or journal.stuck)
         return Condition(
             len(sessions),
             sessions.stopping,
@@ -99,20 +79,26 @@ class OwnRelay:
         )
 
     def obstacles(self) -> list[str]:
-        """Return the reasons why the relay is not ready for clients; empty if it is ready."""
-        state = self._state
+        """Return the reasons why the relay is not ready for clients; empty if it is ready. If no broker of an upstream
+        is up, mark its brokers for a probe.
+        """
+        state = self.state
         if state.sessions.stopping:
             return [DRAINING]
         if state.sessions.draining:
             return [DRAINED]
-        found = []
+        found, now = [], state.runtime.seconds()
         for each in state.sessions.listeners.values():
             name, upstream = each.listener.name, each.listener.upstream
-            if not _has_broker(state, upstream):
-                found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
+            brokers = [broker for broker in state.brokers if broker.upstream is upstream]
+            if any(broker.state(now) == UP for broker in brokers):
+                continue
+            found.append(f"listener {name}: no broker of upstream {upstream.name} is up")
+            for health in (broker.broker.health for broker in brokers):
+                health.doubt(health.sight())
         if state.runtime.memory.full:
             found.append("memory: as much is kept of clients as may be")
-        if state.journal is not None and state.journal.trouble:
+        if state.journal is not None and state.journal.written.trouble:
             found.append(f"the journal {state.journal.state}")
         return found
 
@@ -120,11 +106,11 @@ class OwnRelay:
         """Return the sessions that match a query. Requests take turns: all together use no more time than one."""
         if len(self._listing.waiting) >= LISTINGS:
             return fail(Unavailable("too many ask for sessions at a time"))
-        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self._state, query)))
+        return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self.state, query)))
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return the frames that passed since the last request of this kind."""
         try:
-            return succeed(self._state.tails.ask(request))
+            return succeed(self.state.tails.ask(request))
         except TooMany as error:
             return fail(Unavailable(str(error)))

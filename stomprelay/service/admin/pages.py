@@ -13,11 +13,11 @@ neither is no browser.
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 from importlib import resources
 from ipaddress import ip_address
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -46,10 +46,7 @@ FILES: Final = {
 PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz"})
 """The pages that need no token: machines without a token read them, and they reveal little."""
 JSON: Final = "application/json"
-_PHRASES: Final = {421: b"Misdirected Request"}
 LOCAL: Final = "localhost"
-_PLAIN: Final = 80
-_TLS: Final = 443
 SHARED: Final = 0.5
 """Seconds for which one copy of a shared page is sent to everybody."""
 _GUARDS: Final = {
@@ -152,10 +149,11 @@ class Hosts:
             return True
         if not isinstance(local, IPv4Address | IPv6Address):
             return _loopback(asked.host)
-        port = asked.port or (_TLS if secure else _PLAIN)
+        port = asked.port or (443 if secure else 80)
         if port != local.port:
             return False
-        return _loopback(asked.host) or asked.host == authority(_bracketed(local.host)).host
+        own = local.host.partition("%")[0]  # without the zone of an IPv6 address
+        return _loopback(asked.host) or asked.host == authority(f"[{own}]" if ":" in own else own).host
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
@@ -182,12 +180,6 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def _bracketed(address: str) -> str:
-    """Return the address of a socket as a URL has it, without the zone of an IPv6 address."""
-    address = address.partition("%")[0]
-    return f"[{address}]" if ":" in address else address
-
-
 class Token:
     """The token that a client has to send. Only its digest is kept."""
 
@@ -210,6 +202,7 @@ class Token:
         return compare_digest(sha256(said).digest(), self._digest)
 
 
+@dataclass(eq=False, repr=False)
 class AdminPages(Resource):
     """All pages by path; `find` returns the action of a path. `token` is needed for all but `PROBES`; `repeats` limits
     the log's lines.
@@ -217,22 +210,15 @@ class AdminPages(Resource):
 
     isLeaf = True
 
-    def __init__(
-        self,
-        pages: Mapping[bytes, Page],
-        find: Callable[[bytes], Action | None],
-        hosts: Hosts,
-        token: Token | None,
-        repeats: Repeats,
-        upgrades: Mapping[bytes, Upgrade] = MappingProxyType({}),
-    ) -> None:
+    _pages: Mapping[bytes, Page]
+    _find: Callable[[bytes], Action | None]
+    _hosts: Hosts
+    _token: Token | None
+    _repeats: Repeats
+    _upgrades: Mapping[bytes, Upgrade] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._pages = pages
-        self._find = find
-        self._hosts = hosts
-        self._token = token
-        self._repeats = repeats
-        self._upgrades = upgrades
 
     def render(self, request: Any) -> Any:
         """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""
@@ -304,7 +290,7 @@ class AdminPages(Resource):
 
 def _begun(request: Any, response: Response) -> bytes:
     body = response.text.encode("utf-8")
-    request.setResponseCode(response.status, _PHRASES.get(response.status))
+    request.setResponseCode(response.status, b"Misdirected Request" if response.status == 421 else None)
     request.setHeader(b"content-type", response.kind.encode("ascii"))
     request.setHeader(b"content-length", b"%d" % len(body))
     request.setHeader(b"cache-control", b"no-store")

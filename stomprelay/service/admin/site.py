@@ -1,18 +1,13 @@
 """Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
 
 There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has all. docs/operating.md has
-the list. If `admin` has a token, each request except the probes has to send it, else it is refused with 401;
-without a token every client may do everything. Pages of other sites in a browser of this machine can connect, too. So a
-request with another `Host` than the relay's names (see `pages`) is refused with 421.
-
-The body of a POST is JSON, and its `content-type` must say so, which no HTML form can. A POST of a web page is refused
-unless it is the relay's own page (see `pages`). POSTs about brokers are answered as `/brokers`, those about draining
-as `/drain`.
+the list. If `admin` has a token, each request except the probes has to send it; without a token every client may do
+everything. POSTs about brokers are answered as `/brokers`, those about draining as `/drain`.
 """
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
@@ -46,8 +41,7 @@ from stomprelay.service.admin.pages import (
 from stomprelay.service.admin.server import AdminSite
 from stomprelay.service.admin.sessions import BadRequest, SessionList, SessionQuery
 from stomprelay.service.admin.snapshot import Snapshot, overview
-from stomprelay.service.brokers import Brokers, ConfiguredBroker
-from stomprelay.service.connection.runtime import Repeats
+from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.network.endpoints import BadEndpoint, ListeningService, listening_service
 from stomprelay.service.process import NotReloaded, Reloads
 from stomprelay.service.state import RelayState
@@ -58,11 +52,6 @@ LONGEST: Final = 86400.0
 """The longest time, in seconds, that a request may give sessions to leave a broker."""
 _KILL: Final = re.compile(rb"/sessions/([^/]+)/kill")
 _SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "staying", "stays")
-
-_NO_BODIES: Final = (
-    "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
-    "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
-)
 
 
 def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
@@ -100,12 +89,9 @@ def _brokers(taken: Snapshot) -> str:
 class _Shown(Protocol):
     """The relay that the pages show: `OwnRelay`, or the `Crew` of several processes, whose answers are Deferreds."""
 
-    brokers: Brokers
-    repeats: Repeats
+    state: RelayState
     reloads: Reloads | None
 
-    @property
-    def listeners(self) -> Collection[str]: ...
     def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]: ...
     def condition(self) -> Condition | Deferred[Condition]: ...
     def obstacles(self) -> list[str] | Deferred[list[str]]: ...
@@ -209,7 +195,7 @@ class _Orders:
         timed: bool,
     ) -> Answer:
         broker, within = _request(body, timed=timed)
-        found = self._relay.brokers.find(broker)
+        found = self._relay.state.brokers.find(broker)
         if not found:
             return refusal(404, f"there is no broker {json.dumps(broker)}")
         return _later(order(found, within), lambda _: self._listed(Asked()))
@@ -223,10 +209,14 @@ class _Orders:
         except ValueError as error:
             return refusal(400, str(error))
         for name in request.listeners:
-            if name not in self._relay.listeners:
+            if name not in self._relay.state.sessions.listeners:
                 return refusal(404, f"there is no listener {json.dumps(name)}")
         if request.bodies and not self._bodies:
-            return refusal(403, _NO_BODIES)
+            return refusal(
+                403,
+                "bodies are shown only where admin asks for something: set admin_token_file, or admin_tls with "
+                "require_client_certificate = true, or let it listen on a UNIX socket with mode=600",
+            )
         return self._relay.tail(request).addCallback(lambda found: Response(found.spell(), JSON))
 
     def _reload(self) -> Answer:
@@ -254,7 +244,7 @@ def _sessions(relay: _Shown, asked: Asked) -> Answer:
 def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
     """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
     relay = _relay(shown)
-    pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.repeats)
+    pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.state.runtime.repeats)
     return AdminSite("metrics", pages, reactor)
 
 
@@ -303,7 +293,8 @@ def site(
         orders.actions[OPEN] = opened.open
         upgrades[SOCKET] = opened.connect
     secret = None if token is None else Token(token)
-    served = AdminPages(pages, orders.find, Hosts(hosts), secret, relay.repeats, upgrades)
+    repeats = relay.state.runtime.repeats
+    served = AdminPages(pages, orders.find, Hosts(hosts), secret, repeats, upgrades)
     return AdminSite("admin", served, reactor, None if opened is None else opened.end)
 
 

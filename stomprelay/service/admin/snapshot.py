@@ -153,7 +153,6 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     """Return the snapshot of this process's relay. `whole`: also count the sessions that are leaving each broker,
     which needs a look at each session.
     """
-    state.sessions.report_passed()
     moving: Counter[Broker] = Counter()
     staying: dict[Broker | None, list[str]] = defaultdict(list)
     for session in state.sessions if whole else ():
@@ -165,6 +164,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     # Summed at once: there may be very many.
     carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
+        session.report_passed()  # else the counters lack what passed without the core
         for broker, tally in session.tallies():
             carried[broker].append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies
@@ -240,7 +240,7 @@ def _journal(journal: Journal) -> JournalRow:
         "write_errors": written.errors,
     }
     return JournalRow(
-        str(journal.directory), journal.state, bool(journal.trouble), journal.stuck, journal.waiting, counts
+        str(journal.directory), journal.state, bool(written.trouble), journal.stuck, journal.waiting, counts
     )
 
 

@@ -31,11 +31,7 @@ AT_ONCE: Final = 16
 LONGEST: Final = 64 * 1024
 IDLE: Final = 15
 """Seconds for which an unused connection is kept open."""
-_OK: Final = 200
-_NO: Final = (401, 403)
 _HEADERS: Final = Headers({"Content-Type": ["application/json"], "Accept": ["application/json"]})
-
-_DENIED: Final = Refusal(Ground.SERVICE, "the service does not let it in")
 
 
 class Answer(NamedTuple):
@@ -149,9 +145,9 @@ class AuthServiceClient:
         found = _Body()
         response.deliverBody(found)
         content = await found.done
-        if response.code in _NO:
-            return _DENIED
-        if response.code != _OK:
+        if response.code in (401, 403):
+            return Refusal(Ground.SERVICE, "the service does not let it in")
+        if response.code != 200:
             return Refusal(Ground.UNCHECKED, f"the service answered with status {response.code}")
         return _answer(content)
 

@@ -5,6 +5,7 @@ no descriptor is left would fail, and all other clients with it.
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -167,7 +168,7 @@ class Admission:
             bucket = sessions.limiter.connect(self._runtime.seconds(), None, user)
             reason = "" if bucket is None else bucket.spell()
         if not reason:
-            sessions.identified(driver, user)
+            sessions.count(driver, (Scope.USER, user))
             return None
         sessions.counters["clients_refused"] += 1
         return StompError("too many connections", reason)
@@ -227,28 +228,20 @@ def client_protocol(
     return WebLegProtocol(owner, leg, listener, web, farewell)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Clients:
     """Begins the sessions of a relay. `endpoints`: how to connect to each broker; they may change. `identify` finds
     out a client's user. `prefix` makes the sessions' names unique among all relays. `fast_path` returns whether frames
     may pass without the core.
     """
 
-    def __init__(
-        self,
-        state: RelayState,
-        admission: Admission,
-        endpoints: Endpoints,
-        identify: Asks,
-        prefix: str,
-        fast_path: Callable[[], bool],
-    ) -> None:
-        self._state: Final = state
-        self._admission: Final = admission
-        self._endpoints: Final = endpoints
-        self._identify: Final = identify
-        self.prefix: Final = prefix
-        self._named = 0
-        self._fast_path = fast_path
+    _state: RelayState
+    _admission: Admission
+    _endpoints: Endpoints
+    _identify: Asks
+    prefix: str
+    _fast_path: Callable[[], bool]
+    _named: int = 0
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a client of this listener, and return its leg's protocol; None while the relay stops. A

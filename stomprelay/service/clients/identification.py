@@ -3,6 +3,7 @@ run in threads. The number of waiting clients is bounded, and only the client it
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -44,27 +45,23 @@ _NOTHING: Final = Refusal(Ground.MISSING, "it has nothing by which it could be k
 _WRONG: Final = Refusal(Ground.PASSCODE, "no such user, or another passcode")
 
 
+@dataclass(eq=False, repr=False)
 class Identification(Service):
     """Finds out the users of clients, by `auths`. `clock`: nanoseconds since 1970. `admit` returns the ERROR for a user
     who has too many sessions, else None.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        auths: Iterable[AuthSettings],
-        reactor: Any,
-        clock: Callable[[], int],
-        admit: Callable[[RelayDriver, str], StompError | None],
-    ) -> None:
-        self._admit = admit
-        self._runtime = runtime
-        self._reactor = reactor
-        self._clock = clock
+    _runtime: Runtime
+    auths: InitVar[Iterable[AuthSettings]]
+    _reactor: Any
+    _clock: Callable[[], int]
+    _admit: Callable[[RelayDriver, str], StompError | None]
+    _threads: ThreadPool | None = None
+    _waiting: int = 0
+
+    def __post_init__(self, auths: Iterable[AuthSettings]) -> None:
         self._attempts = FailedAttempts()
-        self._threads: ThreadPool | None = None
         self._free = DeferredSemaphore(THREADS)
-        self._waiting = 0
         self._auths: dict[str, AuthSettings] = {}
         self._services: dict[str, Any] = {}
         self.change(auths)
@@ -226,20 +223,17 @@ class Identification(Service):
                 refusal = await turn()
                 if refusal is not None:
                     return refusal
+                if self._threads is None:
+                    self._threads = ThreadPool(0, THREADS, "passcodes")
+                    self._threads.start()
                 right = users.known(name, passcode) or await deferToThreadPool(
-                    self._reactor, self._pool(), users.verify, name, passcode
+                    self._reactor, self._threads, users.verify, name, passcode
                 )
             finally:
                 self._free.release()
         if not right:
             return _WRONG
         return auth.identity(name or "", frozenset(), certificate)
-
-    def _pool(self) -> ThreadPool:
-        if self._threads is None:
-            self._threads = ThreadPool(0, THREADS, "passcodes")
-            self._threads.start()
-        return self._threads
 
     async def _by_service(
         self, auth: AuthSettings, driver: RelayDriver, claim: Claim, certificate: str, turn: Turn

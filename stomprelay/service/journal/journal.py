@@ -124,20 +124,15 @@ class Journal(Service):
         return self._queue.dropped.plus(*self.written.lost)
 
     @property
-    def trouble(self) -> str:
-        """Why the last write failed, in words; "" while writing works."""
-        return self.written.trouble
-
-    @property
     def stuck(self) -> bool:
         """Whether no session is read from because writing fails and the queue is full."""
-        return self.full and bool(self.trouble)
+        return self.full and bool(self.written.trouble)
 
     @property
     def state(self) -> str:
         """The journal's state in words: "is written", or why it is not."""
-        if self.trouble:
-            return f"cannot be written: {self.trouble}"
+        if self.written.trouble:
+            return f"cannot be written: {self.written.trouble}"
         return "has no room: the relay reads from no session" if self.full else "is written"
 
     # What is recorded

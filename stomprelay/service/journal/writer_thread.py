@@ -6,7 +6,7 @@ from threading import Event, Thread
 from typing import Any, Final
 
 from stomprelay.journal.block import BlockKind, encode
-from stomprelay.journal.folder import Folder, Recovery
+from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.journal.writer import Writer
@@ -97,34 +97,30 @@ class WriterThread:
         """Close the segments that killed relays left open; the thread's first step."""
         try:
             for each in self._folder.recover(self._clock()):
-                self._log_recovery(each)
+                if each.failure:
+                    text = "segment {path} of a relay that died cannot be ended: {failure}"
+                    self._log.warn(text, path=each.was, failure=each.failure)
+                else:
+                    text = "segment {path} of a relay that died is ended; {cut} octets at its end were torn"
+                    self._log.info(text, path=each.path or each.was, cut=each.cut)
         except OSError as error:
             self._log.warn("the journal's folder cannot be listed: {error}", error=_words(error))
-
-    def _log_recovery(self, recovery: Recovery) -> None:
-        if recovery.failure:
-            self._log.warn(
-                "segment {path} of a relay that died cannot be ended: {failure}",
-                path=recovery.was,
-                failure=recovery.failure,
-            )
-        else:
-            self._log.info(
-                "segment {path} of a relay that died is ended; {cut} octets at its end were torn",
-                path=recovery.path or recovery.was,
-                cut=recovery.cut,
-            )
 
     def turn(self) -> None:
         """Write all that waits, then sync, end and remove segments where that is due."""
         try:
             self._write()
-            self._sync()
+            every, now = self._settings.sync_interval, time.monotonic()
+            if every and now >= self._sync_at:
+                self._segments.sync()
+                self._sync_at = now + every
             self._roll()
         except Exception as error:  # whatever it is, it is tried again in the next turn
             self._failed(error)
         else:
-            self._succeeded()
+            if self.trouble:
+                self.trouble = ""
+                self._log.info("the journal is written again")
             self._expire()
         if self._room_wanted and self._queue.size <= self._queue.room // 2:
             self._room_wanted = False
@@ -197,12 +193,6 @@ class WriterThread:
         alive = _event(now, JournalEvent.ALIVE, "the relay is there", facts)
         self._segments.roll(now, alive=b"" if self._queue.size else alive)
 
-    def _sync(self) -> None:
-        every, now = self._settings.sync_interval, time.monotonic()
-        if every and now >= self._sync_at:
-            self._segments.sync()
-            self._sync_at = now + every
-
     def _expire(self) -> None:
         """Remove old segments, with each new segment and every `EXPIRING` seconds. A failure is logged."""
         age, size, now = self._settings.retain_age, self._settings.retain_size, time.monotonic()
@@ -225,11 +215,6 @@ class WriterThread:
         if words != self.trouble:
             self.trouble = words
             self._log.warn("the journal cannot be written: {error}", error=words)
-
-    def _succeeded(self) -> None:
-        if self.trouble:
-            self.trouble = ""
-            self._log.info("the journal is written again")
 
 
 def _event(now: int, event: JournalEvent, text: str, facts: dict[str, Any]) -> bytes:

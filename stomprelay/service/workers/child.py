@@ -30,7 +30,6 @@ from stomprelay.service.log import fields, literal, logger
 from stomprelay.service.network.passing import Passage, PassedMessage, ReactorPassage
 
 _log: Final = logger()
-_INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
 
@@ -70,7 +69,7 @@ def line(event: LogEvent) -> str:
 
 def main() -> int:
     """Run a worker until it is stopped, and return its exit status."""
-    passage = Passage(socket.socket(fileno=os.dup(_INPUT)))
+    passage = Passage(socket.socket(fileno=os.dup(0)))  # standard input
     try:
         while not (came := passage.receive()):
             pass
@@ -182,7 +181,7 @@ def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
             found = relay.tail(made).addCallback(lambda found: json.loads(found.spell()))
             return found.addErrback(lambda failure: failure.trap(Unavailable) and failure.getErrorMessage())
         case "pause" | "resume", [broker, *within]:
-            return getattr(relay, name)(relay.brokers.find(broker), *within)
+            return getattr(relay, name)(relay.state.brokers.find(broker), *within)
     raise ValueError(f"there is no {name}")
 
 

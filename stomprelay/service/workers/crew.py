@@ -1,6 +1,6 @@
 """All workers as one relay: sums of their figures, and commands to all of them."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
@@ -11,9 +11,8 @@ from stomprelay.service.admin.condition import AWAY, DRAINED, DRAINING, Conditio
 from stomprelay.service.admin.condition import summed as summed_condition
 from stomprelay.service.admin.sessions import SessionList, SessionQuery, Unavailable, merged
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, read, snapshot, summed
-from stomprelay.service.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import SessionInfo
-from stomprelay.service.connection.runtime import Repeats
 from stomprelay.service.log import logger
 from stomprelay.service.process import Reloads
 from stomprelay.service.state import RelayState
@@ -25,28 +24,23 @@ _log: Final = logger()
 
 
 class Crew:
-    """The workers of a relay. `own` is the parent's state: its listeners and brokers, with the paused ones, and whether
+    """The workers of a relay. `state` is the parent's: its listeners and brokers, with the paused ones, and whether
     new clients are refused; it has no sessions. The counts of ended workers stay in the sums.
     """
 
-    def __init__(self, own: RelayState, reloads: Reloads | None = None) -> None:
+    def __init__(self, state: RelayState, reloads: Reloads | None = None) -> None:
         self.workers: list[Worker] = []
-        self.brokers: Brokers = own.brokers
-        self.repeats: Repeats = own.runtime.repeats
+        self.state = state
         self.reloads = reloads
-        self._own = own
         self._gone: list[Snapshot] = []
         self._last: dict[Worker, Snapshot] = {}
 
     @property
     def paused(self) -> list[str]:
         """Return the addresses of the brokers that are out of service, each once."""
-        return list(dict.fromkeys(each.broker.uri for each in self.brokers if each.broker.health.paused))
-
-    @property
-    def draining(self) -> bool:
-        """Return whether new clients are refused."""
-        return self._own.sessions.draining
+        return list(
+            dict.fromkeys(each.broker.uri for each in self.state.brokers if each.broker.health.paused)
+        )
 
     @property
     def serving(self) -> int:
@@ -66,12 +60,13 @@ class Crew:
             _ = _heeded(worker, worker.ask("pause", uri))
         for uri in sorted(known - now):
             _ = _heeded(worker, worker.ask("resume", uri))
-        if worker.plan.draining != self.draining:
-            _ = _heeded(worker, worker.ask("drain", self.draining))
+        draining = self.state.sessions.draining
+        if worker.plan.draining != draining:
+            _ = _heeded(worker, worker.ask("drain", draining))
 
     def reloaded(self) -> None:
         """Forget the counts of listeners that were removed."""
-        kept = self._own.sessions.listeners
+        kept = self.state.sessions.listeners
         self._gone = [
             each._replace(listeners=tuple(row for row in each.listeners if row.name in kept))
             for each in self._gone
@@ -83,7 +78,7 @@ class Crew:
         """Return the sum of all workers. A worker that does not answer counts with its last snapshot."""
 
         def added(_: object) -> Snapshot:
-            total = summed(snapshot(self._own, whole=False), [*self._gone, *self._last.values()])
+            total = summed(snapshot(self.state, whole=False), [*self._gone, *self._last.values()])
             return total._replace(workers=tuple(each.row(self._last.get(each)) for each in self.workers))
 
         def ask(worker: Worker) -> Deferred[Any]:
@@ -101,15 +96,15 @@ class Crew:
         def added(answers: list[Any], silent: list[str]) -> Condition:
             last = [each.clients for worker, each in self._last.items() if worker.name in silent]
             found = [*(Condition(*each) for each in answers), *map(Condition, last)]
-            return summed_condition(OwnRelay(self._own).condition(), found, len(self.workers), self.serving)
+            return summed_condition(OwnRelay(self.state).condition(), found, len(self.workers), self.serving)
 
         return self._ask_all(added, "condition")
 
     def obstacles(self) -> Deferred[list[str]]:
         """Return why the relay is not ready: the reasons of all accepting workers, or that no worker accepts."""
-        if self._own.sessions.stopping:
+        if self.state.sessions.stopping:
             return succeed([DRAINING])
-        if self.draining:
+        if self.state.sessions.draining:
             return succeed([DRAINED])
 
         def added(answers: list[Any], silent: list[str]) -> list[str]:
@@ -144,11 +139,6 @@ class Crew:
 
         return self._ask_all(found, "kill", name)
 
-    @property
-    def listeners(self) -> Collection[str]:
-        """The names of its listeners."""
-        return self._own.sessions.listeners
-
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
         """Return the frames of all workers since the last such request. Fails with `Unavailable` if too many watch."""
 
@@ -180,7 +170,7 @@ class Crew:
 
     def drain(self, draining: bool) -> Deferred[None]:
         """Make all workers refuse new clients, or accept them again."""
-        self._own.sessions.drain(draining)
+        self.state.sessions.drain(draining)
         return self._tell(("drain", draining))
 
     def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:

@@ -117,7 +117,8 @@ class WorkersService(MultiService):
             options = {**self._source.options, "workers": str(self._count)}
             source = self._source._replace(options=options)
             sockets = {each.name: each.hold() for each in self._listeners.services}
-            return WorkerPlan(number, source, sockets, loads, self.crew.paused, module, self.crew.draining)
+            draining = self._own.sessions.draining
+            return WorkerPlan(number, source, sockets, loads, self.crew.paused, module, draining)
 
         for number in range(1, self._count + 1):
             worker = Worker(
