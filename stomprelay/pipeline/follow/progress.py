@@ -61,7 +61,7 @@ class ProgressLine:
         self.step("frames")
 
     def step(self, name: str) -> None:
-        """Set what the batch is working on: a table's name."""
+        """Show the table that the batch works on now."""
         self._step = name
         self._shares.step(name)
         self.tick()

@@ -207,7 +207,7 @@ class MatchedMessage:
 
 
 def _told(delivery: s.Transfer) -> tuple[Any, ...]:
-    """Return the values of one element of the column `deliveries`, with times in ns."""
+    """Return the values for one element of the column `deliveries`; times are in ns."""
     return (
         delivery[s.NS],
         delivery[s.CLIENT],

@@ -311,7 +311,7 @@ def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
 
 
 def ours_of(said: str) -> str:
-    """Return the sink's message about one of its options, with the name of the option that the user gave."""
+    """Return the sink's message about one of its options, with the name of the option of `replay` in it."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said

@@ -169,7 +169,7 @@ Buckets = dict[int, tuple[int, int]]
 
 
 def add(buckets: Buckets, bucket: int, count: int, longest: int) -> None:
-    """Add `count` durations to a bucket, the longest of which is `longest`."""
+    """Add `count` durations to a bucket; `longest` is the longest of them."""
     before, least = buckets.get(bucket, (0, longest))
     buckets[bucket] = (before + count, max(least, longest))
 

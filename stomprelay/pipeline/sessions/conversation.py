@@ -181,7 +181,7 @@ class Conversation:
             self._consumption.lost(loss, ns, self._transactions)
 
     def _gave(self, facts: dict[str, str], ns: int) -> None:
-        """Record a receipt that the relay sent itself, in a broker's place."""
+        """Record a receipt that the relay gave itself, in place of a broker."""
         self._given(facts.get("receipt", ""), None, ns, 1)
 
     def _erred(self, facts: dict[str, str], ns: int) -> None:

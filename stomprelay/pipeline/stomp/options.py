@@ -291,7 +291,7 @@ class ConnectionOptions:
                 raise wrong("uri", str(error)) from None
 
     def upstream(self) -> Upstream:
-        """Return the upstream as the relay's core takes it; reads the passcode's file. Raises `OptionError`."""
+        """Return the upstream for the relay's core. Reads the passcode's file. Raises `OptionError`."""
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:

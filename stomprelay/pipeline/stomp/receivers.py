@@ -131,7 +131,7 @@ class Receiver:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many deliveries the broker waits to have acknowledged."""
+        """Return how many deliveries still need an ACK."""
         return len(self._columns) if self._pending_acks is None else len(self._pending_acks)
 
     @property
@@ -182,7 +182,7 @@ class Receiver:
             self.failure = f"{type(error).__name__}: {error}"
 
     def _part(self, client: Client) -> None:
-        """Disconnect. Everything is on disk; the broker delivers again what it does not confirm now."""
+        """Disconnect. Everything is on disk; messages whose ACK the broker does not confirm now come again."""
         try:
             client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
         except SessionLost as error:
@@ -338,7 +338,7 @@ class Receivers:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many deliveries the brokers wait to have acknowledged."""
+        """Return how many deliveries of all brokers still need an ACK."""
         return sum(receiver.unacknowledged for receiver in self._receivers.values())
 
     def check(self) -> None:
