@@ -398,7 +398,7 @@ def gather(
     return Findings(
         span=span,
         relays=told.relays,
-        recorded=course.recorded,
+        recorded=[bool(places) for places in course.bins],
         series=course.series(names),
         latencies=told.latencies,
         outcomes=sum(told.outcomes.values(), Counter()),
@@ -459,10 +459,6 @@ class _Course:
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
-
-    @property
-    def recorded(self) -> list[bool]:
-        return [bool(places) for places in self.bins]
 
     def series(self, names: Sequence[str]) -> list[Series]:
         """Return a series for each destination that has a colour, and one for all others."""

@@ -174,19 +174,17 @@ class Receiver:
                 while not self._stopping:
                     self._receive(client)
                 self._flush(client)
-                self._part(client)
+                try:
+                    client.disconnect(min(DISCONNECT_WITHIN, source.connection.timeout))
+                except (
+                    SessionLost
+                ) as error:  # everything is on disk; messages without a confirmed ACK come again
+                    _log.warning("receiver %d: %s", self.number, error)
         except (SessionLost, SpoolError, OptionError) as error:
             self.failure = str(error)
         except Exception as error:
             _log.exception("receiver %d failed", self.number)
             self.failure = f"{type(error).__name__}: {error}"
-
-    def _part(self, client: Client) -> None:
-        """Disconnect. Everything is on disk; messages whose ACK the broker does not confirm now come again."""
-        try:
-            client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
-        except SessionLost as error:
-            _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
         """Remember the messages that are in the spool already, in case the broker delivers them again."""
