@@ -134,7 +134,8 @@ class ProgressBar:
         rate = (self._done - self._first) / elapsed if elapsed > 0 else 0
         if rate > 0:
             left = elapsed * (1 / self._share - 1) if self._share else (self._total - self._done) / rate
-            text += f", {self._rate(rate)}/s, {spelled(max(left, 0))} left"
+            pace = octets(rate) if self._octets else f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
+            text += f", {pace}/s, {spelled(max(left, 0))} left"
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
@@ -144,11 +145,6 @@ class ProgressBar:
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
             return f"{text} {_SIZES[power]}" if unit else text
         return f"{number:,.0f} {self._unit}".rstrip() if unit else f"{number:,.0f}"
-
-    def _rate(self, rate: float) -> str:
-        if self._octets:
-            return octets(rate)
-        return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
 
     def _line(self, elapsed: float, width: int) -> str:
         from tqdm import tqdm

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _told(error: Exception) -> str | None:
-    """Return the sentence for the user about an error; None for a bug, which needs a traceback."""
+    """Return a sentence for the user about an error; None for a bug of the pipeline, which needs a traceback."""
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:

@@ -202,7 +202,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 
 def table_format(options: argparse.Namespace) -> str:
-    """Return the format that the option of `add_format` says, else that of the tables that are there."""
+    """Return the format that the option of `add_format` names, otherwise that of the existing tables."""
     return str(options.table_format or layout.found(options.tables))
 
 

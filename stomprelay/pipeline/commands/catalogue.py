@@ -81,7 +81,7 @@ def sources() -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return a text as YAML has it between quotation marks, which is as JSON has it."""
+    """Return a text in quotation marks, as YAML and JSON spell it."""
     return json.dumps(text, ensure_ascii=False)
 
 

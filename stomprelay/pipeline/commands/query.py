@@ -139,7 +139,7 @@ _WRITERS: Final = {"table": _table, "csv": _csv, "json": _json}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: times in ISO 8601 and UTC, bytes in Base64, durations in seconds."""
+    """Return a value for JSON: times in ISO 8601 and UTC, bytes in Base64, durations in seconds."""
     if isinstance(value, datetime):
         return f"{_utc(value).isoformat(timespec='microseconds')}Z"
     if isinstance(value, date):

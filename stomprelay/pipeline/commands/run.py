@@ -66,7 +66,7 @@ def is_small(journal: str, most: int = _SMALL) -> bool:
 
 @contextmanager
 def _signals(stream: "Stream", progress: ProgressLine) -> Iterator[None]:
-    """Make the first SIGINT or SIGTERM end the run after the current batch, and the second end it at once."""
+    """Let the first SIGINT or SIGTERM end the run after the current batch, and the second one end it at once."""
     before: dict[int, Any] = {}
 
     def asked(number: int, _: object) -> None:

@@ -139,7 +139,7 @@ def logged(text: str, entry: int) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """Return the path of a file on this machine; other URIs unquoted, as Hadoop's Path takes them."""
+    """Return the path of a file on this machine; for another URI return it unquoted, as Hadoop's Path needs it."""
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
 

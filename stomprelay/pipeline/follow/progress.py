@@ -31,6 +31,7 @@ class ProgressLine:
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
         self._out = out
         self._bar = ProgressBar(out, octets=True, clock=clock)
+        self.say, self.close = self._bar.say, self._bar.end
         self._shares = Shares(_USUAL, clock)
         self._clock = clock
         self._began = clock()
@@ -40,10 +41,6 @@ class ProgressLine:
         self._step = ""
         self._since = self._began
         self.segments = self.frames = self.damages = self.batches = 0
-
-    def say(self, text: str) -> None:
-        """Write a line that stays."""
-        self._bar.say(text)
 
     def plan(self, octets: int) -> None:
         """Set how many bytes of segments the next batches have to read."""
@@ -61,7 +58,7 @@ class ProgressLine:
         self.step("frames")
 
     def step(self, name: str) -> None:
-        """Set what the batch is working on: a table's name."""
+        """Show the table that the batch works on now."""
         self._step = name
         self._shares.step(name)
         self.tick()
@@ -103,10 +100,6 @@ class ProgressLine:
         bar.begin(name)
         with bar.going():
             yield bar.set
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._bar.end()
 
     def summary(self) -> str:
         """Return a sentence about the whole run."""

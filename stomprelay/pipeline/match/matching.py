@@ -8,7 +8,7 @@ What happened later changes only the open rows of this batch, and is done again 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
@@ -207,7 +207,7 @@ class MatchedMessage:
 
 
 def _told(delivery: s.Transfer) -> tuple[Any, ...]:
-    """Return the values of one element of the column `deliveries`, with times in ns."""
+    """Return the values for one element of the column `deliveries`; times are in ns."""
     return (
         delivery[s.NS],
         delivery[s.CLIENT],
@@ -275,17 +275,15 @@ class TransferMatching:
     def _keep(self, text: str) -> None:
         what, value = json.loads(text)
         if what == "message":
-            self._known(MatchedMessage.load(self._key, value))
+            message = MatchedMessage.load(self._key, value)
+            self._messages.append(message)
+            if message.sent is not None:
+                self._sent[_place(message.sent)] = message
+            for delivery in message.deliveries:
+                self._deliveries[_place(delivery)] = message, delivery
         else:
             ns, happened, segment, position, number, rest = value
             self._happenings.append((ns, happened, segment, position, number, rest))
-
-    def _known(self, message: MatchedMessage) -> None:
-        self._messages.append(message)
-        if message.sent is not None:
-            self._sent[_place(message.sent)] = message
-        for delivery in message.deliveries:
-            self._deliveries[_place(delivery)] = message, delivery
 
     # What follows
 
@@ -485,16 +483,13 @@ def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
         if at == _DELIVERIES_AT:
             arrays.append(_deliveries(values))
         elif at == _HEADERS_AT:
-            arrays.append(_headers(values))
+            headers = [each and [*json.loads(each).items()] for each in values]
+            arrays.append(pa.array(headers, arrow.MAP))
         elif at in _TIMES:
             arrays.append(arrow.times(values))
         else:
             arrays.append(pa.array(values, SCHEMA.field(at).type))
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def _headers(texts: Sequence[str | None]) -> pa.Array:
-    return pa.array([each and [*json.loads(each).items()] for each in texts], arrow.MAP)
 
 
 def _deliveries(lists: Any) -> pa.Array:

@@ -165,7 +165,7 @@ def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
 def _note(
     batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, slices.Slice], done: slices.Done
 ) -> None:
-    """Save, as texts, what the next batch and the other tables need."""
+    """Save what the next batch and the other tables need, as rows of texts."""
     store, number = batch.store, batch.number
     there = {name: each for name, each in known.items() if name not in done.gone} | done.made
     outages = _outages(batch, before.get("losses", []))
@@ -181,7 +181,7 @@ def _note(
 
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
-    """Return the rows of a kind (of `SessionRow` or `MatchRow`) that a batch left: `key`, `number`, `text`."""
+    """Return the rows of one kind (of `SessionRow` or `MatchRow`) that a batch wrote: `key`, `number`, `text`."""
     rows = batch.store.slices(KEPT, "match string, turn int, text string", [special(number, what)])
     return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
 
@@ -286,7 +286,7 @@ class _Finals:
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
-    """Return rows with exactly these fields: from `made`, else the column of that name, else null."""
+    """Return rows with exactly these fields: from `made`, otherwise from the column of that name, otherwise null."""
     there = {**{name: F.col(name) for name in rows.columns}, **made}
     return rows.select(*(there.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in fields))
 

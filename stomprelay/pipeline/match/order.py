@@ -100,7 +100,7 @@ class Flight:
         return to
 
     def was_settled(self, ns: int, place: Place, outcome: str | None) -> Subscriber | None:
-        """Record what became of the delivery at this place, at `ns`. Return its recipient."""
+        """Record the outcome of the delivery at this place, at `ns`. Return its recipient."""
         self.last = max(self.last, ns)
         to, turn = self.waiting.pop(place)
         if self.ends[to][0] == turn:
@@ -118,7 +118,7 @@ class Flight:
 
     @classmethod
     def load(cls, values: list[Any]) -> "Flight":
-        """Return what `dump` described."""
+        """Return the message whose state `dump` returned."""
         flags, name, number, first, last, turn, session, relay, adopted, ends, waiting, names = values
         self = cls(name, first, topic=bool(flags & 2), sent=bool(flags & 1))
         self.unconfirmed, self.aborted = bool(flags & 4), bool(flags & 8)
@@ -143,7 +143,7 @@ def _back(outcome: str | None) -> str | None:
 
 
 def subscriber(values: list[str | None] | None) -> Subscriber | None:
-    """Return a recipient of which JSON made a list."""
+    """Return a recipient from the list that JSON made of it."""
     return None if values is None else (values[0], values[1])
 
 

@@ -116,7 +116,7 @@ def _several(first: int, last: int) -> str:
 
 
 def _lacking(gap: RunGap) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of numbers in a gap that did not come."""
+    """Yield the ranges of segment numbers in a gap that are still missing."""
     for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
         if after > before + 1:
             yield before + 1, after - 1

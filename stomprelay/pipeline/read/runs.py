@@ -328,7 +328,7 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each run that was not forgotten; with `gone`, of each that was. See `RunSummary.row`."""
+        """Return the row of each remembered run; with `gone`, of each forgotten run. See `RunSummary.row`."""
         horizon = self.horizon
         return {
             name: run.told.row(

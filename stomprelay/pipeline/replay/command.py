@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
@@ -311,34 +312,29 @@ def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
 
 
 def ours_of(said: str) -> str:
-    """Return the sink's message about one of its options, with the name of the option that the user gave."""
+    """Return the sink's message about one of its options, with the name of the option of `replay` in it."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said
     return f"{_SINKS.get(found[1].lower(), f'--stomp {found[1]}')}: {found[2]}"
 
 
+@dataclass(eq=False, repr=False)
 class ReplayWatch:
     """Shows how many of `total` messages are confirmed. `confirmed` is called to know that number; `before` were
     confirmed by earlier runs.
     """
 
-    def __init__(
-        self,
-        out: TextIO,
-        total: int,
-        before: int,
-        confirmed: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._out = out
-        self._total = total
-        self._before = before
-        self._confirmed = confirmed
-        self._clock = clock
-        self._began = self._shown = clock()
-        self._bar = ProgressBar(out, "messages", clock=clock)
-        self._bar.begin("replay", total, before)
+    out: TextIO
+    total: int
+    before: int
+    confirmed: Callable[[], int]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._began = self._shown = self.clock()
+        self._bar = ProgressBar(self.out, "messages", clock=self.clock)
+        self._bar.begin("replay", self.total, self.before)
 
     def follow(self, work: Callable[[], T]) -> T:
         """Do `work` in another thread and show the progress. Return the result of `work`, or raise its error. An
@@ -368,21 +364,21 @@ class ReplayWatch:
     def tick(self) -> None:
         """Show the progress: on a terminal now, else if the last line is `SELDOM` seconds old."""
         if self._bar.live:
-            self._bar.set(self._confirmed())
+            self._bar.set(self.confirmed())
             self._bar.draw()
             return
-        now = self._clock()
+        now = self.clock()
         if now - self._shown >= SELDOM:
             self._shown = now
-            self._out.write(f"{self.line()}\n")
-            self._out.flush()
+            self.out.write(f"{self.line()}\n")
+            self.out.flush()
 
     def line(self) -> str:
         """Return the progress as a line of text."""
-        confirmed = self._confirmed()
-        took = self._clock() - self._began
-        text = f"{confirmed:,} of {self._total:,} messages confirmed"
-        rate = (confirmed - self._before) / took if took > 0 else 0.0
+        confirmed = self.confirmed()
+        took = self.clock() - self._began
+        text = f"{confirmed:,} of {self.total:,} messages confirmed"
+        rate = (confirmed - self.before) / took if took > 0 else 0.0
         if rate > 0:
-            text += f", {rate:,.0f}/s, {spelled((self._total - confirmed) / rate)} left"
+            text += f", {rate:,.0f}/s, {spelled((self.total - confirmed) / rate)} left"
         return text

@@ -52,9 +52,6 @@ REASONS: Final = {
 _LAST: Final = 0x7FFFFFFF
 
 
-_HEAD: Final = ("destination", "messages", "octets", "first", "last")
-
-
 @dataclass(frozen=True)
 class Selection:
     """Messages by a condition of Spark SQL over `frames` and `FURTHER`, sent from `since` on and before `until` (µs
@@ -227,8 +224,8 @@ class Preview(NamedTuple):
         rows = [
             (each.destination, f"{each.messages:,}", f"{each.octets:,}", *each[3:]) for each in self.lines
         ]
-        widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-        for row in (_HEAD, tuple("-" * width for width in widths), *rows):
+        widths = [max(map(len, column)) for column in zip(DestinationTotal._fields, *rows, strict=True)]
+        for row in (DestinationTotal._fields, tuple("-" * width for width in widths), *rows):
             cells = [
                 cell.rjust(width) if at in (1, 2) else cell.ljust(width)
                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))

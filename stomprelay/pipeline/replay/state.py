@@ -67,7 +67,13 @@ class ReplayState(AbstractContextManager["ReplayState"]):
 
     def __enter__(self) -> "ReplayState":
         try:
-            self._claim()
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(self.folder.iterdir()) and not (self.folder / _LOCK).exists():
+                raise self._error("is not empty, and no replay's: name a folder of its own")
+            self._lock = (self.folder / _LOCK).open("ab")
+            if lock(self._lock.fileno(), wait=False) is False:
+                self._lock.close()
+                raise self._error("is in use: another replay is at work on it")
         except OSError as error:
             raise self._error(f"cannot be used: {error.strerror}") from None
         return self
@@ -76,15 +82,6 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _claim(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(self.folder.iterdir()) and not (self.folder / _LOCK).exists():
-            raise self._error("is not empty, and no replay's: name a folder of its own")
-        self._lock = (self.folder / _LOCK).open("ab")
-        if lock(self._lock.fileno(), wait=False) is False:
-            self._lock.close()
-            raise self._error("is in use: another replay is at work on it")
 
     @property
     def progress(self) -> Path:

@@ -418,7 +418,7 @@ class Findings:
 
     @property
     def lost(self) -> Sequence[Failover]:
-        """Return the outages that no operator requested."""
+        """Return the unplanned outages."""
         return [one for one in self.failovers if not one.planned]
 
     @property

@@ -169,7 +169,7 @@ Buckets = dict[int, tuple[int, int]]
 
 
 def add(buckets: Buckets, bucket: int, count: int, longest: int) -> None:
-    """Add `count` durations to a bucket, the longest of which is `longest`."""
+    """Add `count` durations to a bucket; `longest` is the longest of them."""
     before, least = buckets.get(bucket, (0, longest))
     buckets[bucket] = (before + count, max(least, longest))
 
@@ -398,7 +398,7 @@ def gather(
     return Findings(
         span=span,
         relays=told.relays,
-        recorded=course.recorded,
+        recorded=[bool(places) for places in course.bins],
         series=course.series(names),
         latencies=told.latencies,
         outcomes=sum(told.outcomes.values(), Counter()),
@@ -459,10 +459,6 @@ class _Course:
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
-
-    @property
-    def recorded(self) -> list[bool]:
-        return [bool(places) for places in self.bins]
 
     def series(self, names: Sequence[str]) -> list[Series]:
         """Return a series for each destination that has a colour, and one for all others."""

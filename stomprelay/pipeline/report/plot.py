@@ -136,7 +136,7 @@ def gaps(span: Span, recorded: Sequence[bool]) -> list[TimeBand]:
 
 
 def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
-    """Return for each bin the texts of the bands behind it, for a table with a row for each bin."""
+    """Return the texts of the bands behind each bin, for a table with a row for each bin."""
     said: list[list[str]] = [[] for _ in range(span.bins)]
     for band in bands:
         if band.until >= span.since and band.since < span.until:

@@ -132,9 +132,6 @@ class Conversation:
         if record[r.RECEIPT] is not None:
             self._receipts.refused(record[r.RECEIPT])
 
-    def _connected(self, record: r.Record, ns: int) -> None:
-        self._brokers.connected(record[r.BROKER] or "")
-
     # Frames of clients
 
     def _send(self, record: r.Record, ns: int) -> None:
@@ -152,9 +149,6 @@ class Conversation:
 
     def _answer(self, record: r.Record, ns: int) -> None:
         self._consumption.answered(record, ns, self._brokers, self._transactions, whole=self._whole)
-
-    def _begin(self, record: r.Record, ns: int) -> None:
-        self._transactions.begin(record[r.TRANSACTION] or "")
 
     def _commit(self, record: r.Record, ns: int) -> None:
         name = record[r.TRANSACTION] or ""
@@ -179,10 +173,6 @@ class Conversation:
             # Deliveries that came from the old broker during the move are lost, too.
             loss = self._brokers.recovered(facts["lost"], facts, self._client, ns)
             self._consumption.lost(loss, ns, self._transactions)
-
-    def _gave(self, facts: dict[str, str], ns: int) -> None:
-        """Record a receipt that the relay sent itself, in a broker's place."""
-        self._given(facts.get("receipt", ""), None, ns, 1)
 
     def _erred(self, facts: dict[str, str], ns: int) -> None:
         if facts.get("message", "").startswith(REFUSED):
@@ -261,7 +251,7 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "MESSAGE": Conversation._message,
     "RECEIPT": Conversation._receipt,
     "ERROR": Conversation._error,
-    "CONNECTED": Conversation._connected,
+    "CONNECTED": lambda self, record, ns: self._brokers.connected(record[r.BROKER] or ""),
     "SEND": Conversation._send,
     "ACK": Conversation._answer,
     "NACK": Conversation._answer,
@@ -269,7 +259,7 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "STOMP": Conversation._connect,
     "SUBSCRIBE": lambda self, record, ns: self._consumption.subscribe(record, ns),
     "UNSUBSCRIBE": lambda self, record, ns: self._consumption.unsubscribe(record),
-    "BEGIN": Conversation._begin,
+    "BEGIN": lambda self, record, ns: self._transactions.begin(record[r.TRANSACTION] or ""),
     "COMMIT": Conversation._commit,
     "ABORT": Conversation._abort,
     # The session ends with its connection.
@@ -283,7 +273,8 @@ _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], No
     Event.LOST.value: Conversation._lost,
     Event.MOVED.value: partial(Conversation._lost, planned=True),
     Event.RECOVERED.value: Conversation._recovered,
-    Event.ANSWERED.value: Conversation._gave,
+    # The relay gave the receipt itself, in place of a broker.
+    Event.ANSWERED.value: lambda self, facts, ns: self._given(facts.get("receipt", ""), None, ns, 1),
     Event.ERROR.value: Conversation._erred,
     Event.VANISHED.value: Conversation._vanished,
     Event.DISCONNECTED.value: Conversation._vanished,

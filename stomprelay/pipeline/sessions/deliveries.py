@@ -67,9 +67,7 @@ class SeenSubscription:
     def load(cls, values: list[Any]) -> "SeenSubscription":
         """Return the subscription whose state `dump` returned; its `unsettled` is empty."""
         id, destination, mode, since, named, is_open = values
-        subscription = cls(id, destination, mode, since, named=named)
-        subscription.open = is_open
-        return subscription
+        return cls(id, destination, mode, since, named=named, open=is_open)
 
 
 class Subscribed:
@@ -361,11 +359,9 @@ class PendingDeliveries:
         unsettled._orders, unsettled._others, rows = values
         for order, number, message_id, ack, broker, upstream, *more in rows:
             loss, transaction, answered, place, replaced = more
-            given = numbered[number], message_id, ack, broker, s.continuation(place), upstream
-            delivery = PendingDelivery(*given)
-            delivery.order, delivery.replaced = order, replaced
-            if loss is not None:
-                delivery.loss = losses[loss]
+            given = numbered[number], message_id, ack, broker, s.continuation(place), upstream, order
+            lost = None if loss is None else losses[loss]
+            delivery = PendingDelivery(*given, lost, replaced=replaced)
             if transaction is None:
                 unsettled._enter(delivery)
             else:

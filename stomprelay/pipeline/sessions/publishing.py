@@ -22,15 +22,6 @@ class _Asked:
     told: list[str | None] = field(default_factory=list)
     at: int | None = None
 
-    def given(self, ns: int) -> Transfer | None:
-        """Record a RECEIPT at `ns`. Return the SEND, with its time set, at the first RECEIPT; else None."""
-        if self.at is not None:
-            return None
-        self.at = ns
-        if self.transfer is not None:
-            self.transfer[RECEIPT_NS] = ns
-        return self.transfer
-
 
 class PendingReceipts:
     """The frames of one session that wait for a RECEIPT; iterating yields the rows of SENDs among them. The n-th
@@ -74,7 +65,12 @@ class PendingReceipts:
                     del self._by_id[receipt]
             else:
                 each.told.append(broker)
-            return each.given(ns)
+            if each.at is not None:
+                return None
+            each.at = ns
+            if each.transfer is not None:
+                each.transfer[RECEIPT_NS] = ns
+            return each.transfer
         return None
 
     def refused(self, receipt: str) -> None:

@@ -1,4 +1,4 @@
-"""What a `Conversation` needs of each frame and event: columns of `frames`, and some headers."""
+"""The parts of frames and events that a `Conversation` needs: columns of `frames`, and some headers."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Deliveries that wait too long for their ACK or NACK: what a session tells of them, and how that is put together."""
+"""Deliveries that wait too long for their ACK or NACK: what each session shows of them, and how it is combined."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple

@@ -39,7 +39,7 @@ _NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
 
 
 class _Found(NamedTuple):
-    """What one executor has. `code`: the digest of its stomprelay; None if something is missing."""
+    """What one executor has. `code`: the digest of its stomprelay; None if a package is missing."""
 
     host: str
     pyarrow: str | None

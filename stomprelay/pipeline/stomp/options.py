@@ -275,23 +275,20 @@ class ConnectionOptions:
         if place.lower().startswith(("failover:", "fanout:")):
             values |= confirmed
         made = cls(values, given.get("clientId", text), given.get("timeoutMs", number(1), 120_000) / 1000)
-        made._check()
-        return made
-
-    def _check(self) -> None:
-        values = dict(self.values)
-        if values.pop("passcode_file", None) is not None:
-            if "passcode" in values:
+        checked = dict(values)
+        if checked.pop("passcode_file", None) is not None:
+            if "passcode" in checked:
                 raise wrong("passcodeFile", "excludes password: say one of them")
-            values["passcode"] = ""  # the file may be on other machines
-        for broker in _upstream(values).brokers:
+            checked["passcode"] = ""  # the file may be on other machines
+        for broker in _upstream(checked).brokers:
             try:
                 plain_endpoint(broker)
             except Unreachable as error:
                 raise wrong("uri", str(error)) from None
+        return made
 
     def upstream(self) -> Upstream:
-        """Return the upstream as the relay's core takes it; reads the passcode's file. Raises `OptionError`."""
+        """Return the upstream for the relay's core. Reads the passcode's file. Raises `OptionError`."""
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:

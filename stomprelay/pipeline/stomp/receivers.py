@@ -131,7 +131,7 @@ class Receiver:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many deliveries the broker waits to have acknowledged."""
+        """Return how many deliveries still need an ACK."""
         return len(self._columns) if self._pending_acks is None else len(self._pending_acks)
 
     @property
@@ -174,19 +174,17 @@ class Receiver:
                 while not self._stopping:
                     self._receive(client)
                 self._flush(client)
-                self._part(client)
+                try:
+                    client.disconnect(min(DISCONNECT_WITHIN, source.connection.timeout))
+                except (
+                    SessionLost
+                ) as error:  # everything is on disk; messages without a confirmed ACK come again
+                    _log.warning("receiver %d: %s", self.number, error)
         except (SessionLost, SpoolError, OptionError) as error:
             self.failure = str(error)
         except Exception as error:
             _log.exception("receiver %d failed", self.number)
             self.failure = f"{type(error).__name__}: {error}"
-
-    def _part(self, client: Client) -> None:
-        """Disconnect. Everything is on disk; the broker delivers again what it does not confirm now."""
-        try:
-            client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
-        except SessionLost as error:
-            _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
         """Remember the messages that are in the spool already, in case the broker delivers them again."""
@@ -338,7 +336,7 @@ class Receivers:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many deliveries the brokers wait to have acknowledged."""
+        """Return how many deliveries of all brokers still need an ACK."""
         return sum(receiver.unacknowledged for receiver in self._receivers.values())
 
     def check(self) -> None:

@@ -178,7 +178,7 @@ class RelayThread:
         return "; ".join(self._reasons)
 
     def _soon(self, what: Callable[[], None]) -> None:
-        """Call `what` in the session's thread; never, if that has ended."""
+        """Call `what` in the session's thread, unless the thread has ended."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(what)
 

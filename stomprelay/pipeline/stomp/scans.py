@@ -80,7 +80,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the rows that an earlier scan recorded; None for the first. Raises `SourceError` if they are gone."""
+        """Return the rows that an earlier scan recorded; None without one. Raises `SourceError` if they are gone."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

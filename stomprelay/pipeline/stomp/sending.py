@@ -105,17 +105,14 @@ class SendFrames:
             zip(destinations, *others, (each or b"" for each in bodies), strict=True),
             first,
         ):
-            line = known.get(destination) or self._addressed(destination, number)
+            if not destination:
+                raise SchemaError(f'format("stomp"): row {number} of {place} has no destination')
+            if (line := known.get(destination)) is None:
+                line = known[destination] = _line("destination", destination)
             made = self._key + V1_2.encode((f"{place}/{number}" if key is None else key).encode())
             # ActiveMQ takes a message without content-length for text. A body with a NUL would end there (STOMP 1.2).
             counted = b"" if length is False and b"\0" not in body else b"content-length:%d\n" % len(body)
             yield b"%b%b%b%b\n" % (line, self._others(said, kind), counted, made), body
-
-    def _addressed(self, destination: str | None, number: int) -> bytes:
-        if not destination:
-            raise SchemaError(f'format("stomp"): row {number} of {self._place} has no destination')
-        line = self._destinations[destination] = _line("destination", destination)
-        return line
 
     def _others(self, said: list[tuple[str, str | None]] | None, kind: str | None) -> bytes:
         """Return the header lines of a row's `headers` and `content_type`, and of the options."""

@@ -63,7 +63,7 @@ Shown = Callable[[int, int], None]
 
 
 def unshown(_: int, __: int) -> None:
-    """Show nothing."""
+    """Do nothing: no progress is shown."""
 
 
 def compact(store: Store, before: str, below: int | None = None, shown: Shown = unshown) -> list[Compacted]:

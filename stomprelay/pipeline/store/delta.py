@@ -414,7 +414,7 @@ def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
 
 
 def _folders(table: Table) -> list[str]:
-    """Return the columns by which a table is in folders."""
+    """Return the columns by which a table's files are in folders."""
     return [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
 
 
