@@ -268,7 +268,9 @@ where their values begin.
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
     """Settle an ACK or NACK by its names alone. Return the edit; None if the ledger has to be asked."""
-    name = _name(frame, bridge.source)
+    source = bridge.source
+    more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
+    name = None if more else _row(frame, ACKNOWLEDGED[source.delivery])
     if name is None:
         return None
     if not bridge.judges:
@@ -277,14 +279,8 @@ def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | Non
     values = session.values(name, first, first + len(headers))
     if values is None or not session.acknowledged(name):
         return None
-    said = bridge.source.decode_once(values).split(b"\n")[:-1]
+    said = source.decode_once(values).split(b"\n")[:-1]
     return Edit((ID, MESSAGE_ID, SUBSCRIPTION), tuple(zip(headers, said, strict=True)))
-
-
-def _name(frame: Frame, source: Dialect) -> bytes | None:
-    """Return the values with which an ACK or NACK names its delivery; None where one is missing, or more is said."""
-    more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
-    return None if more else _row(frame, ACKNOWLEDGED[source.delivery])
 
 
 def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
@@ -354,8 +350,11 @@ DELIVERED: Final = {
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """MESSAGE: add the names of its subscription and of the delivery that the client's version needs."""
     source, target = bridge.source, bridge.target
-    if bridge.tracked and not bridge.judges and _noted_by_names(frame, source, session):
-        return AS_IT_IS
+    if bridge.tracked and not bridge.judges:
+        names = DELIVERED[source.delivery]
+        row = _row(frame, names)
+        if row is not None and session.delivered(row, len(names), 1):
+            return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
@@ -388,13 +387,6 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
         drop = (SUBSCRIPTION, *drop)
     return Edit(drop, add) if drop or add else AS_IT_IS
-
-
-def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
-    """Record a MESSAGE by the names in its head, if nothing else has to be done. Return whether it was recorded."""
-    names = DELIVERED[source.delivery]
-    row = _row(frame, names)
-    return row is not None and session.delivered(row, len(names), 1)
 
 
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:

@@ -281,7 +281,10 @@ class Turns:
         """Let frames pass straight on as in `able`, on those legs where nothing waits; put changes into the outbox."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
-            self._outbox.put(*_changed(self.allowed, passes))
+            legs = {each.leg for each in passes}
+            ended = [each for each in self.allowed if each.leg not in legs and not each.leg.closed]
+            self._outbox.put(*[Pass(each.leg, each.to, None) for each in ended])
+            self._outbox.put(*[each for each in passes if each not in self.allowed])
             self.allowed = passes
 
     def _paced(self, able: Pass) -> Pass:
@@ -298,13 +301,3 @@ class Turns:
             return False
         buffer = self._buffer
         return not (leg is self._client and (buffer.cost or buffer.paused))
-
-
-def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:
-    """Return the `Pass` effects that changed from `allowed` to `passes`, one for a leg at most."""
-    legs = {each.leg for each in passes}
-    ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
-    return [
-        *(Pass(each.leg, each.to, None) for each in ended),
-        *(each for each in passes if each not in allowed),
-    ]

@@ -14,13 +14,9 @@ from stomprelay.wire.names import MESSAGE_HEADER, NACK
 _ALL: Final = frozenset(ESCAPES)
 
 
-def _lenient(dialect: Dialect) -> Dialect:
-    """Return a dialect that accepts every escape: what a broker wrote reaches the client."""
-    return replace(dialect, strict=False)
-
-
 def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
-    return {dialect.version: _lenient(dialect) for dialect in dialects}
+    """Return the dialects, which accept every escape: what a broker wrote reaches the client."""
+    return {dialect.version: replace(dialect, strict=False) for dialect in dialects}
 
 
 class Saying(NamedTuple):
