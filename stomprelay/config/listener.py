@@ -198,5 +198,5 @@ def ruled(listener: Listener, rules: Sequence[RuleFor]) -> Listener:
         return listener
     allow = listener.rules is not None and listener.rules.allow
     return replace(
-        listener, rules=AccessRules(own, allow, naming([each.profile for each in listener.upstreams()]))
+        listener, rules=AccessRules(own, allow, naming(each.profile.naming for each in listener.upstreams()))
     )

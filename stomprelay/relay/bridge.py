@@ -416,22 +416,6 @@ STEPS: Final = (
 """In order: a later step takes the place of an earlier one for its commands."""
 
 
-def steps_between(source: Dialect, target: Dialect, *, tracked: bool = False) -> dict[bytes, Editing]:
-    """Return the edits that are needed between two dialects, by command."""
-    edits = {
-        command: step.edit
-        for step in STEPS
-        for command in step.commands
-        if not step.facts
-        or (tracked and step.tracks)
-        or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
-    }
-    unknown = source.commands - target.commands
-    return edits | {
-        command: edits[command] if tracked and command in edits else refuse for command in unknown
-    }
-
-
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
 
 
@@ -475,7 +459,17 @@ class Bridge:
         self.target = target
         self.loss = loss
         self.tracked = tracked
-        self.steps = steps_between(source, target, tracked=tracked)
+        self.steps: dict[bytes, Editing] = {
+            command: step.edit
+            for step in STEPS
+            for command in step.commands
+            if not step.facts
+            or (tracked and step.tracks)
+            or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
+        }
+        for command in source.commands - target.commands:
+            if not tracked or command not in self.steps:
+                self.steps[command] = refuse
         self.selectors = selectors
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
@@ -532,7 +526,7 @@ class Bridge:
         edit = Edit((name,))
         if frame.crlf or (self.judges and not frame.plain):
             return self._respelled(frame, edit, session)
-        return self._edited(frame, edit, session)
+        return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """Return a frame's new head with its blank line; None: it passes as it came; b"": it is not for the other leg.
@@ -553,7 +547,7 @@ class Bridge:
             elif not alike or frame.crlf:
                 head = self._respelled(frame, edit, session)
             else:
-                head = self._edited(frame, edit, session)
+                head = self._opening(frame, edit, session) + self._cut(frame, edit)
             if self._heard is not None and not frame.plain:
                 self._note(frame.header(RECEIPT_HEADER, self.source), self._heard, session)
         except StompError as error:
@@ -574,10 +568,6 @@ class Bridge:
     def _without_cr(frame: Frame) -> bool:
         data, head, body = frame.data, frame.head, frame.body
         return data.find(b"\r", head - 2, body) < 0 and data.find(b"\\r", head, body) < 0
-
-    def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """Return a new head for a frame whose lines mean the same in both dialects."""
-        return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """Return the head with those values respelled that the target escapes differently."""

@@ -311,8 +311,9 @@ class Relay:
         try:
             if leg is self.client and data:
                 self._outbox.put(*sample.from_client(data, now))
-            for sent in self._outbox.sent_to(self.client):
-                self._outbox.put(*sample.to_client(sent, now))
+            for sent in [*self._outbox]:
+                if type(sent) is Send and sent.leg is self.client:
+                    self._outbox.put(*sample.to_client(sent.data, now))
         except StompError:
             self._sample = None  # whoever reads it says so
         if sample.over(now):

@@ -124,10 +124,6 @@ class Pace:
         self.done(frames + begun, size, begun=False)
 
 
-_TAKEN: Final = 65536
-"""How many bytes are taken together."""
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
     """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
@@ -160,7 +156,7 @@ class InputBuffer:
         self._chunks.append(data)
         self.cost += len(data)
 
-    def take(self, most: int = _TAKEN) -> bytes:
+    def take(self, most: int = 65536) -> bytes:
         """Remove and return the oldest bytes, at most `most`."""
         parts: list[bytes] = []
         chunks = self._chunks
@@ -215,9 +211,6 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
 
-_NONE: Final = frozenset[Leg]()
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Turns:
     """The legs that have more than one turn carries are `deferred` until their next turn. `allowed`: what may pass
@@ -228,7 +221,7 @@ class Turns:
     _flow: Flow
     _buffer: InputBuffer
     _outbox: Outbox
-    deferred: frozenset[Leg] = _NONE
+    deferred: frozenset[Leg] = frozenset()
     allowed: tuple[Pass, ...] = ()
     deadline: float = inf
 

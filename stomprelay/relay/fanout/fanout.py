@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import ClassVar, Final
 
-from stomprelay.relay.bridge import Bridge, Tracer
+from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -211,7 +211,12 @@ class Fanout:
             passes = self._error_passes(target, member, frame, leg, now)
             if member.link.done or member.given_up:
                 return NO_MORE
-            return self._error_head(member, frame, leg, bridge) if passes else NOTHING
+            if not passes:
+                return NOTHING
+            receipt = frame.header(RECEIPT_ID, leg.dialect)
+            if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
+                return bridge.without(frame, RECEIPT_ID, session)  # the client never gave it
+            return bridge.head(frame, session)
 
         try:
             frames: Iterator[Frame | Run] = islice(leg.decoder.frames(), TURN)
@@ -278,13 +283,6 @@ class Fanout:
         counters["fanout_errors"] += 1
         self._quorum.fault(target, member, reason, now)
         return False
-
-    def _error_head(self, member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
-        """Return the head of an ERROR for the client, without a `receipt-id` that the client never gave."""
-        receipt = frame.header(RECEIPT_ID, leg.dialect)
-        if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
-            return bridge.without(frame, RECEIPT_ID, member.session)
-        return bridge.head(frame, member.session)
 
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker the subscriptions, transactions and unconfirmed frames that it needs."""

@@ -230,7 +230,11 @@ class Limiter:
         found = places.pop(name, None)
         if found is None:
             if len(places) >= PLACES:
-                _make_room(places, now)
+                # Of the places that were unused longest, all full ones go; without any, the oldest one.
+                oldest = [each for each, _ in zip(places, range(_LOOKED_AT), strict=False)]
+                full = [each for each in oldest if all(one.left(now) >= one.burst for one in places[each])]
+                for each in full or oldest[:1]:
+                    del places[each]
             found = tuple(
                 TokenBucket(scope, limit, rates, self.tally(scope, limit), now)
                 for limit in _RATES
@@ -238,11 +242,3 @@ class Limiter:
             )
         places[name] = found
         return found
-
-
-def _make_room(places: dict[str, Buckets], now: float) -> None:
-    """Forget full buckets among those that were unused longest; without any, forget the oldest bucket."""
-    oldest = [name for name, _ in zip(places, range(_LOOKED_AT), strict=False)]
-    full = [name for name in oldest if all(each.left(now) >= each.burst for each in places[name])]
-    for name in full or oldest[:1]:
-        del places[name]
