@@ -797,9 +797,7 @@ def _escapes(upstream: Upstream, broker: Broker) -> bool:
     """Whether a broker unescapes the values of CONNECT, as far as that is known."""
     if upstream.connect_escape is not None:
         return upstream.connect_escape
-    return (
-        broker.profile or (GENERIC if upstream.profile is AUTO_PROFILE else upstream.profile)
-    ).connect_escape
+    return (broker.profile or upstream.profile).connect_escape
 
 
 def to_client(

@@ -126,10 +126,10 @@ class Dispatch:
         self._confirmations.ask(confirmation)
         self._opened.append(confirmation)
 
-    def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
+    def _tell(self, target: Target, frame: Frame, receipt: bytes | None, *, crucial: bool = False) -> None:
         """Send a frame to all groups of a target."""
         members = target.live
-        self._ask(receipt, target, members)
+        self._ask(receipt, target, members, crucial=crucial)
         for member in members:
             member.send(frame)
 
@@ -291,10 +291,7 @@ class Dispatch:
         placement = self._ended(name)
         if name is None or placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
-            members = target.live
-            self._ask(receipt, target, members, crucial=True)
-            for member in members:
-                member.send(frame)
+            self._tell(target, frame, receipt, crucial=True)
             return
         target, spoiled = placement.target, placement.spoiled(name)
         able = [member for member in target.members if member not in spoiled]

@@ -562,20 +562,16 @@ class Line:
         """Return the first part that was not sent yet."""
         if self._subscriptions:
             return self._subscriptions[0]
-        self._split()
-        parts = self._sender.unconfirmed.aside or self._inside
-        return parts[0] if parts else None
-
-    def _split(self) -> None:
-        """If the next part has several SENDs and one receipt, split it: one receipt for each SEND."""
         unconfirmed = self._sender.unconfirmed
         kept = unconfirmed.aside[0] if unconfirmed.aside else None
-        if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
-            return  # a transaction stays whole
-        *others, last = self._sender.offline.read(kept.wire)
-        parts = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
-        unconfirmed.take_aside()
-        unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
+        if kept is not None and kept.sends > 1 and not kept.wire.startswith(BEGIN):
+            # Each of several SENDs gets a receipt of its own; a transaction stays whole.
+            *others, last = self._sender.offline.read(kept.wire)
+            split = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
+            unconfirmed.take_aside()
+            unconfirmed.set_aside([*split, kept._replace(wire=last.wire, sends=1)], first=True)
+        parts = unconfirmed.aside or self._inside
+        return parts[0] if parts else None
 
     def _say(self, part: Part) -> bytes:
         """Put in this part, which is the first one. Returns the receipt that answers it."""
@@ -643,8 +639,6 @@ class Line:
 
     def _leave(self) -> int:
         """Send UNSUBSCRIBE for as many subscriptions as one turn allows. Return how many were sent."""
-        if not self._leaving:
-            return 0
         named, count = self._sender.bridge.names_subscriptions, 0
         while self._leaving and count < TURN:
             each = self._leaving.popleft()
