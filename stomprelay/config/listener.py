@@ -193,5 +193,5 @@ def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]
         return listener
     allow = listener.rules is not None and listener.rules.allow
     return replace(
-        listener, rules=AccessRules(own, allow, naming([each.profile for each in listener.upstreams()]))
+        listener, rules=AccessRules(own, allow, naming(each.profile.naming for each in listener.upstreams()))
     )

@@ -268,7 +268,9 @@ where their values begin.
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
     """Settle an ACK or NACK by its names alone. Return the edit; None if the ledger has to be asked."""
-    name = _name(frame, bridge.source)
+    source = bridge.source
+    more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
+    name = None if more else _row(frame, ACKNOWLEDGED[source.delivery])
     if name is None:
         return None
     if not bridge.judges:
@@ -277,14 +279,8 @@ def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | Non
     values = session.values(name, first, first + len(headers))
     if values is None or not session.acknowledged(name):
         return None
-    said = bridge.source.decode_once(values).split(b"\n")[:-1]
+    said = source.decode_once(values).split(b"\n")[:-1]
     return Edit((ID, MESSAGE_ID, SUBSCRIPTION), tuple(zip(headers, said, strict=True)))
-
-
-def _name(frame: Frame, source: Dialect) -> bytes | None:
-    """Return the values with which an ACK or NACK names its delivery; None where one is missing, or more is said."""
-    more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
-    return None if more else _row(frame, ACKNOWLEDGED[source.delivery])
 
 
 def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
@@ -354,8 +350,11 @@ DELIVERED: Final = {
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """MESSAGE: add the names of its subscription and of the delivery that the client's version needs."""
     source, target = bridge.source, bridge.target
-    if bridge.tracked and not bridge.judges and _noted_by_names(frame, source, session):
-        return AS_IT_IS
+    if bridge.tracked and not bridge.judges:
+        names = DELIVERED[source.delivery]
+        row = _row(frame, names)
+        if row is not None and session.delivered(row, len(names), 1):
+            return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
@@ -390,13 +389,6 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
-def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
-    """Record a MESSAGE by the names in its head, if nothing else has to be done. Return whether it was recorded."""
-    names = DELIVERED[source.delivery]
-    row = _row(frame, names)
-    return row is not None and session.delivered(row, len(names), 1)
-
-
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
     """Raise `Refused` or `ProtocolError` for a command that the other version lacks, or an unknown name in it."""
     command = frame.command.decode()
@@ -422,22 +414,6 @@ STEPS: Final = (
     Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver, tracks=True),
 )
 """In order: a later step takes the place of an earlier one for its commands."""
-
-
-def steps_between(source: Dialect, target: Dialect, *, tracked: bool = False) -> dict[bytes, Editing]:
-    """Return the edits that are needed between two dialects, by command."""
-    edits = {
-        command: step.edit
-        for step in STEPS
-        for command in step.commands
-        if not step.facts
-        or (tracked and step.tracks)
-        or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
-    }
-    unknown = source.commands - target.commands
-    return edits | {
-        command: edits[command] if tracked and command in edits else refuse for command in unknown
-    }
 
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
@@ -483,7 +459,17 @@ class Bridge:
         self.target = target
         self.loss = loss
         self.tracked = tracked
-        self.steps = steps_between(source, target, tracked=tracked)
+        self.steps: dict[bytes, Editing] = {
+            command: step.edit
+            for step in STEPS
+            for command in step.commands
+            if not step.facts
+            or (tracked and step.tracks)
+            or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
+        }
+        for command in source.commands - target.commands:
+            if not tracked or command not in self.steps:
+                self.steps[command] = refuse
         self.selectors = selectors
         self.judges = source.version != target.version
         self.alike = source.delivery is target.delivery
@@ -540,7 +526,7 @@ class Bridge:
         edit = Edit((name,))
         if frame.crlf or (self.judges and not frame.plain):
             return self._respelled(frame, edit, session)
-        return self._edited(frame, edit, session)
+        return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
         """Return a frame's new head with its blank line; None: it passes as it came; b"": it is not for the other leg.
@@ -561,7 +547,7 @@ class Bridge:
             elif not alike or frame.crlf:
                 head = self._respelled(frame, edit, session)
             else:
-                head = self._edited(frame, edit, session)
+                head = self._opening(frame, edit, session) + self._cut(frame, edit)
             if self._heard is not None and not frame.plain:
                 self._note(frame.header(RECEIPT_HEADER, self.source), self._heard, session)
         except StompError as error:
@@ -582,10 +568,6 @@ class Bridge:
     def _without_cr(frame: Frame) -> bool:
         data, head, body = frame.data, frame.head, frame.body
         return data.find(b"\r", head - 2, body) < 0 and data.find(b"\\r", head, body) < 0
-
-    def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """Return a new head for a frame whose lines mean the same in both dialects."""
-        return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """Return the head with those values respelled that the target escapes differently."""
@@ -815,9 +797,7 @@ def _escapes(upstream: Upstream, broker: Broker) -> bool:
     """Whether a broker unescapes the values of CONNECT, as far as that is known."""
     if upstream.connect_escape is not None:
         return upstream.connect_escape
-    return (
-        broker.profile or (GENERIC if upstream.profile is AUTO_PROFILE else upstream.profile)
-    ).connect_escape
+    return (broker.profile or upstream.profile).connect_escape
 
 
 def to_client(

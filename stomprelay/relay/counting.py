@@ -46,10 +46,6 @@ class DestinationCounter:
                     self._look(frame, session, dialect, 1)
             else:
                 self._look(found.last_frame(dialect), session, dialect, stands_for)
-        self._next()
-        return self._left
-
-    def _next(self) -> None:
         if self._looks >= LOOKS:
             self._looks = 0
             self._every *= _FEWER
@@ -59,6 +55,7 @@ class DestinationCounter:
         else:
             self._interval = 1
         self._left = self._interval
+        return self._left
 
     def _look(self, frame: Frame, session: Session, dialect: Dialect, stands_for: int) -> None:
         self._looks += 1

@@ -103,10 +103,6 @@ class Outbox(list[Effect]):
             leg.heartbeat.sent_at = now
             self.append(Send(leg, data))
 
-    def sent_to(self, leg: Leg) -> list[bytes]:
-        """Return what was written to a leg since the last drain."""
-        return [each.data for each in self if type(each) is Send and each.leg is leg]
-
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
         """Write the heart-beats that are due on connected legs. Return the first leg whose peer is silent for too
         long, or None.

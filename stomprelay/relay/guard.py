@@ -4,7 +4,7 @@ behind which a broker could find other frames.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
@@ -53,19 +53,11 @@ _UNCERTAIN: Final = re.compile(rb"[\\%\x00-\x20]")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-def _unescaped(value: bytes) -> bytes:
-    return _ESCAPE.sub(lambda found: LETTERS[found[1]], value)
-
-
-def _unquoted(value: bytes) -> bytes:
-    return _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), value)
-
-
-def _stripped(value: bytes) -> bytes:
-    return value.strip(OCTETS)
-
-
-_READINGS: Final = (_unescaped, _unquoted, _stripped)
+_READINGS: Final[tuple[Callable[[bytes], bytes], ...]] = (
+    lambda value: _ESCAPE.sub(lambda found: LETTERS[found[1]], value),
+    lambda value: _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), value),
+    lambda value: value.strip(OCTETS),
+)
 
 
 def readings(value: bytes) -> list[str]:
@@ -131,13 +123,6 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
     return Refused("it cannot be told what is asked for", detail, quoted=quoted)
 
 
-def _judge_lengths(headers: Headers) -> None:
-    """Raise `Refused` if a broker may read another body length than the relay."""
-    names = [name for name, _ in headers if folded(name) == CONTENT_LENGTH]
-    if names and names != [CONTENT_LENGTH]:
-        raise _unclear("a content-length is repeated, or not spelled so")
-
-
 @lru_cache
 def _sure(rules: Rules) -> Rules:
     """Return the same rules, limited to frames that all brokers read alike. The runs of SENDs have their
@@ -166,19 +151,14 @@ class Shown(NamedTuple):
 @dataclass(slots=True, eq=False, repr=False)
 class Renewal:
     """New tokens of a connected client: each comes as `passcode` of a SEND to `destination`, which no broker is sent.
-    One token is checked at a time; of the tokens that come meanwhile only the last one is checked next.
+    One token is checked at a time (`asked`); of the tokens that come meanwhile only the last one is checked next.
     """
 
     destination: bytes
     _client: Leg
     _outbox: Outbox
-    _asked: Shown | None = None
+    asked: Shown | None = None
     _next: Shown | None = None
-
-    @property
-    def asked(self) -> bool:
-        """Whether a token is being checked."""
-        return self._asked is not None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
         """Return whether a frame has a new token, which is then checked, now or next: ask `Guard.asked`."""
@@ -187,22 +167,23 @@ class Renewal:
         self._next = Shown(
             Claim(None, frame.header(PASSCODE, dialect)), frame.header(RECEIPT_HEADER, dialect)
         )
-        if self._asked is None:
+        if self.asked is None:
             self.answered()
         return True
 
     def answered(self) -> bytes | None:
         """A token was checked: begin with the next one. Return the client's receipt; give it if the token is valid."""
-        before, self._asked, self._next = self._asked, self._next, None
-        if self._asked is not None:
-            self._outbox.put(Identify(self._client, self._asked.claim))
+        before, self.asked, self._next = self.asked, self._next, None
+        if self.asked is not None:
+            self._outbox.put(Identify(self._client, self.asked.claim))
         return None if before is None else before.receipt
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Guard:
     """Judges one client's frames by its rules; `counters` counts refusals. SENDs with a new token are for `renewal`.
-    While the guard is `active`, every frame has to pass through `judged`.
+    While the guard is `active`, every frame has to pass through `judged`. `doubts`: subscriptions that may not be
+    allowed any more; None: there are none.
     """
 
     _rules: AccessRules | None
@@ -212,7 +193,7 @@ class Guard:
     active: bool = field(init=False)
     _policy: ClientRules | None = None
     _known: dict[bytes, MatchingRules] | None = None
-    _doubted: list[Subscription] | None = None
+    doubts: list[Subscription] | None = None
 
     def __post_init__(self) -> None:
         self.active = self._rules is not None or self._renewal is not None
@@ -226,7 +207,7 @@ class Guard:
     @property
     def asked(self) -> bool:
         """Whether a new token of the client is being checked."""
-        return self._renewal is not None and self._renewal.asked
+        return self._renewal is not None and self._renewal.asked is not None
 
     def renewed(self, identity: Identity) -> bool:
         """The client has sent a valid new token. Return whether the rules may decide differently now."""
@@ -279,16 +260,11 @@ class Guard:
     def doubt(self, subscriptions: list[Subscription]) -> None:
         """These open subscriptions may not be allowed any more: ask for an `objection`. The guard keeps the list."""
         subscriptions.reverse()
-        self._doubted = None if self._its_policy() is None else subscriptions
-
-    @property
-    def doubts(self) -> bool:
-        """Whether there are subscriptions that may not be allowed any more."""
-        return self._doubted is not None
+        self.doubts = None if self._its_policy() is None else subscriptions
 
     def objection(self, most: int) -> Refused | None:
-        """Judge some doubted subscriptions. Return the error for a denied one, or None. Repeat while it `doubts`."""
-        policy, doubted = self._policy, self._doubted
+        """Judge some doubted subscriptions. Return the error for a denied one. Repeat while there are `doubts`."""
+        policy, doubted = self._policy, self.doubts
         if policy is None or doubted is None:
             return None
         try:
@@ -300,7 +276,7 @@ class Guard:
             return error
         del doubted[-most:]
         if not doubted:
-            self._doubted = None
+            self.doubts = None
         return None
 
     def _its_policy(self) -> ClientRules | None:
@@ -320,7 +296,9 @@ class Guard:
             raise _unclear("a header has a CR that ends no line")
         lengths = lowered.count(CONTENT_LENGTH)
         if lengths and (lengths > 1 or b"\ncontent-length:" not in head):
-            _judge_lengths(frame.headers(dialect))
+            names = [name for name, _ in frame.headers(dialect) if folded(name) == CONTENT_LENGTH]
+            if names and names != [CONTENT_LENGTH]:
+                raise _unclear("a content-length is repeated, or not spelled so")
         if frame.command is UNSUBSCRIBE:
             self._judge_end(policy, frame.headers(dialect))
             return
@@ -336,8 +314,10 @@ class Guard:
         if matching is None:
             headers = frame.headers(dialect)
             matching = policy.matching(places(frame.command, headers, policy.naming))
-            if value is not None:
-                self._remember(value, matching)
+            if value is not None and len(value) <= _LONGEST and b"\r" not in value:
+                if self._known is None or len(self._known) >= _KNOWN:
+                    self._known = {}
+                self._known[value] = matching
         if matching.settled:  # whatever else it says
             return
         if headers is None:
@@ -353,14 +333,6 @@ class Guard:
         if queues:
             named = [Place(SUBSCRIBE, each) for each in queues]
             _decide(policy, policy.matching(named), request(UNSUBSCRIBE, headers, 0))
-
-    def _remember(self, value: bytes, matching: MatchingRules) -> None:
-        """Remember that these rules match SENDs with this destination, as it is spelled on the wire."""
-        if len(value) > _LONGEST or b"\r" in value:
-            return
-        if self._known is None or len(self._known) >= _KNOWN:
-            self._known = {}
-        self._known[value] = matching
 
 
 UNGUARDED: Final = Guard(None, ANYBODY, {})

@@ -2,17 +2,7 @@
 
 `Relay.handle` takes what happens (`inputs`), `Relay.received` the bytes; both return the effects that the service must
 perform, in order. `now` is in seconds of one clock that never goes back. No input raises: where one would, which is a
-bug, the session ends (`Relay.failed`). The life of a relay:
-
-    Opened           the client is there; CONNECT must come in time
-    bytes            CONNECT: it is found out who the client is, where the listener asks; a broker is opened, and
-                     little is read of what the client sends meanwhile
-    BrokerConnected  the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
-    HalfClosed       the client sends no more: its session ends when it has been sent what it is owed
-    Lost             the client's brokers are left; or the client gets an ERROR, or its session waits while another
-                     broker is sought and sent what the lost one knew
-
-An ERROR of ours is written, then the client's leg lingers so that it arrives. Only whole frames are written.
+bug, the session ends (`Relay.failed`). Only whole frames are written.
 """
 
 from collections.abc import Callable
@@ -83,10 +73,6 @@ JUDGED: Final = 128
 """How many subscriptions are judged by new rules in one turn: a few milliseconds' work."""
 
 
-def _never() -> float:
-    return 0.0
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Relay:
     """The join of one client's leg with those of its brokers.
@@ -100,7 +86,7 @@ class Relay:
     listener: Listener
     name: bytes
     counters: Counters
-    _chance: Callable[[], float] = _never
+    _chance: Callable[[], float] = lambda: 0.0
     _: KW_ONLY
     passes: bool = False
     counter: DestinationCounter | None = None
@@ -325,8 +311,9 @@ class Relay:
         try:
             if leg is self.client and data:
                 self._outbox.put(*sample.from_client(data, now))
-            for sent in self._outbox.sent_to(self.client):
-                self._outbox.put(*sample.to_client(sent, now))
+            for sent in [*self._outbox]:
+                if type(sent) is Send and sent.leg is self.client:
+                    self._outbox.put(*sample.to_client(sent.data, now))
         except StompError:
             self._sample = None  # whoever reads it says so
         if sample.over(now):
@@ -1026,11 +1013,11 @@ class ClientConnection:
     def _review(self, now: float) -> None:
         """Judge more of the doubted subscriptions. End the session where one is not allowed."""
         guard, client = self.flow.guard, self._client
-        if not guard.doubts or client.closed or self.shutdown.begun:
+        if guard.doubts is None or client.closed or self.shutdown.begun:
             return
         error = guard.objection(JUDGED)
         if error is None:
-            if self.flow.guard.doubts or client.decoder.behind:
+            if self.flow.guard.doubts is not None or client.decoder.behind:
                 self.turns.give_way(client)
             return
         text = f"the rules were changed: {error.detail}"

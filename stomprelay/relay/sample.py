@@ -43,7 +43,6 @@ _NAMES: Final = {
     DeliveryNaming.ACK: ((ACK_HEADER,), (ID,)),
 }
 """By naming: the headers with which a MESSAGE names its delivery, and those with which its ACK does."""
-_ACKS: Final = frozenset({ACK, NACK})
 
 Name = tuple[bytes | None, ...]
 """What names a delivery."""
@@ -114,7 +113,7 @@ class Sample:
             self._looks.left -= 1
             if frame.command == SEND:
                 self._sent(frame, now)
-            elif frame.command in _ACKS and not self._ack_over and self._name(frame, 1) in self._acks:
+            elif frame.command in (ACK, NACK) and not self._ack_over and self._name(frame, 1) in self._acks:
                 self._ack_over = True
                 found.append(Took(ACKNOWLEDGED, self._listener.name, now - self._delivered_at))
         return found

@@ -135,13 +135,11 @@ class Single:
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's bytes may pass straight to this broker; None before frames were carried."""
-        if self._passing is None and self.disconnect is DisconnectState.NONE:
-            carried = self._session.client_frames or self._session.broker_frames
-            self._passing = self._meet(connection) if carried else None
-        return self._passing
-
-    def _meet(self, connection: Connected) -> tuple[Passing, Pass]:
         resender, session, bridges = self._resender, self._session, connection.bridges
+        if self._passing is not None or self.disconnect is not DisconnectState.NONE:
+            return self._passing
+        if not (session.client_frames or session.broker_frames):
+            return None
         if resender is None:
             passing = straight = to_broker(bridges, session, sends=True, unkept=session.pass_unproved)
         elif self._link.upstream.confirm:  # the resender adds something to SENDs
@@ -156,7 +154,8 @@ class Single:
         if self.guard.active:
             passing = self.guard.passing(passing)
             straight = self.guard.passing(straight)
-        return passing, Pass(self._client, connection.leg, straight)
+        self._passing = passing, Pass(self._client, connection.leg, straight)
+        return self._passing
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
         """Return what of the broker's frames may pass through the relay without a look, and what may pass without the

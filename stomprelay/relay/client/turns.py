@@ -124,10 +124,6 @@ class Pace:
         self.done(frames + begun, size, begun=False)
 
 
-_TAKEN: Final = 65536
-"""How many bytes are taken together."""
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
     """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
@@ -160,7 +156,7 @@ class InputBuffer:
         self._chunks.append(data)
         self.cost += len(data)
 
-    def take(self, most: int = _TAKEN) -> bytes:
+    def take(self, most: int = 65536) -> bytes:
         """Remove and return the oldest bytes, at most `most`."""
         parts: list[bytes] = []
         chunks = self._chunks
@@ -215,9 +211,6 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
 
-_NONE: Final = frozenset[Leg]()
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Turns:
     """The legs that have more than one turn carries are `deferred` until their next turn. `allowed`: what may pass
@@ -228,7 +221,7 @@ class Turns:
     _flow: Flow
     _buffer: InputBuffer
     _outbox: Outbox
-    deferred: frozenset[Leg] = _NONE
+    deferred: frozenset[Leg] = frozenset()
     allowed: tuple[Pass, ...] = ()
     deadline: float = inf
 
@@ -281,7 +274,10 @@ class Turns:
         """Let frames pass straight on as in `able`, on those legs where nothing waits; put changes into the outbox."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
-            self._outbox.put(*_changed(self.allowed, passes))
+            legs = {each.leg for each in passes}
+            ended = [each for each in self.allowed if each.leg not in legs and not each.leg.closed]
+            self._outbox.put(*[Pass(each.leg, each.to, None) for each in ended])
+            self._outbox.put(*[each for each in passes if each not in self.allowed])
             self.allowed = passes
 
     def _paced(self, able: Pass) -> Pass:
@@ -298,13 +294,3 @@ class Turns:
             return False
         buffer = self._buffer
         return not (leg is self._client and (buffer.cost or buffer.paused))
-
-
-def _changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:
-    """Return the `Pass` effects that changed from `allowed` to `passes`, one for a leg at most."""
-    legs = {each.leg for each in passes}
-    ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
-    return [
-        *(Pass(each.leg, each.to, None) for each in ended),
-        *(each for each in passes if each not in allowed),
-    ]

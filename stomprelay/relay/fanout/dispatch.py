@@ -126,10 +126,10 @@ class Dispatch:
         self._confirmations.ask(confirmation)
         self._opened.append(confirmation)
 
-    def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
+    def _tell(self, target: Target, frame: Frame, receipt: bytes | None, *, crucial: bool = False) -> None:
         """Send a frame to all groups of a target."""
         members = target.live
-        self._ask(receipt, target, members)
+        self._ask(receipt, target, members, crucial=crucial)
         for member in members:
             member.send(frame)
 
@@ -141,44 +141,29 @@ class Dispatch:
         target = self._router.target(destination)
         placement = self._place(name, target, receipt)
         if not target.copies(destination):
-            member = self._only(target, placement)
+            member = target.primary if target.fans else target.members[0]
+            if target.fans and placement is not None:  # in a transaction it is always the same member
+                member = next((each for each in target.live if each in placement.bearing), member)
+                placement.bearing.add(member)
             self._ask_one(receipt, member, crucial=True)
             member.send(frame)
             if not target.fans and receipt is None and name is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)
             return
         members = target.receivers()
-        if len(members) < len(target.live):
-            self._overflow(target, members, placement)
-        self._copies += 1
-        frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
-        self._ask(receipt, target, members, crucial=True)
-        for member in members:
-            member.send(frame)
-
-    @staticmethod
-    def _only(target: Target, placement: TransactionTarget | None) -> Member:
-        """Return the member for a frame that goes to one group only; in a transaction always the same member."""
-        if not target.fans:
-            return target.members[0]
-        member = target.primary
-        if placement is not None:
-            member = next((each for each in target.live if each in placement.bearing), member)
-            placement.bearing.add(member)
-        return member
-
-    def _overflow(self, target: Target, members: list[Member], placement: TransactionTarget | None) -> None:
-        """Record that all live members except these miss a SEND. The first SEND that a member misses is logged."""
-        for member in target.live:
-            if member in members:
-                continue
+        for member in [each for each in target.live if each not in members]:
             self._session.lose("fanout_overflowed")
-            if not member.short:
+            if not member.short:  # only the first SEND that it misses is logged
                 self._outbox.put(missed(member.link.group, target.upstream))
             member.reason = "its queue was full"
             member.short = True
             if placement is not None:
                 placement.short.add(member)
+        self._copies += 1
+        frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
+        self._ask(receipt, target, members, crucial=True)
+        for member in members:
+            member.send(frame)
 
     # Subscriptions
 
@@ -306,10 +291,7 @@ class Dispatch:
         placement = self._ended(name)
         if name is None or placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
-            members = target.live
-            self._ask(receipt, target, members, crucial=True)
-            for member in members:
-                member.send(frame)
+            self._tell(target, frame, receipt, crucial=True)
             return
         target, spoiled = placement.target, placement.spoiled(name)
         able = [member for member in target.members if member not in spoiled]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import Final
+from typing import ClassVar, Final
 
-from stomprelay.relay.bridge import Bridge, Tracer
+from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.counting import DestinationCounter
 from stomprelay.relay.effects import NO_MORE, NOTHING, TURN, Joiner, Outbox, Pass, outvoted
 from stomprelay.relay.fanout.dispatch import Dispatch
@@ -42,7 +42,7 @@ class Fanout:
     What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
-    the last frame that the client was sent was an ERROR.
+    the last frame that the client was sent was an ERROR. `flowing`: frames of the client are carried, since CONNECTED.
     """
 
     _client: Leg
@@ -53,6 +53,8 @@ class Fanout:
     guard: Guard
     _counter: DestinationCounter | None = None
     links: list[Link] = field(init=False)
+    survives: ClassVar[bool] = True
+    flowing: bool = False
     erred: bool = False
     disconnect: DisconnectState = DisconnectState.NONE
     disconnect_receipt: bytes | None = None
@@ -62,7 +64,6 @@ class Fanout:
     _dispatch: Dispatch = field(init=False)
     _tracer: Tracer | None = None
     _joiner: Joiner = field(default_factory=Joiner)
-    _started: bool = False
     _ends: bool = False
     _frame: bytes = b""  # the client's DISCONNECT
     _asked: bytes | None = None  # the receipt that DISCONNECT asks for
@@ -91,19 +92,9 @@ class Fanout:
     # What is asked of it
 
     @property
-    def survives(self) -> bool:
-        """Whether frames of the client may have to wait, also if the loss of a broker ends the session."""
-        return True
-
-    @property
     def ready(self) -> bool:
         """Whether a quorum of the listener's own upstream has brokers."""
         return self._router.main.ready
-
-    @property
-    def flowing(self) -> bool:
-        """Whether frames of the client are carried: since CONNECTED. Frames for a slow broker wait in its member."""
-        return self._started
 
     @property
     def full(self) -> bool:
@@ -220,7 +211,12 @@ class Fanout:
             passes = self._error_passes(target, member, frame, leg, now)
             if member.link.done or member.given_up:
                 return NO_MORE
-            return self._error_head(member, frame, leg, bridge) if passes else NOTHING
+            if not passes:
+                return NOTHING
+            receipt = frame.header(RECEIPT_ID, leg.dialect)
+            if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
+                return bridge.without(frame, RECEIPT_ID, session)  # the client never gave it
+            return bridge.head(frame, session)
 
         try:
             frames: Iterator[Frame | Run] = islice(leg.decoder.frames(), TURN)
@@ -240,7 +236,8 @@ class Fanout:
         member.session.received(receipt)
         if receipt is None:
             return not target.fans
-        member.confirmed()
+        member.faults = 0
+        member.erred = False
         member.link.received_receipt(receipt)
         if member.disconnecting and receipt == self._asked:
             confirmed = self._disconnected(member, receipt)
@@ -287,18 +284,11 @@ class Fanout:
         self._quorum.fault(target, member, reason, now)
         return False
 
-    def _error_head(self, member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
-        """Return the head of an ERROR for the client, without a `receipt-id` that the client never gave."""
-        receipt = frame.header(RECEIPT_ID, leg.dialect)
-        if member.resender.unconfirmed.is_ours(receipt) or self._is_ours(receipt):
-            return bridge.without(frame, RECEIPT_ID, member.session)
-        return bridge.head(frame, member.session)
-
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker the subscriptions, transactions and unconfirmed frames that it needs."""
         target, member = self._places[link]
         member.connected()
-        self._started = self._started or self.ready
+        self.flowing = self.flowing or self.ready
         receives = self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)
         try:
             member.resender.replay(subscriptions=receives, now=now)
@@ -340,7 +330,7 @@ class Fanout:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
             self._go_on(now)
         except StompError as failure:
-            return complain(failure, self._session.dialect) if self._started and target.fans else error
+            return complain(failure, self._session.dialect) if self.flowing and target.fans else error
         return None
 
     def unanswered(self) -> list[Link]:

@@ -29,9 +29,9 @@ class Outcome(Enum):
 class Confirmation(Generic[Party]):
     """A frame that passes when `quorum` parties, and all that are `required`, have confirmed it.
 
-    `awaited` have not answered. `refused` answered with ERROR or were given up, in order. Released parties count for
-    the quorum only when no other party can. `crucial` frames must not be lost; the client does not know of `hidden`
-    receipts.
+    `awaited` have not answered. `refused` answered with ERROR or were given up, in order. The frame does not concern
+    `released` parties any more: they count for the quorum only when no other party can. `crucial` frames must not be
+    lost; the client does not know of `hidden` receipts.
     """
 
     receipt: bytes
@@ -45,8 +45,8 @@ class Confirmation(Generic[Party]):
     outcome: Outcome = Outcome.OPEN
     awaited: set[Party] = field(init=False)
     refused: list[Party] = field(init=False)
-    _confirmed: set[Party] = field(default_factory=set)
-    _released: set[Party] = field(default_factory=set)
+    confirmed: set[Party] = field(default_factory=set)
+    released: set[Party] = field(default_factory=set)
 
     def __post_init__(self, parties: Collection[Party], without: Collection[Party]) -> None:
         self.awaited = set(parties)
@@ -58,33 +58,15 @@ class Confirmation(Generic[Party]):
         """Settle the outcome, if the answers so far do."""
         if self.outcome is not Outcome.OPEN:
             return
-        if len(self._confirmed) >= self.quorum and self._confirmed.issuperset(self._required):
+        if len(self.confirmed) >= self.quorum and self.confirmed.issuperset(self._required):
             self.outcome = Outcome.PASSED
             return
-        content = self._confirmed | self._released
+        content = self.confirmed | self.released
         possible = content | self.awaited
         if len(possible) < self.quorum or not possible.issuperset(self._required):
             self.outcome = Outcome.FAILED
         elif not self.awaited:
             self.outcome = Outcome.PASSED
-
-    def confirm(self, party: Party) -> None:
-        """The party sent its RECEIPT."""
-        self.awaited.discard(party)
-        self._confirmed.add(party)
-        self.count()
-
-    def release(self, party: Party) -> None:
-        """Expect no answer from this party, because the frame does not concern it any more."""
-        self.awaited.discard(party)
-        self._released.add(party)
-        self.count()
-
-    def refuse(self, party: Party) -> None:
-        """The party answered with an ERROR, or is given up."""
-        self.awaited.discard(party)
-        self.refused.append(party)
-        self.count()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -126,15 +108,15 @@ class Confirmations(Generic[Party]):
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
-        return self._answer(Confirmation.confirm, party, receipt)
+        return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
-        return self._answer(Confirmation.release, party, receipt)
+        return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
-        return self._answer(Confirmation.refuse, party, receipt)
+        return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
         """A party is given up: count a refusal from it for everything that it was asked. Returns the confirmations that
@@ -152,7 +134,7 @@ class Confirmations(Generic[Party]):
         return self._first.get((receipt, party))
 
     def _answer(
-        self, answer: Callable[[Confirmation[Party], Party], None], party: Party, receipt: bytes
+        self, record: Callable[[Confirmation[Party]], None], party: Party, receipt: bytes
     ) -> Confirmation[Party] | None:
         key = receipt, party
         confirmation = self._first.pop(key, None)
@@ -165,7 +147,9 @@ class Confirmations(Generic[Party]):
             if not following:
                 del self._following[key]
         was = confirmation.outcome
-        answer(confirmation, party)
+        confirmation.awaited.discard(party)
+        record(confirmation)
+        confirmation.count()
         if confirmation.outcome is was:
             return None
         self.pending -= confirmation.crucial

@@ -219,11 +219,6 @@ class Member:
             self.paused = False
             self._outbox.put(Resume(self.link.connection.leg))
 
-    def confirmed(self) -> None:
-        """The broker confirmed something: forget its earlier faults."""
-        self.faults = 0
-        self.erred = False
-
     # Brokers come and go
 
     def connected(self) -> None:

@@ -96,13 +96,13 @@ class DestinationCounts:
     """Counts of `PLACES` destinations, and of all `other` together. Call `turn` once a minute.
 
     A destination takes the place of the least busy one if it was twice as busy lately, and begins at nothing. The count
-    of one that lost its place is kept for its return, for `FORMER` of them. Busy others are found by a vote: each name
-    adds to its ballot or takes from another name's.
+    of one that lost its place is kept in `former` for its return, for `FORMER` of them. Busy others are found by a
+    vote: each name adds to its ballot or takes from another name's.
     """
 
     other: DestinationTally = NOTHING
     _places: dict[bytes, _Place] = field(default_factory=dict)
-    _former: dict[bytes, DestinationTally] = field(default_factory=dict)
+    former: dict[bytes, DestinationTally] = field(default_factory=dict)
     _ballots: list[tuple[bytes, int]] = field(default_factory=lambda: [(b"", 0)] * _CANDIDATES)
 
     def count(self, name: bytes, more: DestinationTally) -> None:
@@ -135,11 +135,11 @@ class DestinationCounts:
         for old, (new, votes) in zip(weakest, strongest, strict=True):
             if votes <= 2 * self._places[old].recent:
                 break
-            self._former[old] = self._places.pop(old).tally
-            self._places[new] = _Place(self._former.pop(new, NOTHING), votes)
+            self.former[old] = self._places.pop(old).tally
+            self._places[new] = _Place(self.former.pop(new, NOTHING), votes)
             self._ballots[hash(new) % _CANDIDATES] = b"", 0
-        while len(self._former) > FORMER:
-            del self._former[next(iter(self._former))]
+        while len(self.former) > FORMER:
+            del self.former[next(iter(self.former))]
         for place in self._places.values():
             place.recent //= 2
         self._ballots = [(name, votes // 2) for name, votes in self._ballots]
@@ -148,11 +148,6 @@ class DestinationCounts:
     def shown(self) -> dict[bytes, DestinationTally]:
         """The counts of destinations that have a place."""
         return {name: place.tally for name, place in self._places.items()}
-
-    @property
-    def former(self) -> dict[bytes, DestinationTally]:
-        """The counts of destinations that had a place."""
-        return dict(self._former)
 
 
 BOUNDS: Final = (

@@ -27,12 +27,8 @@ class Checks:
     destination: str | None = None
 
 
-JITTER: Final = 0.2
-"""The share by which a pause, or the time between two probes, is longer or shorter at random."""
-
-
-def spread(time: float, chance: Callable[[], float], jitter: float = JITTER) -> float:
-    """The time, made longer or shorter at random by up to a share of it."""
+def spread(time: float, chance: Callable[[], float], jitter: float = 0.2) -> float:
+    """Return the time, made longer or shorter at random by up to this share of it."""
     return time * (1 - jitter + 2 * jitter * chance())
 
 

@@ -151,8 +151,6 @@ class Listener:
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """The upstreams that its clients may use: its own, then those of its routes, each once."""
-        if not self.routes:
-            return (self.upstream,)
         return tuple(
             {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
         )

@@ -14,13 +14,9 @@ from stomprelay.wire.names import MESSAGE_HEADER, NACK
 _ALL: Final = frozenset(ESCAPES)
 
 
-def _lenient(dialect: Dialect) -> Dialect:
-    """Return a dialect that accepts every escape: what a broker wrote reaches the client."""
-    return replace(dialect, strict=False)
-
-
 def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
-    return {dialect.version: _lenient(dialect) for dialect in dialects}
+    """Return the dialects, which accept every escape: what a broker wrote reaches the client."""
+    return {dialect.version: replace(dialect, strict=False) for dialect in dialects}
 
 
 class Saying(NamedTuple):
@@ -48,9 +44,11 @@ _RELAY_LEAVES: Final = (
     _saying(rb"the relay is stopping", rb"connect again"),
     _saying(rb"the broker is stopping", rb"connect again later"),
 )
-_ADVICE: Final = rb"try again later; the relay's log says why"
 _RELAY_UNABLE: Final = (
-    _saying(rb"broker not available", rb"upstream [^\n]* did not connect(?:; %b)?" % _ADVICE),
+    _saying(
+        rb"broker not available",
+        rb"upstream [^\n]* did not connect(?:; try again later; the relay's log says why)?",
+    ),
 )
 _RABBITMQ_LEAVES: Final = (
     # An operator, or the deletion of a user or a virtual host, closed the connection; the text is the operator's.
@@ -168,19 +166,19 @@ _ARTEMIS_NAMES: Final = Naming(
 )
 
 
-def _together(namings: Iterable[Naming]) -> Naming:
+def naming(namings: Iterable[Naming]) -> Naming:
     """Return the names that any of these products uses."""
     several = [*dict.fromkeys(namings)]
     return Naming(
-        tuple([each for naming in several for each in naming.spellings]),
-        tuple([each for naming in several for each in naming.kin]),
+        tuple([each for names in several for each in names.spellings]),
+        tuple([each for names in several for each in names.kin]),
         next((each.bound for each in several if each.bound), None),
         next((each.dead_letters for each in several if each.dead_letters), None),
         all(each.known for each in several),
     )
 
 
-ANY_NAMES: Final = _together((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))._replace(known=False)
+ANY_NAMES: Final = naming((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))._replace(known=False)
 """Where it is not known which product a broker is: the names that any of them has."""
 
 
@@ -268,11 +266,6 @@ ARTEMIS: Final = Profile(
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
     outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,
 )
-
-
-def naming(profiles: Iterable[Profile]) -> Naming:
-    """Return the names that brokers of these profiles have for one place."""
-    return _together([each.naming for each in profiles])
 
 
 PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}

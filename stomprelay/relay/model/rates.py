@@ -156,9 +156,7 @@ class TokenBucket:
     def refusal(self) -> StompError:
         """Return the error for a client that sent more than the bucket allows; the caller raises it."""
         self.tally.refused += 1
-        if self.limit is Limit.BYTES:
-            return StompError("too many bytes a second", self.spell())
-        return StompError("too many frames a second", self.spell())
+        return StompError(f"too many {self.limit.value} a second", self.spell())
 
 
 Buckets = tuple[TokenBucket, ...]
@@ -222,29 +220,24 @@ class Limiter:
     def _buckets(self, scopes: tuple[tuple[Scope, str | None], ...], now: float) -> Buckets:
         found: Buckets = ()
         for scope, name in scopes:
-            if name is not None and self.rates.of(scope) != _UNLIMITED:
-                found += self._place(scope, name, now)
+            places, rates = self._places[scope], self.rates.of(scope)
+            if name is None or rates == _UNLIMITED:
+                continue
+            place = places.pop(name, None)
+            if place is None:
+                if len(places) >= PLACES:
+                    # Of the places that were unused longest, all full ones go; without any, the oldest one.
+                    oldest = [each for each, _ in zip(places, range(_LOOKED_AT), strict=False)]
+                    full = [
+                        each for each in oldest if all(one.left(now) >= one.burst for one in places[each])
+                    ]
+                    for each in full or oldest[:1]:
+                        del places[each]
+                place = tuple(
+                    TokenBucket(scope, limit, rates, self.tally(scope, limit), now)
+                    for limit in _RATES
+                    if getattr(rates, limit.value) is not None
+                )
+            places[name] = place  # the last to go now
+            found += place
         return found
-
-    def _place(self, scope: Scope, name: str, now: float) -> Buckets:
-        """Return the buckets of one address or user; they are the last to go now."""
-        places, rates = self._places[scope], self.rates.of(scope)
-        found = places.pop(name, None)
-        if found is None:
-            if len(places) >= PLACES:
-                _make_room(places, now)
-            found = tuple(
-                TokenBucket(scope, limit, rates, self.tally(scope, limit), now)
-                for limit in _RATES
-                if getattr(rates, limit.value) is not None
-            )
-        places[name] = found
-        return found
-
-
-def _make_room(places: dict[str, Buckets], now: float) -> None:
-    """Forget full buckets among those that were unused longest; without any, forget the oldest bucket."""
-    oldest = [name for name, _ in zip(places, range(_LOOKED_AT), strict=False)]
-    full = [name for name in oldest if all(each.left(now) >= each.burst for each in places[name])]
-    for name in full or oldest[:1]:
-        del places[name]

@@ -213,14 +213,9 @@ class Caution:
     _strikes: list[Strike] = field(default_factory=list)
 
     @property
-    def idle(self) -> bool:
-        """Whether no answer is awaited."""
-        return not self._flight
-
-    @property
-    def room(self) -> bool:
-        """Whether one more part may be sent now."""
-        return len(self._flight) < self.window
+    def awaited(self) -> int:
+        """How many parts are unanswered."""
+        return len(self._flight)
 
     def began(self, broker: Broker | None, now: float) -> None:
         """Record that there is a broker, and a line to send to it."""
@@ -439,10 +434,6 @@ class Sender:
         if data:
             self._outbox.send(self.leg, data, now)
 
-    def spelled(self, wire: bytes) -> bytes:
-        """Return a client's frame in the broker's spelling; nothing is kept, and no receipt is asked for."""
-        return b"".join([self.bridge.carry(frame, self.session) for frame in self.offline.read(wire)])
-
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
         """Add this to the batch. Its last SEND alone asks for a receipt, so each waits until the next one comes."""
         self.close(batch=False)
@@ -553,10 +544,10 @@ class Line:
     def _watch(self, now: float) -> None:
         """Add as many parts as may be unanswered at a time; take out parts that are to blame for lost connections."""
         caution = self._caution
-        while caution.room:
+        while caution.awaited < caution.window:
             part = self._first()
             if part is None:
-                if caution.idle:
+                if not caution.awaited:
                     caution.through()
                 return
             key = part.wire if isinstance(part, Kept) else part  # its receipt is another one each time
@@ -571,20 +562,16 @@ class Line:
         """Return the first part that was not sent yet."""
         if self._subscriptions:
             return self._subscriptions[0]
-        self._split()
-        parts = self._sender.unconfirmed.aside or self._inside
-        return parts[0] if parts else None
-
-    def _split(self) -> None:
-        """If the next part has several SENDs and one receipt, split it: one receipt for each SEND."""
         unconfirmed = self._sender.unconfirmed
         kept = unconfirmed.aside[0] if unconfirmed.aside else None
-        if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
-            return  # a transaction stays whole
-        *others, last = self._sender.offline.read(kept.wire)
-        parts = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
-        unconfirmed.take_aside()
-        unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
+        if kept is not None and kept.sends > 1 and not kept.wire.startswith(BEGIN):
+            # Each of several SENDs gets a receipt of its own; a transaction stays whole.
+            *others, last = self._sender.offline.read(kept.wire)
+            split = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
+            unconfirmed.take_aside()
+            unconfirmed.set_aside([*split, kept._replace(wire=last.wire, sends=1)], first=True)
+        parts = unconfirmed.aside or self._inside
+        return parts[0] if parts else None
 
     def _say(self, part: Part) -> bytes:
         """Put in this part, which is the first one. Returns the receipt that answers it."""
@@ -652,8 +639,6 @@ class Line:
 
     def _leave(self) -> int:
         """Send UNSUBSCRIBE for as many subscriptions as one turn allows. Return how many were sent."""
-        if not self._leaving:
-            return 0
         named, count = self._sender.bridge.names_subscriptions, 0
         while self._leaving and count < TURN:
             each = self._leaving.popleft()
@@ -819,4 +804,5 @@ class Resender:
 
     def spelled(self, wire: bytes) -> bytes:
         """Return a client's frame in the broker's spelling; nothing is kept, and no receipt is asked for."""
-        return self._there.spelled(wire)
+        bridge = self._there.bridge
+        return b"".join([bridge.carry(frame, self.session) for frame in self.offline.read(wire)])

@@ -32,13 +32,6 @@ class _Pending:
     receipt: bytes | None = None
     ours: bool = False
 
-    @property
-    def client_receipts(self) -> Iterator[bytes]:
-        """Yield the receipts that the client awaits."""
-        if self.receipt is not None and not self.ours:
-            yield self.receipt
-        yield from (receipt for receipt in self.awaited if receipt != self.own)
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Committing:
@@ -128,8 +121,8 @@ class Committing:
         """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
-            doubts += [None] if pending.ours else []
-            doubts += pending.client_receipts
+            doubts.append(None if pending.ours else pending.receipt)
+            doubts += (receipt for receipt in pending.awaited if receipt != pending.own)
         for each in (self._open, self._committed, self._held, self._parts):
             each.clear()
         return doubts
