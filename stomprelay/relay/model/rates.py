@@ -156,7 +156,9 @@ class TokenBucket:
     def refusal(self) -> StompError:
         """Return the error for a client that sent more than the bucket allows; the caller raises it."""
         self.tally.refused += 1
-        return StompError(f"too many {self.limit.value} a second", self.spell())
+        if self.limit is Limit.BYTES:
+            return StompError("too many bytes a second", self.spell())
+        return StompError("too many frames a second", self.spell())
 
 
 Buckets = tuple[TokenBucket, ...]
