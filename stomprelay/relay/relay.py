@@ -425,7 +425,9 @@ class ClientConnection:
 
     def limit(self, pace: Pace | None, now: float) -> None:
         """Carry the client's frames at this pace from now on; None means without a limit."""
-        self.buffer.limit(pace)
+        if self.buffer.pace is not None:
+            self.buffer.pace.leave()
+        self.buffer.pace = pace
         if self._client.state is LegState.CONNECTED:
             self._release(now)
             self.buffer.paced(self.flow)

@@ -173,12 +173,6 @@ class InputBuffer:
             self._chunks = None
         return b"".join(parts)
 
-    def limit(self, pace: Pace | None) -> None:
-        """Use this pace from now on."""
-        if self.pace is not None:
-            self.pace.leave()
-        self.pace = pace
-
     def clear(self) -> None:
         """Forget all chunks: the session is over."""
         self._chunks = None

@@ -680,7 +680,7 @@ class Resender:
     @property
     def quiet(self) -> bool:
         """Whether the broker could be left without a loss."""
-        return self.session.quiet and self.safe and self.unconfirmed.quiet
+        return self.session.quiet and self.safe and not self.unconfirmed.owed_receipts
 
     @property
     def safe(self) -> bool:

@@ -191,8 +191,9 @@ class Unconfirmed:
     is not read from until half of them are confirmed.
 
     `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
-    receipts for `take_given`. `aside`: what `take` returned and is still to be sent. New things stand in rows, the
-    first of which waits for the next receipt; a receipt out of order takes the rows apart.
+    receipts for `take_given`. `owed_receipts`: those that the client awaits. `aside`: what `take` returned and is still
+    to be sent. New things stand in rows, the first of which waits for the next receipt; a receipt out of order takes
+    the rows apart.
     """
 
     name: InitVar[bytes]
@@ -215,7 +216,7 @@ class Unconfirmed:
     aside: deque[Kept] = field(init=False)
     _latest: bytes | None = None
     _by_receipt: dict[bytes, int | deque[int]] = field(default_factory=dict)
-    _owed: dict[bytes, int] = field(default_factory=dict)
+    owed_receipts: dict[bytes, int] = field(default_factory=dict)
     _owed_size: int = 0
 
     def __post_init__(self, name: bytes) -> None:
@@ -225,15 +226,10 @@ class Unconfirmed:
     @property
     def cost(self) -> int:
         """The number of bytes that the member costs, receipt ids included."""
-        things = len(self._kept) + self._waiting + len(self.aside) + len(self._owed)
+        things = len(self._kept) + self._waiting + len(self.aside) + len(self.owed_receipts)
         of = self.committing
         things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
         return self.size + self._owed_size + THING * things
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no RECEIPT of the broker is outstanding."""
-        return self.safe and not self._owed
 
     @property
     def safe(self) -> bool:
@@ -260,13 +256,13 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt and has to be sent it once."""
-        owed = self._owed.get(receipt, 0)
+        owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
-        self._owed[receipt] = owed + 1
+        self.owed_receipts[receipt] = owed + 1
 
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
-        return receipt in self._owed
+        return receipt in self.owed_receipts
 
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt, so that they are not kept."""
@@ -331,7 +327,9 @@ class Unconfirmed:
 
     def received_all(self, receipts: list[bytes]) -> bool:
         """Record RECEIPTs that are the relay's next; return whether they are. If not, call `received` with each."""
-        if not (self._owed.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)):
+        if not (
+            self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
+        ):
             return False
         counts: list[int] = []
         done, at = self._done, 0
@@ -365,14 +363,14 @@ class Unconfirmed:
 
     def settle(self, receipt: bytes) -> bool:
         """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
-        owed = self._owed.get(receipt)
+        owed = self.owed_receipts.get(receipt)
         if owed is None:
             return False
         if owed == 1:
-            del self._owed[receipt]
+            del self.owed_receipts[receipt]
             self._owed_size -= len(receipt)
         else:
-            self._owed[receipt] = owed - 1
+            self.owed_receipts[receipt] = owed - 1
         return True
 
     def _comes_next(self, receipt: bytes) -> bool:
@@ -440,11 +438,11 @@ class Unconfirmed:
             self._unfold()
         given: list[bytes] = []
         doubts = self.committing.lost()
-        if self._owed:
+        if self.owed_receipts:
             asked = Counter(again)
             asked.update(kept.receipt for kept in self._kept.values())
             asked.update(each for each in doubts if each is not None)
-            given += (Counter(self._owed) - asked).elements()
+            given += (Counter(self.owed_receipts) - asked).elements()
         for receipt in given:
             self.settle(receipt)
             self.given.append(receipt)

@@ -200,7 +200,7 @@ def test_in_runs_or_one_by_one(data: st.DataObject, cumulative: bool) -> None:
         asked += re.findall(rb"\nreceipt:([^\n]*)\n", written)
         first, second = [scene.resender.unconfirmed for scene in scenes]
         assert (first.sends, first.size) == (second.sends, second.size)
-        assert (first.safe, first.quiet) == (second.safe, second.quiet)
+        assert (first.safe, first.owed_receipts) == (second.safe, second.owed_receipts)
         assert (first.cost, first.unproved) == (second.cost, second.unproved)
 
 
