@@ -123,7 +123,6 @@ def _lacking(gap: RunGap) -> Iterator[tuple[int, int]]:
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield sorted numbers as ranges."""
     first: int | None = None
     for number, after in pairwise((*numbers, None)):
         assert number is not None

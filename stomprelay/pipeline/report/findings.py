@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros, duration
 from stomprelay.pipeline.schema import ABORTED, ACKED, DELIVERED, NACKED, RETURNED, UNCONFIRMED, UNDELIVERED
 
@@ -314,16 +315,6 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class QuarantineFigures:
-    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
-
-    segment: str
-    position: int
-    length: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class RelayRun:
     """One row of the table `runs`; `torn` is in bytes."""
 
@@ -385,7 +376,7 @@ class Findings:
     """The number of errors in each bin."""
     troubles: Sequence[Trouble] = ()
     total_troubles: int = 0
-    damages: Sequence[QuarantineFigures] = ()
+    damages: Sequence[QuarantineRow] = ()
     total_damages: int = 0
     total_missing: int = 0
     """How many of them are segments or frames that are missing, or that came late."""

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import FRAMES_DROPPED
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.read.gaps import LATE, MISSING
 from stomprelay.pipeline.report.findings import (
     FINE,
@@ -31,7 +32,6 @@ from stomprelay.pipeline.report.findings import (
     Latency,
     Name,
     Percentiles,
-    QuarantineFigures,
     RelayRun,
     Rest,
     Series,
@@ -281,7 +281,7 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     return [Trouble(*row[:-1]) for row in rows], total
 
 
-def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int, int]:
+def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, int]:
     """Return the first `limit` rows of `quarantine`, of any time; how many there are in all; and how many of them are
     about segments or frames that are missing, were dropped, or came late.
     """
@@ -289,7 +289,7 @@ def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
     missing = F.count_if((F.col("length") == 0) & told)
     found, (total, lacking) = first(rows, limit, "segment", "position", sums=[missing])
-    return [QuarantineFigures(*row[:4]) for row in found], total, lacking
+    return [QuarantineRow(*row[:4]) for row in found], total, lacking
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
