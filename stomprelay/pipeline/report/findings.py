@@ -20,8 +20,6 @@ _STEPS: Final = (
 )
 FINE: Final = 30 * MINUTE
 """Only ranges shorter than this can have bins of less than a minute."""
-POINTS: Final = 60
-"""Points of a small chart in the list of destinations, at most."""
 _PART: Final = 0.05
 """If more than this share of a range has no records at its begin or end, the page says so."""
 _TICKS: Final = 10
@@ -100,8 +98,8 @@ class Span:
 
     @property
     def grouped(self) -> int:
-        """Return how many bins make one point of a small chart."""
-        return -(-self.bins // POINTS)
+        """Return how many bins make one point of a small chart, which has at most 60."""
+        return -(-self.bins // 60)
 
     def index(self, at: Micros) -> int:
         """Return the number of the bin that an instant is in; the first or last bin for an instant outside."""

@@ -221,9 +221,6 @@ def timings(
 
 # What is read
 
-_LINKED: Final = 10
-"""Names in each column of the flow chart, at most."""
-
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
     """Return the outages of brokers during the range, in the order of time."""
@@ -576,7 +573,7 @@ def _ways(store: Store, span: Span) -> list[Way]:
     )
     rank = F.row_number().over(Window.partitionBy("side").orderBy(F.desc("messages"), "name"))
     names: dict[str, list[str]] = {end: [] for end in ends}
-    for row in named.withColumn("rank", rank).where(F.col("rank") <= _LINKED).orderBy("rank").collect():
+    for row in named.withColumn("rank", rank).where("rank <= 10").orderBy("rank").collect():
         names[row.side].append(row.name)
     coded_ends = [coded(end, names[end]).alias(end) for end in ends]
     rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()

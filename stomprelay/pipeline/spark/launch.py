@@ -50,8 +50,6 @@ CHECKED: Final = {
 """In place of the same settings of `LOCAL`, where a file system other than this machine's is used: s3a buffers its
 data in this machine's, and needs Hadoop's own class for that.
 """
-_NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
-"""Settings that must hold, whatever others have chosen for their sessions."""
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -161,7 +159,8 @@ def _beside(given: Mapping[str, str]) -> "SparkSession":
     running = SparkSession.builder.getOrCreate()
     spark = running.newSession()
     wanted = settings(running.sparkContext.master or MASTER, cores=os.cpu_count() or 1, memory=_memory())
-    for key, value in {**wanted, **running.conf.getAll, **_NEEDED, **given}.items():
+    needed = {"spark.sql.session.timeZone": "UTC"}  # whatever others have chosen for their sessions
+    for key, value in {**wanted, **running.conf.getAll, **needed, **given}.items():
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
     return spark
