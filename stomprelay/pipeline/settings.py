@@ -6,7 +6,6 @@ from typing import Final
 
 from stomprelay.journal.settings import SECRETS
 
-CHECKPOINT: Final = "_checkpoint"
 MOST_HEADERS: Final = 16
 LONGEST_HEADER: Final = 1024
 """The most headers of a SEND that `messages` keeps, and the most letters of each. They are bounded because open rows
@@ -51,7 +50,7 @@ class Settings:
             raise ValueError("retain must be more than 0")
         _check_headers(self.keep_headers or ())
         if not self.checkpoint:
-            object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/{CHECKPOINT}")
+            object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/_checkpoint")
 
 
 def _check_headers(names: Sequence[str]) -> None:

@@ -86,26 +86,21 @@ class Arrivals:
         plan = posixpath.join(self._parts, str(batch))
         known = self._volume.text(plan)
         if known is None:
-            groups, sizes = self._cut(ordered(self._logged(batch)))
+            groups: list[list[str]] = []
+            sizes: list[int] = []
+            for path in ordered(self._logged(batch)):  # a segment that is larger than a part stands alone
+                more = self._volume.size(path)
+                if not groups or sizes[-1] + more > self._most:
+                    groups.append([])
+                    sizes.append(0)
+                groups[-1].append(path)
+                sizes[-1] += more
             known = json.dumps({"first": self.finished + 1, "parts": groups, "sizes": sizes})
             self._volume.put(plan, known)
             if batch > 0:
                 self._volume.remove(posixpath.join(self._parts, str(batch - 1)))
         told = json.loads(known)
         return int(told["first"]), list(told["parts"]), list(told.get("sizes", ()))
-
-    def _cut(self, paths: Sequence[str]) -> tuple[list[list[str]], list[int]]:
-        """Return the paths in groups of at most `most` bytes, a larger segment alone; and the bytes of each group."""
-        groups: list[list[str]] = []
-        sizes: list[int] = []
-        for path in paths:
-            more = self._volume.size(path)
-            if not groups or sizes[-1] + more > self._most:
-                groups.append([])
-                sizes.append(0)
-            groups[-1].append(path)
-            sizes[-1] += more
-        return groups, sizes
 
     def _logged(self, batch: int) -> list[str]:
         """Return the paths of a batch as the source logged them, also of files that are gone."""

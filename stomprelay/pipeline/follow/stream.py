@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -47,9 +47,6 @@ BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
 Spark plans, and while the last task of one of them runs.
 """
 
-_SIDES: Final = 2
-"""How many steps run at a time."""
-_FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
 """Seconds between two looks at Spark's progress."""
 _RECOVER: Final = 60.0
@@ -60,20 +57,17 @@ class _Stopped(Exception):
     """Raised in a batch to end the query: the user asked to stop, and the part that was being read is done."""
 
 
+@dataclass(eq=False, repr=False)
 class Stream:
-    """One run over a journal: call `once` or `endless`. `steps`: what each batch does after its frames are written."""
+    """One run over a journal: call `once` or `endless`. `_steps`: what each batch does after its frames are written."""
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        settings: Settings,
-        progress: ProgressLine,
-        steps: tuple[Step, ...] = STEPS,
-    ) -> None:
-        self._spark = spark
-        self._settings = settings
-        self._progress = progress
-        self._steps = steps
+    _spark: "SparkSession"
+    _settings: Settings
+    _progress: ProgressLine
+    _steps: tuple[Step, ...] = STEPS
+
+    def __post_init__(self) -> None:
+        spark, settings = self._spark, self._settings
         self._volume = Volume(spark)
         self._store = opened(spark, settings.tables, settings.format)
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
@@ -82,7 +76,7 @@ class Stream:
         """Whether the next batch was begun before."""
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        self._pool = ThreadPoolExecutor(_SIDES, "step", self._joined)
+        self._pool = ThreadPoolExecutor(2, "step", self._joined)  # so many steps run at a time
         self._far = not launch.is_local(spark.sparkContext.master)
         """Whether tasks run on other machines."""
 
@@ -154,7 +148,7 @@ class Stream:
             self._spark.readStream.format("binaryFile")
             .schema(frames.FILES)
             .option("pathGlobFilter", f"*{CLOSED}")
-            .option("maxFileAge", _FOR_EVER)
+            .option("maxFileAge", "36500d")  # for ever
             .load(literal(absolute(self._settings.journal)))
             .select("path", "length")
         )

@@ -112,7 +112,6 @@ class AtOnce:
 
 
 def _same(rows: pa.Table, value: int) -> pa.Array:
-    """Return a column with this value in each row."""
     return pa.repeat(value, len(rows))
 
 

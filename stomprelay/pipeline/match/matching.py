@@ -33,8 +33,6 @@ from stomprelay.pipeline.sessions.transfer import is_topic
 from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
-_METHODS: Final = {s.BY_TRACE: "trace", s.BY_ID: "id"}
-
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
@@ -232,7 +230,7 @@ class TransferMatching:
     def __init__(self, key: str, limits: TimeLimits) -> None:
         self._key = key
         self._limits = limits
-        self._method = _METHODS.get(key[0], "order")
+        self._method = {s.BY_TRACE: "trace", s.BY_ID: "id"}.get(key[0], "order")
         self._messages: list[MatchedMessage] = []
         self._sent: dict[tuple[str, int, int], MatchedMessage] = {}
         self._deliveries: dict[tuple[str, int, int], tuple[MatchedMessage, s.Transfer]] = {}

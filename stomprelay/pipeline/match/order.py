@@ -30,8 +30,6 @@ from stomprelay.pipeline.spark import arrow
 
 COPIED: Final = "\0"
 """Stands in place of a broker in `Flight.names`: the name is a `relay-copy`."""
-_SLICES: Final = 256
-"""`give_up` is cut into so many slices of time. Waiting messages are counted by slice, and given up slice by slice."""
 
 Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
@@ -154,7 +152,7 @@ class UndeliveredRuns:
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
         self._give_up = give_up
-        self._grain = max(give_up // _SLICES, 1)
+        self._grain = max(give_up // 256, 1)  # messages are counted and given up by slices of time
         self.runs = deque(runs)
 
     def add(self, number: int, name: int, ns: int) -> None:

@@ -32,7 +32,7 @@ _TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
 
 
 class QuarantineRow(NamedTuple):
-    """A row of `quarantine`."""
+    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
 
     segment: str
     position: int

@@ -89,7 +89,10 @@ def missing_rows(journal: str, run: str, gaps: Iterable[RunGap], patience: int) 
     folder = local(absolute(journal)) or absolute(journal).rstrip("/")
     relay, _, digits = run.rpartition("-")
     for gap in gaps:
-        for first, last in _lacking(gap):
+        for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
+            first, last = before + 1, after - 1
+            if first > last:
+                continue
             several = _several(first, last)
             words = f"{several} of run {digits} of {relay} {'is' if first == last else 'are'} {MISSING}"
             yield QuarantineRow(
@@ -115,15 +118,7 @@ def _several(first: int, last: int) -> str:
     return f"segment {first}" if first == last else f"segments {first} to {last}"
 
 
-def _lacking(gap: RunGap) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of segment numbers in a gap that are still missing."""
-    for before, after in pairwise((gap.first - 1, *gap.came, gap.last + 1)):
-        if after > before + 1:
-            yield before + 1, after - 1
-
-
 def _ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield sorted numbers as ranges."""
     first: int | None = None
     for number, after in pairwise((*numbers, None)):
         assert number is not None

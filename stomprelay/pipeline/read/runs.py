@@ -315,7 +315,6 @@ class Runs:
         return newest if self._unread is None else min(newest, self._unread)
 
     def _read(self, horizon: int) -> int:
-        """Return the time in ns up to which all runs have been read."""
         earliest = horizon - self.limits.patience
         progress = [_progress(run) for _, run in self._present() if run.waiting or not run.is_over(horizon)]
         if self._unread is not None:

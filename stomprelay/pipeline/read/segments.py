@@ -242,7 +242,12 @@ class _Reading:
         if known is None:
             self.damages.append(Damage(block.offset, block.length, "its context cannot be understood"))
         elif block.kind is BlockKind.FRAMES:
-            self._frames(block, *known)
+            context, spoken = known
+            count = len(block.sizes) // SIZES
+            self._columns.add(block.payload, block.sizes, spoken)
+            self._blocks.append((count, context, block.time, block.offset, block.number))
+            self.count += count
+            self.octets += len(block.payload)
         else:
             self._event(block, known[0])
 
@@ -256,13 +261,6 @@ class _Reading:
             return None
         self.known.append(context)
         return len(self.known) - 1, dialect(context.version)
-
-    def _frames(self, block: Block, context: int, spoken: Dialect) -> None:
-        count = len(block.sizes) // SIZES
-        self._columns.add(block.payload, block.sizes, spoken)
-        self._blocks.append((count, context, block.time, block.offset, block.number))
-        self.count += count
-        self.octets += len(block.payload)
 
     def _event(self, block: Block, context: int) -> None:
         try:

@@ -247,7 +247,7 @@ def _judge(given: argparse.Namespace, found: Preview) -> None:
 def _send(spark: "SparkSession", state: ReplayState, frozen: Frozen, sink: Sink, log: str) -> None:
     from stomprelay.pipeline.replay.task import DDL, sender
 
-    paths = state.paths(frozen)
+    paths = [state.folder / name for name, _ in frozen.files]
     id = JobProgress(state.progress).identity(None)
     before = state.confirmed(frozen)
     tasks = spark.range(0, len(paths), 1, len(paths)).mapInArrow(sender(sink, paths, id, log), DDL)

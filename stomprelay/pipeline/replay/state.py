@@ -130,10 +130,6 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         replace(self.folder / _RECORD, json.dumps({"version": VERSION, **asdict(frozen)}, indent=1))
         return frozen
 
-    def paths(self, frozen: Frozen) -> list[Path]:
-        """Return the file that each connection has to send."""
-        return [self.folder / name for name, _ in frozen.files]
-
     def confirmed(self, frozen: Frozen) -> int:
         """Return how many messages the brokers have confirmed. Raises `ProgressError`."""
         progress = JobProgress(self.progress)

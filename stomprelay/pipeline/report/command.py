@@ -12,7 +12,7 @@ from typing import Final
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.bar import ProgressBar, Steps
 from stomprelay.pipeline.report.gather import Range
-from stomprelay.pipeline.report.indicators import PERIODS, Threshold, crossed, judged, threshold
+from stomprelay.pipeline.report.indicators import PERIODS, Threshold, judged, threshold
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
@@ -100,7 +100,7 @@ def main(given: argparse.Namespace) -> int:
     options = PageOptions(made=now, title=given.title, local=given.local, thresholds=thresholds)
     size = write(given.output, page(findings, options))
     shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
-    beyond = crossed(thresholds, findings)
+    beyond = [one for one in thresholds if one.crossed(findings)]
     for one in beyond:
         shared.say(f"{one.indicator.name}: {one.sentence(findings)}".replace("\u202f", " "))
     return CROSSED if beyond else 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros, duration
 from stomprelay.pipeline.schema import ABORTED, ACKED, DELIVERED, NACKED, RETURNED, UNCONFIRMED, UNDELIVERED
 
@@ -19,8 +20,6 @@ _STEPS: Final = (
 )
 FINE: Final = 30 * MINUTE
 """Only ranges shorter than this can have bins of less than a minute."""
-POINTS: Final = 60
-"""Points of a small chart in the list of destinations, at most."""
 _PART: Final = 0.05
 """If more than this share of a range has no records at its begin or end, the page says so."""
 _TICKS: Final = 10
@@ -99,8 +98,8 @@ class Span:
 
     @property
     def grouped(self) -> int:
-        """Return how many bins make one point of a small chart."""
-        return -(-self.bins // POINTS)
+        """Return how many bins make one point of a small chart, which has at most 60."""
+        return -(-self.bins // 60)
 
     def index(self, at: Micros) -> int:
         """Return the number of the bin that an instant is in; the first or last bin for an instant outside."""
@@ -314,16 +313,6 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class QuarantineFigures:
-    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
-
-    segment: str
-    position: int
-    length: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class RelayRun:
     """One row of the table `runs`; `torn` is in bytes."""
 
@@ -385,7 +374,7 @@ class Findings:
     """The number of errors in each bin."""
     troubles: Sequence[Trouble] = ()
     total_troubles: int = 0
-    damages: Sequence[QuarantineFigures] = ()
+    damages: Sequence[QuarantineRow] = ()
     total_damages: int = 0
     total_missing: int = 0
     """How many of them are segments or frames that are missing, or that came late."""

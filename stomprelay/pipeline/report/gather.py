@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.journal.segment import FRAMES_DROPPED
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.read.gaps import LATE, MISSING
 from stomprelay.pipeline.report.findings import (
     FINE,
@@ -31,7 +32,6 @@ from stomprelay.pipeline.report.findings import (
     Latency,
     Name,
     Percentiles,
-    QuarantineFigures,
     RelayRun,
     Rest,
     Series,
@@ -221,9 +221,6 @@ def timings(
 
 # What is read
 
-_LINKED: Final = 10
-"""Names in each column of the flow chart, at most."""
-
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
     """Return the outages of brokers during the range, in the order of time."""
@@ -281,7 +278,7 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     return [Trouble(*row[:-1]) for row in rows], total
 
 
-def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int, int]:
+def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, int]:
     """Return the first `limit` rows of `quarantine`, of any time; how many there are in all; and how many of them are
     about segments or frames that are missing, were dropped, or came late.
     """
@@ -289,7 +286,7 @@ def read_damages(store: Store, limit: int) -> tuple[list[QuarantineFigures], int
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
     missing = F.count_if((F.col("length") == 0) & told)
     found, (total, lacking) = first(rows, limit, "segment", "position", sums=[missing])
-    return [QuarantineFigures(*row[:4]) for row in found], total, lacking
+    return [QuarantineRow(*row[:4]) for row in found], total, lacking
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
@@ -576,7 +573,7 @@ def _ways(store: Store, span: Span) -> list[Way]:
     )
     rank = F.row_number().over(Window.partitionBy("side").orderBy(F.desc("messages"), "name"))
     names: dict[str, list[str]] = {end: [] for end in ends}
-    for row in named.withColumn("rank", rank).where(F.col("rank") <= _LINKED).orderBy("rank").collect():
+    for row in named.withColumn("rank", rank).where("rank <= 10").orderBy("rank").collect():
         names[row.side].append(row.name)
     coded_ends = [coded(end, names[end]).alias(end) for end in ends]
     rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -257,11 +257,6 @@ def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds
     return [*thresholds, Threshold(INDICATORS[DROPPED], 0)]
-
-
-def crossed(thresholds: Iterable[Threshold], findings: Findings) -> Sequence[Threshold]:
-    """Return the thresholds that are crossed, in their order."""
-    return [one for one in thresholds if one.crossed(findings)]
 
 
 def change(now: float | None, before: float | None, kind: IndicatorKind = IndicatorKind.COUNT) -> str:

@@ -24,8 +24,6 @@ _ROUND: Final = (1, 2, 2.5, 5, 10)
 
 
 UNITS: Final = 1000
-_GAP_BINS: Final = 3
-_GAP_SHARE: Final = 30
 LINES: Final = ("p50", "p95", "p99")
 Values = Sequence[float | None]
 
@@ -128,7 +126,7 @@ def gaps(span: Span, recorded: Sequence[bool]) -> list[TimeBand]:
     found, bin_ = [], 0
     for known, run in groupby(recorded):
         length = len(list(run))
-        if not known and length >= max(_GAP_BINS, span.bins / _GAP_SHARE) and length < span.bins:
+        if not known and length >= max(3, span.bins / 30) and length < span.bins:
             since = span.starts[bin_]
             found.append(TimeBand(since, since + length * span.step, "gap", "nothing recorded"))
         bin_ += length
@@ -340,7 +338,6 @@ HEIGHT: Final = 300
 SLOT: Final = 20
 """Pixels that the label of a node needs."""
 GAP: Final = 6
-_THINNEST: Final = 2.0
 _WIDTH: Final = 12
 """Width of a node; the whole chart is 1000 units wide."""
 _NOBODY: Final = ("not seen sending", "no destination", "nobody")
@@ -454,7 +451,7 @@ def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
 def _column(side: int, counts: Mapping[Name, int], names: Iterable[Name], scale: float) -> list[Node]:
     nodes, top = [], 0.0
     for name in names:
-        height = max(counts[name] * scale, _THINNEST)
+        height = max(counts[name] * scale, 2.0)
         slot = max(height, SLOT - GAP)
         nodes.append(Node(side, name, counts[name], top + (slot - height) / 2, height))
         top += slot + GAP

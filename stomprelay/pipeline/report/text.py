@@ -43,7 +43,6 @@ def octets(number: float) -> str:
 
 
 def _scaled(number: float, base: int, units: tuple[str, ...]) -> str:
-    """Return a number in the greatest unit in which it is at least 1."""
     power = 0
     # What would be rounded to the base is written in the next unit.
     while power < len(units) - 1 and float(digits(number)) >= base:

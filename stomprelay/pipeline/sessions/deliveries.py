@@ -205,7 +205,6 @@ class PendingDeliveries:
         self._enter(delivery)
 
     def _enter(self, delivery: PendingDelivery) -> None:
-        """Make this delivery known by its number and names."""
         self._pending[delivery.order] = delivery
         if not delivery.replaced:
             delivery.subscription.unsettled[delivery.order] = None
@@ -224,7 +223,6 @@ class PendingDeliveries:
             del self._by_ack[delivery.ack]
 
     def _take(self, delivery: PendingDelivery) -> None:
-        """Forget the number and the message-id of this delivery."""
         del self._pending[delivery.order]
         delivery.subscription.unsettled.pop(delivery.order, None)
         if delivery.message_id is not None:

@@ -157,12 +157,9 @@ class SessionBrokers:
     @classmethod
     def load(cls, values: list[Any]) -> "SessionBrokers":
         """Return the brokers whose state `dump` returned."""
-        brokers = cls()
-        live, brokers.several, losses = values
-        brokers.live = dict.fromkeys(live)
+        live, several, losses = values
         known = (SessionOutage._make(("", "", *loss, 0)) for loss in losses)
-        brokers.losses = [BrokerLoss(outage, dirty=False) for outage in known]
-        return brokers
+        return cls(dict.fromkeys(live), [BrokerLoss(outage, dirty=False) for outage in known], several)
 
 
 class OpenOutages:

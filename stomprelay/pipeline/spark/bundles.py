@@ -27,7 +27,6 @@ ROWS: Final = 1 << 17
 WORTH: Final = 200_000
 """About so many rows are in a part, and so in memory at a time."""
 _SCHEMA: Final = pa.schema([("part", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
-_PACKED: Final = ipc.IpcWriteOptions(compression="lz4")
 _SORTED: Final = 1 << 15
 """Rows in a sorted batch, at most."""
 _SPREAD: Final = 0x9E3779B1
@@ -123,7 +122,7 @@ def part_of(values: pa.Array, parts: int) -> Any:
 
 def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, rows.schema, options=_PACKED) as writer:
+    with ipc.new_stream(sink, rows.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_batch(rows)
     octets = sink.getvalue()
     ends = pa.array([0, len(octets)], pa.int32()).buffers()[1]

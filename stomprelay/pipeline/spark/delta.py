@@ -68,7 +68,6 @@ SETTINGS: Final = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 _SOURCES: Final = (JARS, "spark.jars.packages", "spark.driver.extraClassPath")
-_IVY_SETTINGS: Final = "spark.jars.ivySettings"
 
 
 class MissingJars(MissingSpark):
@@ -86,7 +85,7 @@ def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) 
     if not any("delta-spark" in given.get(name, "") for name in _SOURCES) and not any(
         spark_jars().glob("delta-spark*.jar")
     ):
-        jars = found() or fetched(given.get(_IVY_SETTINGS), say)
+        jars = found() or fetched(given.get("spark.jars.ivySettings"), say)
         others = [given[JARS]] if given.get(JARS) else []
         chosen[JARS] = ",".join([*map(str, jars), *others])
     return chosen

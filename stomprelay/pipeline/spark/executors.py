@@ -24,13 +24,10 @@ from stomprelay.pipeline.spark.tasks import PARTITIONS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_BY_DEFAULT: Final = "200"
 _FITTED: Final = "spark.stomprelay.partitions"
 """The setting in which `fit` keeps the number of partitions that it chose last."""
 _PATIENCE: Final = "spark.network.timeout", "120s"
 """Spark's setting that says how long executors are waited for, and its default."""
-_KNOCK: Final = 10.0
-"""Seconds in which a master must take a connection."""
 _EACH: Final = 2
 """Partitions of a shuffle for each core: sessions and destinations are not of one size."""
 _OTHER_PYTHON: Final = re.compile(r"different version: (\S+) than that in driver: ([^\s,]+)")
@@ -55,7 +52,7 @@ def knock(master: str) -> None:
     for place in master.removeprefix("spark://").split(","):
         parts = urlsplit(f"//{place}")
         try:
-            with socket.create_connection((parts.hostname, parts.port or 7077), _KNOCK):
+            with socket.create_connection((parts.hostname, parts.port or 7077), timeout=10):
                 return
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
@@ -85,7 +82,7 @@ def fit(spark: "SparkSession") -> None:
     """Set two partitions of shuffles for each core, unless the user chose: each is a task, and a file."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
-    if not chosen and spark.conf.get(PARTITIONS) in {_BY_DEFAULT, spark.conf.get(_FITTED, "")}:
+    if not chosen and spark.conf.get(PARTITIONS) in {"200", spark.conf.get(_FITTED, "")}:  # by default 200
         fitting = str(_EACH * context.defaultParallelism)
         spark.conf.set(PARTITIONS, fitting)
         spark.conf.set(_FITTED, fitting)

@@ -21,14 +21,10 @@ MASTER: Final = "local[*]"
 LEVELS: Final = ("off", "error", "warn", "info")
 """How much Spark may write to standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
-_GOODBYE: Final = 60.0
-"""Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
 # With one level alone Java has room for 48 MiB of code, which fills after some batches: then it compiles no more.
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC")
-_NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
-"""Options that keep Java 24 and later from printing warnings."""
 
 ROW_GROUP: Final = 64 << 20
 """Bytes of a row group in a Parquet file, about."""
@@ -54,8 +50,6 @@ CHECKED: Final = {
 """In place of the same settings of `LOCAL`, where a file system other than this machine's is used: s3a buffers its
 data in this machine's, and needs Hadoop's own class for that.
 """
-_NEEDED: Final = {"spark.sql.session.timeZone": "UTC"}
-"""Settings that must hold, whatever others have chosen for their sessions."""
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -107,9 +101,11 @@ def java_options(
     found: java.Java, *, brief: bool = False, quick: bool = False, log: str = "off"
 ) -> list[str]:
     """Return the options of the driver's Java, without those for class archives."""
+    # Without these options Java 24 and later print warnings.
+    newer = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
     return [
         *(_BRIEF if brief else _QUICK if quick else ()),
-        *(_NEWER if found.feature >= 24 else ()),
+        *(newer if found.feature >= 24 else ()),
         f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
         f"-Dstomprelay.spark.log={log}",
     ]
@@ -163,7 +159,8 @@ def _beside(given: Mapping[str, str]) -> "SparkSession":
     running = SparkSession.builder.getOrCreate()
     spark = running.newSession()
     wanted = settings(running.sparkContext.master or MASTER, cores=os.cpu_count() or 1, memory=_memory())
-    for key, value in {**wanted, **running.conf.getAll, **_NEEDED, **given}.items():
+    needed = {"spark.sql.session.timeZone": "UTC"}  # whatever others have chosen for their sessions
+    for key, value in {**wanted, **running.conf.getAll, **needed, **given}.items():
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
     return spark
@@ -191,7 +188,6 @@ def _own(
     say: Callable[[str], None] | None,
     further: tuple[str, ...] | None,
 ) -> "SparkSession":
-    """Return a session on a Java that is started for it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -285,7 +281,7 @@ def _end_java() -> None:
     gateway.shutdown()
     process.stdin.close()
     try:
-        process.wait(_GOODBYE)
+        process.wait(60)  # it may be writing a class archive
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

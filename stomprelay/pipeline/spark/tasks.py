@@ -21,8 +21,6 @@ _BY_NUMBER: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31)
 size of the batch after each row, which takes long for rows with deliveries. No row here has a body.
 """
 _SMALL: Final = 64 << 20
-_ADAPTIVE: Final = {"spark.sql.adaptive.enabled": "false"}
-"""For a batch of less than `_SMALL` bytes: otherwise each stage would be a job of its own, for nothing."""
 _COMPILED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -40,7 +38,7 @@ def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
     if octets < _SMALL:
-        wanted |= _ADAPTIVE
+        wanted["spark.sql.adaptive.enabled"] = "false"  # else each stage is a job of its own, for nothing
     if fitting == 1:
         wanted |= _COMPILED
     was = {name: str(spark.conf.get(name)) for name in wanted}

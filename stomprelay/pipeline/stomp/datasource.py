@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -306,15 +305,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._done(messages, f"batch {batchId} not written to the end")
 
 
-def _usable(spool: Path) -> None:
-    """Raise `OptionError` if the folder cannot be made or written to."""
-    there = next(each for each in (spool, *spool.parents) if os.path.exists(each))
-    if not there.is_dir():
-        raise wrong("spool", f"{spool} cannot be made: {there} is no folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise wrong("spool", f"{spool} cannot be used: {there} cannot be written to")
-
-
 class StompDataSource(DataSource):
     """The data source `stomp`; Spark finds it through `pyspark_stomp`. All methods raise `OptionError`."""
 
@@ -333,7 +323,11 @@ class StompDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns of the source as a schema string; see `columns`. Spark asks for it first, at `load`."""
         source = ReaderOptions.read(self.options)
-        _usable(source.spool)
+        there = next(each for each in (source.spool, *source.spool.parents) if os.path.exists(each))
+        if not there.is_dir():
+            raise wrong("spool", f"{source.spool} cannot be made: {there} is no folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise wrong("spool", f"{source.spool} cannot be used: {there} cannot be written to")
         return DDL if source.include_headers else DDL_WITHOUT_HEADERS
 
     @_told_alone

@@ -288,8 +288,11 @@ class RelayThread:
                     if self._timer is not None:
                         self._timer.cancel()
                     self._timer = None if at == inf else self._loop.call_at(at, self._handle, inputs.Woke())
-                case Note():
-                    self._note(effect)
+                case Note(event=event, text=text):
+                    if event in _EXPLAINING:
+                        self._reasons.append(text)
+                    level = logging.WARNING if event in WARNINGS else logging.INFO
+                    _log.log(level, "%s: %s", event.value, text)
                 case Report(error=error):
                     _log.error("%s", spell_fault(error))
 
@@ -307,12 +310,6 @@ class RelayThread:
             self._carry_out(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
         elif leg in self._connections and self._connections[leg].release(reason):
             self._perform(self._relay.handle(inputs.Resumed(leg), time.monotonic()))
-
-    def _note(self, note: Note) -> None:
-        if note.event in _EXPLAINING:
-            self._reasons.append(note.text)
-        level = logging.WARNING if note.event in WARNINGS else logging.INFO
-        _log.log(level, "%s: %s", note.event.value, note.text)
 
     def _to_client(self, data: bytes) -> None:
         if self._queues.put_outward(data):

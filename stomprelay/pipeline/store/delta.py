@@ -34,8 +34,6 @@ _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
-_PROPERTIES: Final = {"delta.enableDeletionVectors": "false"}
-"""Without deletion vectors every reader of Delta tables can read them."""
 _SESSION: Final = {
     # What takes the place of rows that are open need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
@@ -361,7 +359,8 @@ class DeltaStore(Store):
         folders = _folders(table)
         # Left by a run that was killed before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
-        properties = {**_PROPERTIES, _STATISTICS: _statistics(table)}
+        # Without deletion vectors every reader of Delta tables can read them.
+        properties = {"delta.enableDeletionVectors": "false", _STATISTICS: _statistics(table)}
         self.spark.sql(
             f"CREATE TABLE {self._sql(table.name)} ({', '.join(columns)}) USING delta "
             + (f"PARTITIONED BY ({', '.join(folders)}) " if folders else "")

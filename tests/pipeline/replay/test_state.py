@@ -54,8 +54,7 @@ def test_a_selection_is_found_again(tmp_path: Path) -> None:
         found = state.frozen(ASKED)
         assert found == made
         assert found.messages == 7
-        assert len(state.paths(found)) == 2
-        assert all(path.is_file() for path in state.paths(found))
+        assert [(state.folder / name).is_file() for name, _ in found.files] == [True, True]
     assert folder.stat().st_mode & 0o777 == 0o700
 
 

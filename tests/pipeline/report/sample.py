@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.report.findings import (
     ClientFigures,
     Destination,
@@ -16,7 +17,6 @@ from stomprelay.pipeline.report.findings import (
     Latency,
     Name,
     Percentiles,
-    QuarantineFigures,
     Rest,
     Series,
     Span,
@@ -275,10 +275,10 @@ def compared(findings: Findings, period: str = "day") -> Findings:
     )
 
 
-def damaged(count: int = 2) -> list[QuarantineFigures]:
+def damaged(count: int = 2) -> list[QuarantineRow]:
     """Rows of the quarantine."""
     return [
-        QuarantineFigures(
+        QuarantineRow(
             f"/var/lib/stomprelay/journal/20261121T0{n}0000-relay-a-5f3c01ab-000{n}17.journal",
             65_536 * n,
             812,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.pipeline.read.frames import QuarantineRow
 from stomprelay.pipeline.report.findings import (
     NOTHING,
     ClientFigures,
@@ -16,7 +17,6 @@ from stomprelay.pipeline.report.findings import (
     Failover,
     Findings,
     Percentiles,
-    QuarantineFigures,
     RelayRun,
     Rest,
     Series,
@@ -337,7 +337,7 @@ def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
     found += [{"segment": "zz", "length": 0, "reason": "it is missing"}]
     store = build(spark, tmp_path, quarantine=found)
     assert read_damages(store, 2) == (
-        [QuarantineFigures("x.journal", 5, 1, "checksum"), QuarantineFigures("x.journal", 9, 1, "checksum")],
+        [QuarantineRow("x.journal", 5, 1, "checksum"), QuarantineRow("x.journal", 9, 1, "checksum")],
         5,
         1,
     )

@@ -47,7 +47,7 @@ def hostile() -> Findings:
         ],
         clients=[ClientFigures(name, 1, 1, 1, 1) for name in HOSTILE],
         troubles=[Trouble(name, "broker", 1, 1, BEGIN, BEGIN) for name in HOSTILE],
-        damages=[replace(damaged()[0], segment=name, reason=name) for name in HOSTILE],
+        damages=[damaged()[0]._replace(segment=name, reason=name) for name in HOSTILE],
         total_damages=len(HOSTILE),
     )
 
