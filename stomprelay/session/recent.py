@@ -84,7 +84,7 @@ class Recent:
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
-        """Whether one of them has this decoded `ack` value, if ACKs name that."""
+        """Whether a delivery here has this decoded `ack` value. False in a version whose ACKs have no such value."""
         return self._dialect.delivery is DeliveryNaming.ACK and self._has(ack)
 
     def _has(self, *name: bytes) -> bool:

@@ -1,8 +1,8 @@
-"""Which segments have come: what Spark's file source found, in the order of the journal.
+"""New segments: the files that Spark's file source found, in the order of the journal.
 
-The source takes files by the time of their last change, which says nothing where they were copied. So one batch of
-Spark is everything that has come, and it is read in parts, in the order of the segments' names. The parts are written
-down beside Spark's checkpoint before the first is read: a run that was cut short goes on with the same parts.
+The source orders files by the time of their last change, but a copied file has a new time. So one batch of Spark
+contains all new segments, and the pipeline reads it in parts, in the order of the segments' names. The parts are
+written down beside Spark's checkpoint before the first part is read: an interrupted run continues with the same parts.
 """
 
 import json

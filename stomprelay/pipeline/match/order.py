@@ -1,7 +1,7 @@
-"""Which message a MESSAGE is, where nothing in it tells for sure: by the order in which messages were sent.
+"""Finds the SEND of each MESSAGE by the order of sending, for messages whose headers do not identify the SEND.
 
-Messages of one order look alike: they have the same destination and body as far as that is known. The first that was
-sent is the first that is delivered; of a topic, to each of its subscribers. A broker's message-id, `redelivered` and
+Messages of one order look alike: they have the same destination and, as far as is known, the same body. The message
+that was sent first is delivered first; on a topic, to each subscriber. A broker's message-id, `redelivered` and
 the relay's `relay-copy` show that a message was delivered before.
 
 A `SendOrder` keeps only what this needs. Each SEND has a number. Messages that only wait are kept as runs of numbers

@@ -117,8 +117,8 @@ def failover(losses: Sequence[SessionOutage]) -> Row:
 
 
 def advance_failovers(batch: Batch) -> None:
-    """Add the outages of this batch; safe to do again. A loss changes only its outage and later ones of that broker. So
-    losses are kept of outages that are not over, or ended within twice `give_up`.
+    """Add the outages of this batch; repeating this is safe. A loss of a broker changes its own outage and later
+    outages of that broker. So losses are kept while their outage is open, and for twice `give_up` after its end.
     """
     store, name = batch.store, FAILOVERS.name
     text = store.noted(name, batch.number - 1) or "{}"

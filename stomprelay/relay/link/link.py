@@ -577,7 +577,7 @@ class Link:
 
     @property
     def broker(self) -> Broker | None:
-        """The broker that it has."""
+        """The broker to which this link is connected or connects."""
         return self.state.broker if isinstance(self.state, Connected) else None
 
     @property

@@ -85,7 +85,7 @@ _CHANGES: Final = 10
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination that is counted by name: its counts since then, and how many frames it had lately."""
+    """A destination that is counted by name: the counts since it has a name, and its recent number of frames."""
 
     tally: DestinationTally
     recent: int

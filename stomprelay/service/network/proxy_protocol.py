@@ -100,7 +100,7 @@ class _Factory:
         directlyProvides(self, providedBy(factory))
 
     def buildProtocol(self, addr: IAddress) -> Any:
-        """Return the other factory's protocol with a header first, or None."""
+        """Return a protocol of the other factory that sends the header first. None if that factory returns None."""
         protocol = self._factory.buildProtocol(addr)
         return None if protocol is None else _Headed(protocol, self._first)
 
