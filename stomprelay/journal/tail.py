@@ -85,7 +85,7 @@ class TailAnswer(NamedTuple):
 
     @classmethod
     def parse(cls, values: Any) -> "TailAnswer":
-        """Return the answer that `spell` made this JSON of. Raises `ValueError`, `LookupError` or `TypeError`."""
+        """Return the answer in this JSON, which `spell` made. Raises `ValueError`, `LookupError` or `TypeError`."""
         segment, left_out, began, missing, sessions = (values[name] for name in cls._fields)
         if type(left_out) is not int or type(began) is not bool or not isinstance(segment, str):
             raise TypeError

@@ -287,7 +287,7 @@ class Outages(Timed):
             self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
     def noted(self, note: Note, probed: bool = False) -> None:
-        """Count a note about a broker: of a session, or of a probe, which loses no session if it fails."""
+        """Count what a note says of a broker. A note of a probe (`probed`) is about no session, and counts no loss."""
         facts = note.facts
         if "broker" not in facts:
             return

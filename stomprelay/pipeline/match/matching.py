@@ -436,7 +436,7 @@ class Matchings:
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of `transfer.FIELDS` and yield rows of `DDL`, as `mapInArrow` wants it."""
+        """Take batches of `transfer.FIELDS` and yield batches of `DDL`, as `mapInArrow` requires."""
         with arrow.uncollected():
             keys = groupby(arrow.rows(batches), itemgetter(s.KEY))
             rows = (row for key, transfers in keys for row in self._matched(key, transfers))

@@ -683,7 +683,7 @@ class JournalOrders:
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of `transfer.FIELDS` and yield others of them, as `mapInArrow` wants it."""
+        """Take and yield batches of `transfer.FIELDS`, for `mapInArrow`. The yielded rows have keys of messages."""
         with arrow.uncollected():
             current: _Current | None = None
             for batch in batches:

@@ -62,5 +62,5 @@ def together(rows: "DataFrame", *by: str) -> "DataFrame":
 
 
 def few(rows: "DataFrame") -> "DataFrame":
-    """Return the rows; if shuffles have one partition, in one partition, so that no later step needs a shuffle."""
+    """Return the same rows. If shuffles have one partition, the rows have one, too, and later steps need no shuffle."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows

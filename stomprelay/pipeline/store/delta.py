@@ -72,7 +72,7 @@ class DeltaStore(Store):
             self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
-        """See `Store.remove`. The rows are replaced by none: a DELETE would not say which batch it is of."""
+        """See `Store.remove`. Replaces the rows by none, because a DELETE would not record the batch."""
         self.append(table, name, self._nothing(TABLES[table].ddl))
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:

@@ -862,7 +862,7 @@ class Link:
             state.queue_messages -= min(self.session.unacknowledged, state.queue_messages)
 
     def hang_up(self, how: How) -> None:
-        """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
+        """Close the leg in this way if it is open. The link has no broker now; call `seek` for another one."""
         leg = self.state.leg
         if leg is not None and not leg.closed:
             leg.enter(LegState.CLOSED)

@@ -40,10 +40,10 @@ class Others(Protocol):
     """What other processes of the relay know of a broker."""
 
     def tell(self, sessions: int, gone: bool) -> None:
-        """Write how many sessions this process has there, and whether it finds the broker gone."""
+        """Write how many sessions of this process the broker has, and whether the broker is gone for this process."""
 
     def sessions(self) -> int:
-        """Return how many sessions the other processes have there."""
+        """Return how many sessions of the other processes the broker has."""
 
     def gone(self) -> bool:
         """Return whether another process cannot reach the broker."""
@@ -187,7 +187,7 @@ class Health:
         return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
-        """Return whether it answered anybody CONNECTED since then."""
+        """Return whether the broker has answered any CONNECT since that moment."""
         return self._answers != sight.answers
 
     def well_since(self, sight: Sight) -> bool:

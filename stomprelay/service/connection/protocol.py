@@ -142,7 +142,7 @@ class Driver(Timed):
         self.refused(protocol, reason)
 
     def patient(self, protocol: "LegProtocol") -> bool:
-        """Whether the leg is not read from only for a while. Then a peer that left meanwhile is not given up."""
+        """Whether reading from the leg will continue soon. If so, a peer that left in the meantime is waited for."""
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:

@@ -404,7 +404,7 @@ class Runtime:
         self.memory = SessionMemory(reactor, seconds) if memory is None else memory
 
     def socket_opened(self, closing: bool) -> None:
-        """Count a connection that was established, closed before or not."""
+        """Count an open socket. `closing`: its connection was given up before it was established, and ends at once."""
         self.sockets += 1
         self.closing += closing
 

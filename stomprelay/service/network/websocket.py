@@ -73,7 +73,7 @@ class Division:
         return found
 
     def pinged(self) -> bytes | None:
-        """Return the payload of the last ping since the last call that wsproto did not see; None without one."""
+        """Return the payload of the last ping that wsproto did not read, once; None if no such ping came since."""
         return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
