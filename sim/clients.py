@@ -1,0 +1,279 @@
+"""Clients of a world. What a client does comes from the plan, step by step; how it does it is its habit."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sim.actors import Line
+from sim.history import History, What
+from sim.net import End, Network
+from sim.stomp import Frame, Malformed, Pairs, Reader, write
+
+MODES: Final = (b"auto", b"client", b"client-individual")
+
+
+class Habit(NamedTuple):
+    """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
+    again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
+    asks for.
+    """
+
+    version: bytes
+    pipelines: bool = False
+    returns: float | None = None
+    beat: int = 0
+
+
+class Owed(NamedTuple):
+    """A MESSAGE that the client has not acknowledged."""
+
+    frame: Frame
+    subscription: bytes
+    mode: bytes
+
+
+class Client:
+    """A client. `act` does a step of the plan. `places` are where relays listen."""
+
+    def __init__(
+        self, name: str, habit: Habit, place: tuple[str, int], net: Network, history: History
+    ) -> None:
+        self.name = name
+        self.habit = habit
+        self.place = place
+        self.net = net
+        self.history = history
+        self.session = 0
+        self.line: Line | None = None
+        self.connected = False
+        self.leaving = False
+        self.subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
+        self.transactions: list[bytes] = []
+        self.owed: list[Owed] = []
+        self.awaited: dict[bytes, Frame] = {}
+        self._reader = Reader(habit.version)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._number = 0
+        self._bodies = 0
+        self._comes_back = True
+
+    def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
+        """Add an event of this client to the history."""
+        self.history.add(self.net.clock.now, self.name, what, self.session, frame, detail)
+
+    # The connection
+
+    def connect(self) -> None:
+        """Connect to the relay, and send CONNECT. Does nothing if there is a connection."""
+        if self.line is not None and not self.line.over:
+            return
+        self.session += 1
+        self.connected = self.leaving = False
+        self.subscriptions.clear()
+        self.transactions.clear()
+        self.owed.clear()
+        self.awaited.clear()
+        self._waiting.clear()
+        self._reader = Reader(self.habit.version)
+        end = End(self.net, self.name)
+        self.note(What.CONNECTED)
+        self.line = Line(self.net.clock, end, self._received, self._ended)
+        end.connect_ex(self.place)
+        headers: Pairs = []
+        if self.habit.version != b"1.0":
+            headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
+            if self.habit.beat:
+                headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+        self._say(b"CONNECT", headers)
+
+    @property
+    def open(self) -> bool:
+        """Whether the client has a connection, and did not send DISCONNECT on it."""
+        return self.line is not None and not self.line.over and not self.leaving
+
+    def _ended(self, how: str) -> None:
+        self.note(What.ENDED, detail=how)
+        self.connected = False
+        if self._comes_back and self.habit.returns is not None and not self.leaving:
+            self.net.clock.after(self.habit.returns, self._again)
+
+    def _again(self) -> None:
+        if self._comes_back:
+            self.connect()
+
+    def _received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (frame := self._reader.next()) is not None:
+                self._read(frame)
+        except (Malformed, ValueError) as error:
+            self.note(What.WRONG, detail=f"the relay wrote what the client cannot read: {error!r}")
+
+    def _read(self, frame: Frame) -> None:
+        self.note(What.READ, frame)
+        if frame.command == b"CONNECTED":
+            self.connected = True
+            while self._waiting:
+                self._waiting.popleft()()
+        elif frame.command == b"MESSAGE":
+            subscription = frame.headers.get(b"subscription", b"")
+            destination, mode = self.subscriptions.get(subscription, (b"", b"auto"))
+            if not subscription:  # of 1.0, where there is one for each destination
+                found = [
+                    each for each in self.subscriptions.items() if each[1][0] == frame.headers[b"destination"]
+                ]
+                subscription, (_, mode) = found[0] if found else (b"", (b"", b"auto"))
+            if mode != b"auto":
+                self.owed.append(Owed(frame, subscription, mode))
+        elif frame.command == b"RECEIPT":
+            asked = self.awaited.pop(frame.headers.get(b"receipt-id", b""), None)
+            if asked is not None and asked.command == b"DISCONNECT":
+                self.leave()
+
+    # What the plan asks for
+
+    def act(self, name: str, *values: int) -> None:
+        """Do a step of the plan: now, or when CONNECTED has come. Without a connection do nothing."""
+        if name in ("connect", "vanish", "reset", "half_close", "pause"):
+            getattr(self, name)(*values)
+        elif self.open:
+            if self.connected or self.habit.pipelines:
+                getattr(self, name)(*values)
+            else:
+                self._waiting.append(lambda: self.act(name, *values))
+
+    def vanish(self) -> None:
+        """Close the connection without a word."""
+        if self.line is not None and not self.line.over:
+            self._comes_back = False
+            self.note(What.ENDED, detail="left")
+            self.line.close()
+
+    leave = vanish
+
+    def reset(self) -> None:
+        """Reset the connection."""
+        if self.line is not None and not self.line.over:
+            self._comes_back = False
+            self.note(What.ENDED, detail="left")
+            self.line.abort()
+
+    def half_close(self) -> None:
+        """Close the sending direction only."""
+        if self.open and self.line is not None:
+            self._comes_back = False
+            self.leaving = True
+            self.note(What.FATE, detail="half-closes")
+            self.line.half_close()
+
+    def pause(self, milliseconds: int) -> None:
+        """Read nothing for so long."""
+        if self.line is not None and not self.line.over:
+            self.line.pause(milliseconds / 1000)
+
+    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
+        """Send a message to a destination; `inside`: in an open transaction."""
+        self._bodies += 1
+        body = b"%b.%d" % (self.name.encode(), self._bodies)
+        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true")]
+        if inside and self.transactions:
+            headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
+        self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
+
+    def subscribe(self, place: int, mode: int, receipt: int) -> None:
+        """Subscribe to a destination, where the client is not subscribed to it."""
+        destination = place_name(place)
+        if any(each[0] == destination for each in self.subscriptions.values()):
+            return
+        self._number += 1
+        name = b"%d" % self._number if self.habit.version != b"1.0" else destination
+        headers: Pairs = [(b"destination", destination), (b"ack", MODES[mode % 3])]
+        if self.habit.version != b"1.0":
+            headers.append((b"id", name))
+        self.subscriptions[name] = (destination, MODES[mode % 3])
+        self._ask(b"SUBSCRIBE", headers, receipt)
+
+    def unsubscribe(self, which: int, receipt: int) -> None:
+        """End a subscription. With an open transaction do nothing: its ACKs would name nothing any more."""
+        if self.subscriptions and not self.transactions:
+            name = list(self.subscriptions)[which % len(self.subscriptions)]
+            destination, _ = self.subscriptions.pop(name)
+            self.owed = [each for each in self.owed if each.subscription != name]
+            header = (b"destination", destination) if self.habit.version == b"1.0" else (b"id", name)
+            self._ask(b"UNSUBSCRIBE", [header], receipt)
+
+    def ack(self, which: int, receipt: int, inside: int = 0) -> None:
+        """Acknowledge a delivery, and with mode `client` all before it of its subscription."""
+        self._settle(b"ACK", which, receipt, inside)
+
+    def nack(self, which: int, receipt: int) -> None:
+        """Refuse a delivery."""
+        if self.habit.version != b"1.0":
+            self._settle(b"NACK", which, receipt, 0)
+
+    def _settle(self, command: bytes, which: int, receipt: int, inside: int) -> None:
+        if not self.owed:
+            return
+        meant = self.owed[which % len(self.owed)]
+        covered = [meant]
+        if meant.mode == b"client":
+            same = [each for each in self.owed if each.subscription == meant.subscription]
+            covered = same[: same.index(meant) + 1]
+        self.owed = [each for each in self.owed if each not in covered]
+        headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
+        if self.habit.version != b"1.2":
+            headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
+            if self.habit.version == b"1.1":
+                headers.append((b"subscription", meant.subscription))
+        if inside and self.transactions:
+            headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
+        self._ask(command, headers, receipt)
+
+    def begin(self, receipt: int) -> None:
+        """Begin a transaction."""
+        if len(self.transactions) < 2:
+            self._number += 1
+            self.transactions.append(b"t%d" % self._number)
+            self._ask(b"BEGIN", [(b"transaction", self.transactions[-1])], receipt)
+
+    def commit(self, which: int, receipt: int) -> None:
+        """Commit a transaction."""
+        if self.transactions:
+            name = self.transactions.pop(which % len(self.transactions))
+            self._ask(b"COMMIT", [(b"transaction", name)], receipt)
+
+    def abort(self, which: int, receipt: int) -> None:
+        """Abort a transaction. RabbitMQ gives no RECEIPT for what was in it."""
+        if self.transactions:
+            name = self.transactions.pop(which % len(self.transactions))
+            inside = [r for r, each in self.awaited.items() if each.headers.get(b"transaction") == name]
+            for receipt in inside:
+                if self.awaited[receipt].command != b"BEGIN":
+                    del self.awaited[receipt]
+            self._ask(b"ABORT", [(b"transaction", name)], receipt)
+
+    def disconnect(self) -> None:
+        """Leave in order: DISCONNECT, its RECEIPT, and the end."""
+        self._comes_back = False
+        self._ask(b"DISCONNECT", [], 1)
+        self.leaving = True
+
+    # What is written
+
+    def _ask(self, command: bytes, headers: Pairs, receipt: int, body: bytes = b"") -> None:
+        if receipt:
+            self._number += 1
+            name = b"r-%d" % self._number
+            headers = [*headers, (b"receipt", name)]
+            self.awaited[name] = Frame(command, dict(headers), body)
+        self._say(command, headers, body)
+
+    def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
+        assert self.line is not None
+        self.note(What.SENT, Frame(command, dict(headers), body))
+        self.line.write(write(self.habit.version, command, headers, body))
+
+
+def place_name(number: int) -> bytes:
+    """Return the destination of this number: queues, then topics."""
+    return (b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 4]

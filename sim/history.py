@@ -1,0 +1,77 @@
+"""What happened in a world, or in a run with real brokers, in the order of time: what the judge reads.
+
+Bodies are names: each SEND has a body that no other SEND has, and which begins with the name of its client.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from sim.stomp import Frame
+
+
+class What(Enum):
+    """The kinds of events. In brackets: what `frame` or `detail` is."""
+
+    CONNECTED = "connected"
+    """A client or the relay opened a connection to a relay or a broker."""
+    SENT = "sent"
+    """A client wrote a frame (`frame`)."""
+    READ = "read"
+    """A client read a frame (`frame`)."""
+    ENDED = "ended"
+    """A client's connection ended; `detail`: "closed", "reset", or "left" where the client itself ended it."""
+    TOOK = "took"
+    """A broker took a message of a SEND into a destination (`frame`: the SEND)."""
+    GAVE = "gave"
+    """A broker delivered a message (`frame`: the MESSAGE)."""
+    SETTLED = "settled"
+    """A broker removed a message, because it was acknowledged (`detail`: its body)."""
+    RETURNED = "returned"
+    """A message that was delivered and not acknowledged is in its queue again (`detail`: its body)."""
+    FORGOT = "forgot"
+    """A broker that was killed does not have a message any more (`detail`: its body)."""
+    KEPT = "kept"
+    """At the end a broker has a message in a queue (`detail`: its body)."""
+    FATE = "fate"
+    """The weather: a broker or a relay was killed or started, a connection was cut (`detail` says it)."""
+    LOGGED = "logged"
+    """The relay wrote a line to its log (`detail`)."""
+    WRONG = "wrong"
+    """Something that must not be was seen at once (`detail`)."""
+    CALM = "calm"
+    """The weather has ended: from now on everything works."""
+
+
+class Event(NamedTuple):
+    """One event. `who`: the client `c1`, the broker `a`, or `relay`. `session`: the number of the connection of this
+    client or broker.
+    """
+
+    at: float
+    who: str
+    what: What
+    session: int = 0
+    frame: Frame | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        text = self.detail if self.frame is None else str(self.frame)
+        return f"{self.at:9.3f} {self.who}.{self.session} {self.what.value} {text}"
+
+
+class History:
+    """The events. `facts` has what was known from the beginning or found out at the end: settings, counters."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.events: list[Event] = []
+        self.facts: dict[str, Any] = facts
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def add(
+        self, at: float, who: str, what: What, session: int = 0, frame: Frame | None = None, detail: str = ""
+    ) -> None:
+        """Add an event, which is the last one so far."""
+        self.events.append(Event(at, who, what, session, frame, detail))

@@ -1,0 +1,127 @@
+"""STOMP as the simulator's own clients and brokers read and write it, frame by frame. It shares no code with the relay,
+so a mistake of the relay's decoder or encoder shows.
+"""
+
+from typing import Final, NamedTuple
+
+Pairs = list[tuple[bytes, bytes]]
+
+_PLAIN: Final = frozenset({b"CONNECT", b"STOMP", b"CONNECTED"})
+"""Commands whose headers are not escaped, in any version."""
+_SIGNS: Final = {
+    b"1.0": {},
+    b"1.1": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c"},
+    b"1.2": {b"\\": b"\\\\", b"\n": b"\\n", b":": b"\\c", b"\r": b"\\r"},
+}
+
+
+class Malformed(Exception):
+    """Bytes that are no STOMP of the version that was agreed on."""
+
+
+class Frame(NamedTuple):
+    """A frame. Of headers with one name the first one counts."""
+
+    command: bytes
+    headers: dict[bytes, bytes]
+    body: bytes = b""
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name.decode()}:{value.decode('utf-8', 'backslashreplace')}"
+            for name, value in self.headers.items()
+        ]
+        return " ".join(
+            [self.command.decode(), *shown, self.body.decode("utf-8", "backslashreplace")[:40]]
+        ).rstrip()
+
+
+def escaped(text: bytes, version: bytes) -> bytes:
+    """Return a header's name or value as this version writes it."""
+    if version == b"1.0":
+        return text
+    return b"".join([_SIGNS[version].get(text[at : at + 1], text[at : at + 1]) for at in range(len(text))])
+
+
+def unescaped(text: bytes, version: bytes) -> bytes:
+    """Return what a header's name or value means in this version. Raises `Malformed`."""
+    if b"\\" not in text or version == b"1.0":
+        return text
+    signs = {written: sign for sign, written in _SIGNS[version].items()}
+    parts, at = [], 0
+    while (found := text.find(b"\\", at)) >= 0:
+        sign = signs.get(text[found : found + 2])
+        if sign is None:
+            raise Malformed(f"no escape of {version.decode()}: {text!r}")
+        parts += [text[at:found], sign]
+        at = found + 2
+    return b"".join([*parts, text[at:]])
+
+
+def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> bytes:
+    """Return a frame's bytes."""
+    if command not in _PLAIN:
+        headers = [(escaped(name, version), escaped(value, version)) for name, value in headers]
+    return b"%b\n%b\n%b\0" % (command, b"".join([b"%b:%b\n" % each for each in headers]), body)
+
+
+class Reader:
+    """Makes frames of a stream. `version` may change between two frames; `beats` counts EOLs between frames."""
+
+    def __init__(self, version: bytes = b"1.2") -> None:
+        self.version = version
+        self.beats = 0
+        self._data = bytearray()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the beginning of a frame waits for its rest."""
+        return bool(self._data)
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes."""
+        self._data += data
+
+    def next(self) -> Frame | None:
+        """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
+        data = self._data
+        start = 0
+        while data[start : start + 1] in (b"\n", b"\r"):
+            self.beats += 1
+            start += 1
+        end = data.find(b"\n\n", start)
+        odd = data.find(b"\n\r\n", start)
+        after = end + 2
+        if odd >= 0 and (end < 0 or odd < end):
+            end, after = odd, odd + 3
+        if end < 0:
+            del data[:start]
+            if len(data) > 1 << 16:
+                raise Malformed("a head without an end")
+            return None
+        command, *lines = bytes(data[start:end]).split(b"\n")
+        if self.version == b"1.2" or command in _PLAIN:
+            command, lines = command.removesuffix(b"\r"), [line.removesuffix(b"\r") for line in lines]
+        headers: dict[bytes, bytes] = {}
+        for line in lines:
+            name, sign, value = line.partition(b":")
+            if not sign or not name:
+                raise Malformed(f"no header: {line!r}")
+            if command not in _PLAIN:
+                name = unescaped(name, self.version)
+                value = unescaped(value if self.version != b"1.0" else value.lstrip(b" "), self.version)
+            headers.setdefault(name, value)
+        length = headers.get(b"content-length")
+        if length is None:
+            stop = data.find(b"\0", after)
+        else:
+            stop = after + int(length)
+            if len(data) > stop and data[stop]:
+                raise Malformed("no NUL behind a body")
+            stop = stop if len(data) > stop else -1
+        if stop < 0:
+            del data[:start]
+            return None
+        body = bytes(data[after:stop])
+        del data[: stop + 1]
+        return Frame(command, headers, body)
