@@ -7,8 +7,8 @@ from sim.net import Clock, End
 
 
 class Line:
-    """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with "closed"
-    or "reset". While `slow`, nothing is read.
+    """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with
+    "closed" or "reset". While `slow`, nothing is read.
     """
 
     def __init__(

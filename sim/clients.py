@@ -117,7 +117,7 @@ class Client:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
             subscription = frame.headers.get(b"subscription", b"")
-            destination, mode = self.subscriptions.get(subscription, (b"", b"auto"))
+            _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
             if not subscription:  # of 1.0, where there is one for each destination
                 found = [
                     each for each in self.subscriptions.items() if each[1][0] == frame.headers[b"destination"]
@@ -246,10 +246,9 @@ class Client:
         """Abort a transaction. RabbitMQ gives no RECEIPT for what was in it."""
         if self.transactions:
             name = self.transactions.pop(which % len(self.transactions))
-            inside = [r for r, each in self.awaited.items() if each.headers.get(b"transaction") == name]
-            for receipt in inside:
-                if self.awaited[receipt].command != b"BEGIN":
-                    del self.awaited[receipt]
+            for asked, frame in list(self.awaited.items()):
+                if frame.headers.get(b"transaction") == name and frame.command != b"BEGIN":
+                    del self.awaited[asked]
             self._ask(b"ABORT", [(b"transaction", name)], receipt)
 
     def disconnect(self) -> None:

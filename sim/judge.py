@@ -1,4 +1,5 @@
-"""What must hold of a history, one function for each rule. Each yields what it found, in words; `judge` asks all of them.
+"""What must hold of a history, one function for each rule. Each yields what it found, in words; `judge` asks
+all of them.
 
 The same rules hold for worlds of the simulator and for runs with real brokers, whose own events may be absent.
 """
@@ -167,9 +168,8 @@ def _read(case: Case, stay: Stay, event: Event, frame: Frame) -> None:
             what = _given(asked)
             transaction = what.headers.get(b"transaction")
             for each in stay.sends:
-                if each.receipt == name and each.transaction is None:
-                    each.confirmed = event.at
-                elif what.command == b"COMMIT" and each.transaction == transaction:
+                own = each.receipt == name and each.transaction is None
+                if own or (what.command == b"COMMIT" and each.transaction == transaction):
                     each.confirmed = event.at
             stay.orderly = stay.orderly or what.command == b"DISCONNECT"
 
@@ -274,11 +274,14 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
                 yield f"{stay.name} read {frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in read.items():
             if count > len(case.gave.get(body, ())):
-                yield f"{stay.name} read {body[:20].decode()} {count} times, which brokers gave {len(case.gave.get(body, ()))} times"
+                given = len(case.gave.get(body, ()))
+                yield f"{stay.name} read {body[:20].decode()} {count} times, which brokers gave {given} times"
 
 
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
-    """What a client sent is taken by a broker, unless the client was told, left early, or it is counted as possibly lost."""
+    """What a client sent is taken by a broker, unless the client was told, left early, or it is counted as possibly
+    lost.
+    """
     scene = case.history.facts["scene"]
     missing = []
     for stay, send in case.sends:

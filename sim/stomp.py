@@ -86,7 +86,7 @@ class Reader:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
         start = 0
-        while data[start : start + 1] in (b"\n", b"\r"):
+        while bytes(data[start : start + 1]) in (b"\n", b"\r"):
             self.beats += 1
             start += 1
         end = data.find(b"\n\n", start)

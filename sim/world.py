@@ -93,13 +93,14 @@ class World:
         """Play the plan to its end, and return the history."""
         SOCKETS.net = SELECT.net = self.net
         random.seed(self.plan.seed)
-        globalLogPublisher.addObserver(self._log)
+        log: Any = self._log
+        globalLogPublisher.addObserver(log)
         try:
             self._play()
         except Spinning as error:
             self.wrong(str(error))
         finally:
-            globalLogPublisher.removeObserver(self._log)
+            globalLogPublisher.removeObserver(log)
         return self.history
 
     def _play(self) -> None:
@@ -239,9 +240,9 @@ class World:
         self.history.facts["counters"] = {
             name: count for each in state.sessions.listeners.values() for name, count in each.counters.items()
         }
-        service.stopService()
+        _ = service.stopService()
         self.clock.run(self.clock.now + 30.0)
-        if left := [call for call in self.relay.reactor.getDelayedCalls()]:
+        if left := self.relay.reactor.getDelayedCalls():
             self.wrong(f"calls are left of a relay that has stopped: {left}")
         if self.relay.reactor.open_ends():
             self.wrong("sockets are left of a relay that has stopped")
