@@ -234,7 +234,7 @@ class Client:
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
             if self.habit.version == b"1.1":
                 headers.append((b"subscription", meant.subscription))
-        if inside and self.transactions:
+        if inside and self.transactions and meant.mode == MODES[2]:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(command, headers, receipt)
 
