@@ -53,6 +53,7 @@ class Client:
         self.awaited: dict[bytes, Frame] = {}
         self._reader = Reader(habit.version)
         self._waiting: deque[Callable[[], None]] = deque()
+        self._used: set[bytes] = set()
         self._number = 0
         self._bodies = 0
         self._comes_back = True
@@ -70,6 +71,7 @@ class Client:
         self.session += 1
         self.connected = self.leaving = False
         self.subscriptions.clear()
+        self._used.clear()
         self.transactions.clear()
         self.owed.clear()
         self.awaited.clear()
@@ -181,10 +183,13 @@ class Client:
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
 
     def subscribe(self, place: int, mode: int, receipt: int) -> None:
-        """Subscribe to a destination, where the client is not subscribed to it."""
+        """Subscribe to a destination, where the client is not subscribed to it; with 1.0, where it never was: what came
+        for the subscription before could not be told apart.
+        """
         destination = place_name(place)
-        if any(each[0] == destination for each in self.subscriptions.values()):
+        if destination in self._used if self.habit.version == b"1.0" else destination in self.places():
             return
+        self._used.add(destination)
         self._number += 1
         name = b"%d" % self._number if self.habit.version != b"1.0" else destination
         headers: Pairs = [(b"destination", destination), (b"ack", MODES[mode % 3])]
@@ -192,6 +197,10 @@ class Client:
             headers.append((b"id", name))
         self.subscriptions[name] = (destination, MODES[mode % 3])
         self._ask(b"SUBSCRIBE", headers, receipt)
+
+    def places(self) -> list[bytes]:
+        """Return the destinations of the subscriptions."""
+        return [destination for destination, _ in self.subscriptions.values()]
 
     def unsubscribe(self, which: int, receipt: int) -> None:
         """End a subscription. With an open transaction do nothing: its ACKs would name nothing any more."""
@@ -225,7 +234,7 @@ class Client:
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
             if self.habit.version == b"1.1":
                 headers.append((b"subscription", meant.subscription))
-        if inside and self.transactions:
+        if inside and self.transactions and meant.mode == MODES[2]:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(command, headers, receipt)
 

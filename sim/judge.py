@@ -201,7 +201,7 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     for stay, send in case.sends:
         if send.confirmed is None or send.number is None:
             continue
-        early = send.transaction is not None and not scene.confirm
+        early = send.transaction is not None and not (scene.confirm and scene.kind != "plain")
         if not early and not case.holds(send.body, send.confirmed):
             yield f"{stay.name} has a RECEIPT for {send.body[:20].decode()}, which no broker has"
 
@@ -310,7 +310,9 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
                 yield f"{stay.name} was disconnected without an ERROR"
         for event in stay.errors:
             text = _given(event).headers.get(b"message", b"")
-            if scene.kind != "plain" and not text.startswith(ALLOWED) and not across(case):
+            left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
+            late = text.startswith(LATE) and (left or half_closed(case, stay))
+            if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
 
@@ -320,6 +322,9 @@ ALLOWED: Final = (
     b"the transaction cannot be committed",
 )
 """How the messages of ERRORs begin that a broker's death, or a broker of an older version, may cause."""
+
+LATE: Final = b"connection to the broker was lost"
+"""How the message of the ERROR begins that a client reads when it leaves and brokers do not answer in time."""
 
 
 def across(case: Case) -> bool:
