@@ -17,6 +17,22 @@ VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 KINDS: Final = ("plain", "failover", "failover", "failover", "fanout")
 PLACE: Final = ("192.0.2.100", 61613)
 
+PLAIN: Final[dict[str, Any]] = {
+    "confirm": False,
+    "buffer": 1 << 20,
+    "unacknowledged": 1000,
+    "beats": False,
+    "trace": False,
+    "randomize": False,
+    "policy": Policy.FAILOVER,
+    "all": False,
+    "disconnect_timeout": 5.0,
+}
+"""The settings at their plainest. A failing world is brought as near to it as it still fails."""
+
+CALM: Final = (0.0, 0.0, 0.001)
+"""Weather in which nothing is cut, and nothing takes long."""
+
 
 class Step(NamedTuple):
     """At a time, `who` (a client, a broker, or the `relay`) does something. Numbers choose among what there is then."""
