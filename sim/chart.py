@@ -64,6 +64,8 @@ class Chart:
                 return Row(time, self._relay, here, "", text)
             case What.FATE | What.WRONG:
                 text = f"{event.who} {text}"
+            case What.CONNECTED:
+                text = f"{event.who} opens connection {event.session}"
             case What.LOGGED:
                 text = f'logs "{text}"'
             case What.CALM:

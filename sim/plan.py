@@ -67,7 +67,7 @@ class Scene:
         parts += [
             f"{name}={habit.version.decode()}{'p' * habit.pipelines}" for name, habit in self.clients.items()
         ]
-        parts += [f"{name}={value}" for name, value in self.settings.items()]
+        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
     @property

@@ -108,14 +108,8 @@ class Result:
         for key, finding in {shape(each): each for each in reversed(played(plan))}.items():
             new = Found(finding, number, str(plan.scene))
             if key not in self.found:
-                print(self._line(new), flush=True)
+                print(f"world {number}: {finding}".splitlines()[0][:200], flush=True)
             self._found(key, new)
-
-    def _line(self, each: Found) -> str:
-        return (
-            f"FOUND {str(each.finding)[:1500]}\n  python -m sim --seed {self.seed} --world {each.world}"
-            f"  ({each.scene})"
-        )
 
     def progress(self) -> str:
         """Return a line that says how far the run has come."""
@@ -131,7 +125,8 @@ class Result:
         if self.growth > SPARE:
             lines.append(f"FOUND memory grows: {self.growth:,} blocks, {SPARE} are allowed")
         for each in self.found.values():
-            lines.append(f"In {each.count:,} worlds: {self._line(each)}")
+            lines.append(f"FOUND in {each.count:,} worlds: {str(each.finding)[:1500]}")
+            lines.append(f"  python -m sim --seed {self.seed} --world {each.world} --watch  ({each.scene})")
         return "\n".join(lines)
 
 

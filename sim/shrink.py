@@ -70,6 +70,12 @@ def plainer(plan: Plan) -> Iterator[Plan]:
         if times == sorted(times):
             both = zip(steps, times, strict=True)
             yield plan._replace(steps=tuple([step._replace(at=new) for step, new in both]))
+    # What chance draws depends on what happened before. With another seed a step may not be needed any more.
+    for seed in "12345":
+        for name in scene.brokers:
+            yield _without(plan._replace(seed=seed), name)
+        for at in range(len(steps)):
+            yield Plan(seed, scene, steps[:at] + steps[at + 1 :])
     for at, step in enumerate(steps):
         for place, value in enumerate(step.values):
             for new in range(min(value, 4)):
