@@ -3,6 +3,7 @@
 import gc
 import linecache
 import re
+import signal
 import sys
 import time
 import traceback
@@ -27,6 +28,9 @@ SPARE: Final = 800
 CACHED: Final = 2000
 """So many entries may be in a cache: as many as there are ways to pair versions, products and settings."""
 
+ENDLESS: Final = 30
+"""Seconds after which a world is taken for one without an end; others take some milliseconds."""
+
 _CACHE: Final = type(lru_cache(len))
 
 _NAMES: Final = (
@@ -49,11 +53,19 @@ def shape(finding: Finding) -> tuple[str, str]:
 
 
 def played(plan: Plan) -> list[Finding]:
-    """Play a world, and return what is wrong in it; the simulator's own exceptions, too."""
+    """Play a world, and return what is wrong in it; exceptions of the simulator, and an endless loop, too."""
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.alarm(ENDLESS)
     try:
         return judge(World(plan).play())
     except Exception:
         return [Finding("the_world_can_be_played", traceback.format_exc())]
+    finally:
+        signal.alarm(0)
+
+
+def _interrupt(*_: object) -> None:
+    raise TimeoutError(f"the world takes more than {ENDLESS} seconds")
 
 
 @dataclass

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from enum import Enum
+from textwrap import fill
 from typing import Any, Final
 
 from sim.brokers import PRODUCTS, Product
@@ -131,15 +132,19 @@ def script(plan: Plan, finding: Finding) -> str:
     """Return a test for `tests/sim/test_kept.py` that plays this plan."""
     scene = plan.scene
     sentences = {rule.__name__: inspect.getdoc(rule) or "" for rule in RULES}
-    intent = " ".join(sentences.get(finding.rule, finding.rule).split())
+    intent = fill(sentences.get(finding.rule, finding.rule), 105, subsequent_indent="    ")
+    end = "\n    " if "\n" in intent else ""
     lines = [
         f"def test_{finding.rule}_{plan.seed.replace('/', '_')}() -> None:",
-        f'    """{intent}"""',
+        f'    """{intent}{end}"""',
         "    scene = Scene(",
         *[f"        {each}," for each in _parts(scene)],
         "    )",
         "    steps = (",
-        *[f"        {source(step)},{_named(step)}" for step in plan.steps],
+        *[
+            f"        {source(step)},{_named(step) if step.who in scene.clients else ''}"
+            for step in plan.steps
+        ],
         "    )",
         f"    assert played(Plan({source(plan.seed)}, scene, steps)) == []",
     ]
@@ -183,8 +188,7 @@ def source(value: Any) -> str:
 
 
 def _named(step: Step) -> str:
-    """Return a comment that names a step's numbers, where they are a client's."""
-    act = getattr(Client, step.act, None)
-    names = list(inspect.signature(act).parameters)[1:] if act is not None and step.values else []
+    """Return a comment that names the numbers of a client's step."""
+    names = list(inspect.signature(getattr(Client, step.act)).parameters)[1:]
     said = [f"{name} {value}" for name, value in zip(names, step.values, strict=False)]
     return f"  # {', '.join(said)}" if said else ""
