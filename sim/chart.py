@@ -17,7 +17,7 @@ _UNTOLD: Final = frozenset({b"persistent", b"content-length", b"content-type", b
 """Headers that say nothing about what happens."""
 
 _SAID: Final = {
-    What.CONNECTED: ("+", "{who} opens connection {session}"),
+    What.CONNECTED: ("+", "{who} has connection {session} {text}"),
     What.ENDED: ("+", "{who} has no connection any more: {text}"),
     What.SETTLED: ("+", "{who} removes {text}"),
     What.RETURNED: ("+", "{who} takes {text} back"),
@@ -50,7 +50,8 @@ def told(frame: Frame) -> str:
     if len(body) > len(name):
         name += f" ({len(body)} bytes)"
     rest = [f"{name.decode()}:{value}" for name, value in headers.items() if name not in _UNTOLD]
-    return " ".join([part for part in (frame.command.decode(), place, name, *rest) if part])
+    text = " ".join([part for part in (frame.command.decode(), place, name, *rest) if part])
+    return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
 
 
 class Chart:
@@ -73,7 +74,7 @@ class Chart:
             case What.READ | What.TOOK:
                 return Row(time, self._relay, here, "", text)
         mark, words = _SAID[event.what]
-        said = words.format(who=event.who, session=event.session, text=text)
+        said = words.format(who=event.who, session=event.session, text=text).rstrip()
         return Row(time, here, here, mark, said)
 
     def lines(self) -> Iterator[str]:

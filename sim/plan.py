@@ -27,6 +27,7 @@ PLAIN: Final[dict[str, Any]] = {
     "policy": Policy.FAILOVER,
     "all": False,
     "disconnect_timeout": 5.0,
+    "stop_timeout": 5.0,
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 

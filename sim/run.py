@@ -120,7 +120,7 @@ class Result:
         for key, finding in {shape(each): each for each in reversed(played(plan))}.items():
             new = Found(finding, number, str(plan.scene))
             if key not in self.found:
-                print(f"world {number}: {finding}".splitlines()[0][:200], flush=True)
+                print(f"world {number}: {': '.join(key)}", flush=True)
             self._found(key, new)
 
     def progress(self) -> str:

@@ -168,7 +168,10 @@ def _parts(scene: Scene) -> Iterator[str]:
 def source(value: Any) -> str:
     """Return a value as it is written in Python."""
     if isinstance(value, Product):
-        return f"PRODUCT[{value.name!r}]"
+        plainly = next(each for each in PRODUCTS if each.name == value.name)
+        pairs = zip(Product._fields, value, plainly, strict=True)
+        rest = [f"{name}={source(each)}" for name, each, plain in pairs if each != plain]
+        return f"PRODUCT[{value.name!r}]" + (f"._replace({', '.join(rest)})" if rest else "")
     if isinstance(value, Enum):
         return str(value)
     if isinstance(value, dict):

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -70,7 +71,7 @@ def test_processes_share_the_worlds() -> None:
 
 def test_plain_settings_are_all_settings() -> None:
     """Every setting that is drawn has a plainest value."""
-    assert PLAIN.keys() == draw(1, 1).scene.settings.keys()
+    assert PLAIN.keys() >= draw(1, 1).scene.settings.keys()
 
 
 def test_a_run_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,9 +115,9 @@ def test_a_relay_that_is_wrong_is_found(capsys: pytest.CaptureFixture[str]) -> N
     """The finding is told with the command that plays its world again."""
     assert main(["--seed", "1", "--worlds", "3"]) == 1
     said = capsys.readouterr().out
-    assert "FOUND in 2 worlds: a_receipt_comes_once: c1.1 read twice: RECEIPT" in said
-    assert "\n  python -m sim --seed 1 --world 0 --watch  (" in said
-    assert main(["--seed", "1", "--world", "0"]) == 1
+    found = re.search(r"FOUND in \d worlds: a_receipt_comes_once: .+\n  python -m sim (.+) --watch  \(", said)
+    assert found
+    assert main(found[1].split()) == 1
 
 
 def test_a_world_is_made_small(

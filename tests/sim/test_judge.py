@@ -10,6 +10,8 @@ from sim.plan import CALM, PLAIN, Scene
 from sim.stomp import Frame
 
 RIGHT = """\
+a.0 fate starts
+relay.0 fate starts
 c1.1 connected
 c1.1 sent CONNECT accept-version:1.2
 c1.1 read CONNECTED version:1.2
