@@ -43,10 +43,15 @@ _NAMES: Final = (
 """What two findings of one shape do not have in common, and what stands for it."""
 
 
-def shape(finding: Finding) -> tuple[str, str]:
-    """Return the rule and what was found without names and numbers; of a traceback the first and the last line."""
+def brief(finding: Finding) -> str:
+    """Return what was found in a line; of a traceback the first and the last line."""
     lines = finding.text.strip().splitlines()
-    text = " ".join(dict.fromkeys([lines[0], lines[-1]]))
+    return " ".join(dict.fromkeys([lines[0], lines[-1]]))
+
+
+def shape(finding: Finding) -> tuple[str, str]:
+    """Return the rule and what was found, in brief and without names and numbers."""
+    text = brief(finding)
     for what, instead in _NAMES:
         text = re.sub(what, instead, text)
     return finding.rule, text[:120]
@@ -120,7 +125,7 @@ class Result:
         for key, finding in {shape(each): each for each in reversed(played(plan))}.items():
             new = Found(finding, number, str(plan.scene))
             if key not in self.found:
-                print(f"world {number}: {': '.join(key)}", flush=True)
+                print(f"world {number}: {finding.rule}: {brief(finding)[:200]}", flush=True)
             self._found(key, new)
 
     def progress(self) -> str:
