@@ -117,7 +117,9 @@ def _shrink(asked: argparse.Namespace) -> int:
         small = Shrinking(plan, key).result()
         finding = next((each for each in played(small) if shape(each) == key), findings[0])
     _watch(small, asked.watch)
-    print(f"{len(plan.steps)} steps are {len(small.steps)}. FOUND {finding}\n\n{script(small, finding)}")
+    print(
+        f"{len(plan.steps)} steps are {len(small.steps)}. FOUND {finding}\n\n{script(small, finding, plan.seed)}"
+    )
     return 1
 
 

@@ -170,7 +170,7 @@ def run(
                 before = _blocks()
             if time.monotonic() - told > 10 and first == 0:
                 told = time.monotonic()
-                print(result.progress(), flush=True)
+                print("" if step == 1 else f"1 of {step} processes:", result.progress(), flush=True)
         if before is not None:
             for number in range(WARM):
                 played(draw(seed, first + step * number))

@@ -128,14 +128,14 @@ def _times(times: list[float]) -> Iterator[list[float]]:
 # A plan as a test
 
 
-def script(plan: Plan, finding: Finding) -> str:
-    """Return a test for `tests/sim/test_kept.py` that plays this plan."""
+def script(plan: Plan, finding: Finding, name: str) -> str:
+    """Return a test for `tests/sim/test_kept.py` that plays this plan. `name`: of the world that it was made of."""
     scene = plan.scene
     sentences = {rule.__name__: inspect.getdoc(rule) or "" for rule in RULES}
     intent = fill(sentences.get(finding.rule, finding.rule), 105, subsequent_indent="    ")
     end = "\n    " if "\n" in intent else ""
     lines = [
-        f"def test_{finding.rule}_{plan.seed.replace('/', '_')}() -> None:",
+        f"def test_{finding.rule}_{name.replace('/', '_')}() -> None:",
         f'    """{intent}{end}"""',
         "    scene = Scene(",
         *[f"        {each}," for each in _parts(scene)],
