@@ -22,8 +22,8 @@ OWN: Final = frozenset(
 class Product(NamedTuple):
     """How a broker product behaves. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs
     in it. `across`: an ACK of mode `client` covers the deliveries of all subscriptions. `same_id`: a message keeps its
-    id when it is delivered again. `dead`: a NACK removes the message, as to a dead-letter queue. `closes`: it closes the
-    connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR.
+    id when it is delivered again. `dead`: a NACK removes the message, as to a dead-letter queue. `closes`: it closes
+    the connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR.
     """
 
     name: str

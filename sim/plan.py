@@ -133,6 +133,7 @@ def draw(seed: int, number: int) -> Plan:
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
+        "stop_timeout": choice((0.0, 1.0, 5.0)),
     }
     length = choice((2.0, 10.0))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
@@ -186,7 +187,7 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause")):
+    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "relay")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
         case "stall":
@@ -195,6 +196,10 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
+        case "relay":
+            act = chance.choice(("kill", "stop", "drain"))
+            then = Step(later, "relay", "drain", (0,)) if act == "drain" else Step(later, "relay", "start")
+            return [Step(at, "relay", act, (1,) if act == "drain" else ()), then]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),
