@@ -318,7 +318,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
-            if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
+            due = text.startswith((*ALLOWED, *configured(case, event)))
+            if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
 
@@ -352,6 +353,21 @@ TAKES: Final = {
     "has stopped": False,
 }
 """Whether a relay to which this happens takes new clients from then on."""
+
+
+def configured(case: Case, until: Event) -> tuple[bytes, ...]:
+    """Return how ERRORs begin that come of the configurations which the relay had up to an event."""
+    used = [each.detail for each in case.fates if each.at <= until.at and each.detail.startswith("reads")]
+    return tuple([each for word, texts in BY_SETTING.items() if word in " ".join(used) for each in texts])
+
+
+BY_SETTING: Final = {
+    "versions": (b"no common STOMP version",),
+    "body": (b"body too large",),
+    "clients": (b"too many connections",),
+    "denied": (b"not allowed", b"a subscription is no longer allowed"),
+}
+"""How the messages of ERRORs begin that a setting causes."""
 
 
 def across(case: Case) -> bool:

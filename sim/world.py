@@ -15,7 +15,7 @@ from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
-from sim.plan import PLACE, Plan, Step
+from sim.plan import CHANGES, PLACE, Plan, Step
 from stomprelay.config import Config
 from stomprelay.service.clients import clients
 from stomprelay.service.connection import protocol, relay_driver, runtime
@@ -100,6 +100,7 @@ class World:
             self.brokers[name] = Broker(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
+        self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
         for name, habit in plan.scene.clients.items():
@@ -184,12 +185,7 @@ class World:
             self.relay.again = self.relay.service.state.sessions.stopping
             return
         self._fate("starts")
-        config = Config(
-            (self.plan.scene.listener(),),
-            memory=1 << 30,
-            stop_timeout=self.plan.scene.settings["stop_timeout"],
-        )
-        self.relays.append(RelayProcess(len(self.relays) + 1, config, self.clock, self.net))
+        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), self.clock, self.net))
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
@@ -222,6 +218,21 @@ class World:
             return
         self._fate("refuses new clients" if on else "takes new clients")
         self.relay.service.state.sessions.drain(bool(on))
+
+    def _config(self) -> Config:
+        scene = self.plan.scene
+        listener = scene.listener(self.changed)
+        return Config((listener,), memory=1 << 30, stop_timeout=scene.settings["stop_timeout"])
+
+    def _relay_reload(self, which: int) -> None:
+        """Use another configuration."""
+        if self.changed == CHANGES[which] or self.relay.service.state.sessions.stopping:
+            return
+        self.changed = CHANGES[which]
+        self._fate(f"reads its configuration: {' '.join(self.changed)}")
+        prepared = self.relay.service.prepare("the simulator", self._config())
+        prepared.open()
+        _ = prepared.commit().addErrback(lambda failure: self.wrong(f"no reload: {failure.getTraceback()}"))
 
     def _relay_cut(self, which: int, most: int) -> None:
         """Cut the connection of a client."""
@@ -262,6 +273,7 @@ class World:
             broker.stall(False)
             broker.start()
         self._relay_start()
+        self._relay_reload(-1)
         state = self.relay.service.state
         state.pauses.resume([*state.brokers])
         state.sessions.drain(False)
