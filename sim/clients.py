@@ -54,6 +54,7 @@ class Client:
         self._reader = Reader(habit.version)
         self._waiting: deque[Callable[[], None]] = deque()
         self._used: set[bytes] = set()
+        self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
         self._comes_back = True
@@ -235,7 +236,9 @@ class Client:
             if self.habit.version == b"1.1":
                 headers.append((b"subscription", meant.subscription))
         if inside and self.transactions and meant.mode == MODES[2]:
-            headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
+            name = self.transactions[inside % len(self.transactions)]
+            headers.append((b"transaction", name))
+            self._inside[name] += covered
         self._ask(command, headers, receipt)
 
     def begin(self, receipt: int) -> None:
@@ -243,6 +246,7 @@ class Client:
         if len(self.transactions) < 2:
             self._number += 1
             self.transactions.append(b"t%d" % self._number)
+            self._inside[self.transactions[-1]] = []
             self._ask(b"BEGIN", [(b"transaction", self.transactions[-1])], receipt)
 
     def commit(self, which: int, receipt: int) -> None:
@@ -252,9 +256,10 @@ class Client:
             self._ask(b"COMMIT", [(b"transaction", name)], receipt)
 
     def abort(self, which: int, receipt: int) -> None:
-        """Abort a transaction. RabbitMQ gives no RECEIPT for what was in it."""
+        """Abort a transaction: what it acknowledged waits again. RabbitMQ gives no RECEIPT for what was in it."""
         if self.transactions:
             name = self.transactions.pop(which % len(self.transactions))
+            self.owed += self._inside[name]
             for asked, frame in list(self.awaited.items()):
                 if frame.headers.get(b"transaction") == name and frame.command != b"BEGIN":
                     del self.awaited[asked]

@@ -20,7 +20,8 @@ class What(Enum):
     READ = "read"
     """A client read a frame (`frame`)."""
     ENDED = "ended"
-    """A client's connection ended; `detail`: "closed", "reset", or "left" where the client itself ended it."""
+    """A client's connection ended; `detail`: "closed", "reset", "refused" (there was none), or "left" where the client
+    itself ended it."""
     TOOK = "took"
     """A broker took a message of a SEND into a destination (`frame`: the SEND)."""
     GAVE = "gave"

@@ -7,6 +7,7 @@ The same rules hold for worlds of the simulator and for runs with real brokers, 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from sim.history import Event, History, What
@@ -46,6 +47,7 @@ class Stay:
 
     client: str
     number: int
+    began: float
     sends: list[Sent] = field(default_factory=list)
     asked: dict[bytes, Event] = field(default_factory=dict)
     receipts: dict[bytes, Event] = field(default_factory=dict)
@@ -111,7 +113,9 @@ def arranged(history: History) -> Case:
             case What.WRONG:
                 case.wrongs.append(event)
             case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who != "relay":
-                stay = case.stays.setdefault((event.who, event.session), Stay(event.who, event.session))
+                stay = case.stays.setdefault(
+                    (event.who, event.session), Stay(event.who, event.session, event.at)
+                )
                 if event.what is What.SENT:
                     _sent(stay, event, _given(event))
                 elif event.what is What.READ:
@@ -304,6 +308,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
     scene = case.history.facts["scene"]
     cut = {event.who for event in case.fates if event.who in scene.clients}
     for stay in case.stays.values():
+        if without_relay(case, stay):
+            continue
         if stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut:
             left = any(_given(event).command == b"DISCONNECT" for event in stay.asked.values())
             if not stay.errors and not left and scene.kind != "plain" and not half_closed(case, stay):
@@ -312,7 +318,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
-            if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
+            due = text.startswith((*ALLOWED, *configured(case, event)))
+            if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
 
@@ -320,11 +327,47 @@ ALLOWED: Final = (
     b"NACK cannot be said to the broker",
     b"the outcome of a transaction is unknown",
     b"the transaction cannot be committed",
+    b"the quorum cannot be reached",
 )
 """How the messages of ERRORs begin that a broker's death, or a broker of an older version, may cause."""
 
 LATE: Final = b"connection to the broker was lost"
 """How the message of the ERROR begins that a client reads when it leaves and brokers do not answer in time."""
+
+
+def without_relay(case: Case, stay: Stay) -> bool:
+    """Whether the relay was killed or stopped while this connection was there, or refused it."""
+    end = inf if stay.ended is None else stay.ended.at
+    told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES]
+    before = [TAKES[each.detail] for each in told if each.at <= stay.began]
+    away = [each.detail for each in told if stay.began < each.at <= end and not TAKES[each.detail]]
+    return not before[-1] or any(stay.connected is None or not each.startswith("refuses") for each in away)
+
+
+TAKES: Final = {
+    "starts": True,
+    "takes new clients": True,
+    "refuses new clients": False,
+    "is killed": False,
+    "stops": False,
+    "has stopped": False,
+}
+"""Whether a relay to which this happens takes new clients from then on."""
+
+
+def configured(case: Case, until: Event) -> tuple[bytes, ...]:
+    """Return how ERRORs begin that come of the configurations which the relay had up to an event."""
+    used = [each.detail for each in case.fates if each.at <= until.at and each.detail.startswith("reads")]
+    return tuple([each for word, texts in BY_SETTING.items() if word in " ".join(used) for each in texts])
+
+
+BY_SETTING: Final = {
+    "versions": (b"no common STOMP version",),
+    "body": (b"body too large",),
+    "clients": (b"too many connections",),
+    "denied": (b"not allowed", b"a subscription is no longer allowed"),
+}
+"""How the messages of ERRORs begin that a setting causes."""
 
 
 def across(case: Case) -> bool:

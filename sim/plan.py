@@ -2,6 +2,7 @@
 steps is a plan, too: that is how a failing world is made smaller.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -10,11 +11,24 @@ from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Terms
+from stomprelay.wire.frame import Limits
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 KINDS: Final = ("plain", "failover", "failover", "failover", "fanout")
+CHANGES: Final[tuple[dict[str, Any], ...]] = (
+    {"buffer": 600, "unacknowledged": 3, "trace": True},
+    {"disconnect_timeout": 1.0, "beats": True, "policy": Policy.TOGETHER},
+    {"brokers": 1},
+    {"versions": (b"1.1", b"1.2")},
+    {"body": 10_000},
+    {"clients": 1},
+    {"denied": ("/queue/c",)},
+    {},
+)
+"""What a configuration that is read anew may change."""
 PLACE: Final = ("192.0.2.100", 61613)
 
 PLAIN: Final[dict[str, Any]] = {
@@ -76,13 +90,16 @@ class Scene:
         """Whether the relay asks for receipts of its own."""
         return bool(self.settings["confirm"])
 
-    def listener(self) -> Listener:
-        """Return the listener of the relay."""
+    def listener(self, changed: Mapping[str, Any]) -> Listener:
+        """Return the listener of the relay, with these settings changed."""
+        settings = {**self.settings, **changed}
         made = [
             Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
             for at, name in enumerate(self.brokers, 1)
         ]
-        settings = self.settings
+        if self.kind == "failover":
+            made = made[: settings.get("brokers")]
+        denied = settings.get("denied", ())
         reconnect = Reconnect(randomize=settings["randomize"], longest_delay=1.0)
         if self.kind == "plain":
             groups = alone(made[0])
@@ -109,6 +126,10 @@ class Scene:
             heart_beat=Terms(1000, 1000) if settings["beats"] else Terms(),
             unacknowledged=settings["unacknowledged"],
             trace=settings["trace"],
+            versions=frozenset(settings.get("versions", VERSIONS)),
+            limits=Limits(body=settings.get("body", 1 << 20)),
+            clients=settings.get("clients"),
+            rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
         )
 
 
@@ -150,6 +171,7 @@ def draw(seed: int, number: int) -> Plan:
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
+        "stop_timeout": choice((0.0, 1.0, 5.0)),
     }
     length = choice((2.0, 10.0))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
@@ -203,7 +225,7 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause")):
+    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "relay")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
         case "stall":
@@ -212,6 +234,13 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
+        case "relay":
+            act = chance.choice(("kill", "stop", "drain", "reload"))
+            if act == "reload":
+                which = int(random() * len(CHANGES))
+                return [Step(at, "relay", act, (which,)), Step(later, "relay", act, (len(CHANGES) - 1,))]
+            then = Step(later, "relay", "drain", (0,)) if act == "drain" else Step(later, "relay", "start")
+            return [Step(at, "relay", act, (1,) if act == "drain" else ()), then]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),
