@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
@@ -15,13 +16,15 @@ MODES: Final = (b"auto", b"client", b"client-individual")
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for.
+    asks for. `web`: it speaks WebSocket; `secure`: over TLS.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    web: bool = False
+    secure: bool = False
 
 
 class Owed(NamedTuple):
@@ -80,7 +83,8 @@ class Client:
         self._reader = Reader(self.habit.version)
         end = End(self.net, self.name)
         self.note(What.CONNECTED)
-        self.line = Line(self.net.clock, end, self._received, self._ended)
+        over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
+        self.line = Line(self.net.clock, end, self._received, self._ended, over)
         end.connect_ex(self.place)
         headers: Pairs = []
         if self.habit.version != b"1.0":
@@ -162,8 +166,10 @@ class Client:
             self.line.abort()
 
     def half_close(self) -> None:
-        """Close the sending direction only."""
-        if self.open and self.line is not None:
+        """Close the sending direction only, or all where there is no such thing."""
+        if self.habit.web or self.habit.secure:
+            self.vanish()
+        elif self.open and self.line is not None:
             self._comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
+from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, ServerTLS, Web
 from stomprelay.relay.model.rules import AccessRule, AccessRules
-from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
@@ -94,7 +95,13 @@ class Scene:
         """Return the listener of the relay, with these settings changed."""
         settings = {**self.settings, **changed}
         made = [
-            Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
+            Broker(
+                f"tcp://{name}",
+                f"tcp:host=192.0.2.{at}:port=61613",
+                f"192.0.2.{at}",
+                tls=self.settings["broker_tls"],
+                path=PATH if self.settings["broker_web"] else None,
+            )
             for at, name in enumerate(self.brokers, 1)
         ]
         if self.kind == "failover":
@@ -118,6 +125,7 @@ class Scene:
             quorum=len(groups) if settings["all"] else 1,
             drain_timeout=1.0,
             checks=Checks(longest_pause=2.0),
+            tls=ClientTLS(certificate() if settings["broker_tls"] else None, name=NAME),
         )
         return Listener(
             "public",
@@ -129,6 +137,8 @@ class Scene:
             versions=frozenset(settings.get("versions", VERSIONS)),
             limits=Limits(body=settings.get("body", 1 << 20)),
             clients=settings.get("clients"),
+            tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
+            web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
         )
 
@@ -154,10 +164,15 @@ def draw(seed: int, number: int) -> Plan:
     brokers = {
         "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(count)
     }
-    clients = {}
+    clients, web, secure = {}, random() < 0.3, random() < 0.05
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000))
+            choice(VERSIONS),
+            random() < 0.2,
+            choice((None, 0.1, 1.0)),
+            choice((0, 0, 1000)),
+            web and random() < 0.6,
+            secure,
         )
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
@@ -167,6 +182,10 @@ def draw(seed: int, number: int) -> Plan:
         "unacknowledged": choice((1000, 1000, 3)),
         "beats": random() < 0.5,
         "trace": random() < 0.2,
+        "web": web,
+        "tls": secure,
+        "broker_web": random() < 0.1,
+        "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,

@@ -18,7 +18,7 @@ from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, W
 from sim.plan import CHANGES, PLACE, Plan, Step
 from stomprelay.config import Config
 from stomprelay.service.clients import clients
-from stomprelay.service.connection import protocol, relay_driver, runtime
+from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
 
@@ -38,6 +38,7 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
+        patch.object(web, "send", protocol.send_in_python),
         patch.object(relay_driver, "PIPE", None),
         patch.object(clients, "PIPE", None),
     ):
@@ -100,6 +101,8 @@ class World:
             self.brokers[name] = Broker(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
+            self.brokers[name].web = plan.scene.settings["broker_web"]
+            self.brokers[name].secure = plan.scene.settings["broker_tls"]
         self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
