@@ -7,16 +7,19 @@ from typing import Final, NamedTuple
 from sim.actors import Line
 from sim.history import History, What
 from sim.layers import layers
-from sim.net import End, Network
+from sim.net import Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+DEAF: Final = 3.0
+"""Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
 
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `web`: it speaks WebSocket; `secure`: over TLS.
+    asks for. `web`: it speaks WebSocket; `secure`: over TLS. `beats`: it promises heart-beats, and keeps the promise.
+    `login`: its name, and its passcode, too.
     """
 
     version: bytes
@@ -25,6 +28,8 @@ class Habit(NamedTuple):
     beat: int = 0
     web: bool = False
     secure: bool = False
+    beats: bool = False
+    login: bytes = b""
 
 
 class Owed(NamedTuple):
@@ -61,6 +66,7 @@ class Client:
         self._number = 0
         self._bodies = 0
         self._comes_back = True
+        self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -81,7 +87,7 @@ class Client:
         self.awaited.clear()
         self._waiting.clear()
         self._reader = Reader(self.habit.version)
-        end = End(self.net, self.name)
+        end = self.net.end(self.name)
         self.note(What.CONNECTED)
         over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
         self.line = Line(self.net.clock, end, self._received, self._ended, over)
@@ -89,9 +95,13 @@ class Client:
         headers: Pairs = []
         if self.habit.version != b"1.0":
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
-            if self.habit.beat:
-                headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+            if self.habit.beat or self.habit.beats:
+                headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
+        if self.habit.login:
+            headers += [(b"login", self.habit.login), (b"passcode", self.habit.login)]
         self._say(b"CONNECT", headers)
+        if self.habit.beats:
+            self._beat(self.line)
 
     @property
     def open(self) -> bool:
@@ -108,7 +118,25 @@ class Client:
         if self._comes_back:
             self.connect()
 
+    def _beat(self, line: Line) -> None:
+        """Send heart-beats on a connection until it ends."""
+        if not (line.over or line.leaving):
+            line.write(b"\n")
+            self.net.clock.after(0.6, self._beat, line)
+
+    def _listen(self, line: Line) -> None:
+        """See to it that the relay's heart-beats come."""
+        if line.over:
+            return
+        if line.slow:
+            self._heard = self.net.clock.now
+        elif self.net.clock.now > self._heard + DEAF:
+            self.note(What.WRONG, detail=f"heard nothing for {DEAF} s")
+            return
+        self.net.clock.after(0.5, self._listen, line)
+
     def _received(self, data: bytes) -> None:
+        self._heard = self.net.clock.now
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -120,6 +148,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
+            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+                assert self.line is not None
+                self._listen(self.line)
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -276,6 +307,23 @@ class Client:
         self._comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
+
+    # The end of a world
+
+    def settle(self) -> None:
+        """Abort what is open, and send one more message: the relay must serve it."""
+        while self.open and self.transactions:
+            self.act("abort", 0, 1)
+        self.act("send", 0, 1, 0, 0)
+
+    def complain(self) -> None:
+        """Note what the relay has not answered, if the client is still there."""
+        if self.open and not self.connected:
+            self.note(What.WRONG, detail="was not answered in calm weather")
+        for receipt, frame in self.awaited.items():
+            if self.open:
+                detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
+                self.note(What.WRONG, detail=detail)
 
     # What is written
 
