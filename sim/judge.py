@@ -359,6 +359,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
+            late = late or (text == ASTRAY and bool(stay.unsubscribed))
             due = text.startswith((*ALLOWED, *configured(case, event)))
             if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
@@ -374,6 +375,10 @@ ALLOWED: Final = (
 
 LATE: Final = b"connection to the broker was lost"
 """How the message of the ERROR begins that a client reads when it leaves and brokers do not answer in time."""
+
+
+ASTRAY: Final = b"Subscription not found"
+"""RabbitMQ's own ERROR for a delivery of a subscription that has just ended. The session goes on."""
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
