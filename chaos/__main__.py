@@ -33,7 +33,9 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         help="clients at a time that say what brokers close the connection for (8 with --faults, else 0)",
     )
-    parser.add_argument("--history", type=Path, metavar="FILE", help="write down what happened, an event a line")
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="write down what happened, an event a line"
+    )
     parser.add_argument("--sessions", type=int, default=24, help="clients (24)")
     parser.add_argument(
         "--brokers",
