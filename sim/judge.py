@@ -300,8 +300,8 @@ def a_copy_is_marked(case: Case) -> Iterator[str]:
 
 
 def only_what_was_subscribed(case: Case) -> Iterator[str]:
-    """A client reads a MESSAGE only for a subscription of its own, from that destination, and as a broker gave it. A real
-    ActiveMQ gives some more behind the RECEIPT of UNSUBSCRIBE.
+    """A client reads a MESSAGE only for a subscription of its own, from that destination, and as a broker gave it.
+    A real ActiveMQ gives some more behind the RECEIPT of UNSUBSCRIBE.
     """
     scene = case.history.facts["scene"]
     for stay in case.stays.values():
