@@ -125,8 +125,8 @@ class Client:
             self.net.clock.after(0.6, self._beat, line)
 
     def _listen(self, line: Line) -> None:
-        """See to it that the relay's heart-beats come."""
-        if line.over:
+        """See to it that the relay's heart-beats come. Behind a half-closed connection they may end."""
+        if line.over or line.leaving:
             return
         if line.slow:
             self._heard = self.net.clock.now
