@@ -447,7 +447,7 @@ ENDS: Final = 29.0
 
 def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
     """With heart-beats and several brokers no client waits for a RECEIPT, or for CONNECTED, while one broker is well
-    for `ENOUGH` seconds. What is in a transaction waits for its COMMIT.
+    for `ENOUGH` seconds. What is in a transaction waits for its COMMIT, and DISCONNECT for what is in transactions.
     """
     scene = case.history.facts["scene"]
     beats = scene.settings["beats"] and scene.settings["unacknowledged"] >= 1000
@@ -457,14 +457,13 @@ def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
     spells = _spells(case)
     for stay in case.stays.values():
         waits = [(stay.began, stay.connected, "CONNECTED")] if stay.connected is not None else []
+        since = stay.connected.at if stay.connected is not None else 0.0
+        inside = any(_inside(stay, each) for each in stay.asked.values())
         for name, event in stay.receipts.items():
             asked = stay.asked.get(name)
-            if asked is not None and (
-                b"transaction" not in _given(asked).headers or asked in stay.commits.values()
-            ):
-                waits.append(
-                    (max(asked.at, waits[0][1].at if waits else 0.0), event, f"RECEIPT {name.decode()}")
-                )
+            last = asked is not None and _given(asked).command == b"DISCONNECT"
+            if asked is not None and not _inside(stay, asked) and not (last and inside):
+                waits.append((max(asked.at, since), event, f"RECEIPT {name.decode()}"))
         for began, event, what in waits:
             well = max((min(event.at, end) - max(began, start) for start, end in spells), default=0.0)
             if well > ENOUGH:
@@ -476,6 +475,11 @@ ENOUGH: Final = 7.0
 """Seconds for which a broker is well without a break, in which every client is served. Clients may read nothing for two
 of them.
 """
+
+
+def _inside(stay: Stay, asked: Event) -> bool:
+    """Whether what asked for a RECEIPT is in a transaction."""
+    return b"transaction" in _given(asked).headers and asked not in stay.commits.values()
 
 
 def _spells(case: Case) -> list[tuple[float, float]]:
