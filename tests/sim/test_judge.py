@@ -52,11 +52,13 @@ def _event(at: int, line: str) -> Event:
     return Event(at, name, kind, int(session), Frame(words[0].encode(), headers, body))
 
 
-def _rules(text: str, *, kind: str = "failover", confirm: bool = True, possibly_lost: int = 0) -> set[str]:
-    """Return the rules that find something in this history."""
+def _rules(
+    text: str, *, kind: str = "failover", confirm: bool = True, counters: dict[str, int] | None = None
+) -> set[str]:
+    """Return the rules that find something in this history, with these counters of the relay."""
     brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
     scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm})
-    history = History(scene=scene, counters={"possibly_lost": possibly_lost})
+    history = History(scene=scene, counters=counters or {})
     history.events = [_event(at, line) for at, line in enumerate(text.splitlines())]
     return {finding.rule for finding in judge(history)}
 
@@ -74,6 +76,7 @@ CONFIRMED = "a.1 took SEND destination:/queue/a c1.1\nc1.1 read RECEIPT receipt-
 GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
 c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
 """
+GIVES, READS = GIVEN.splitlines(keepends=True)
 
 
 def _swapped(lines: str) -> str:
@@ -98,10 +101,16 @@ FALSE = [
     # a MESSAGE of another destination; after the end of the subscription; more often than it was given; never given
     ("only_what_was_subscribed", LEAVES, GIVEN.replace("/a", "/b").replace("n:1", "n:2") + LEAVES),
     ("only_what_was_subscribed", LEAVES, GIVEN + LEAVES),
-    ("only_what_was_subscribed", GIVEN, GIVEN + GIVEN.splitlines(keepends=True)[1]),
-    ("only_what_was_subscribed", GIVEN, GIVEN.splitlines(keepends=True)[1]),
+    ("only_what_was_subscribed", GIVEN, GIVEN + READS),
+    ("only_what_was_subscribed", GIVEN, READS),
     # a SEND that no broker took
     ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
+    # a MESSAGE before one that its broker gave first
+    (
+        "deliveries_keep_their_order",
+        GIVEN,
+        GIVES + GIVES.replace("m-1 c1.1", "m-2 c2.1") + READS.replace("m-1 c1.1", "m-2 c2.1") + READS,
+    ),
     # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
     ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
     ("nobody_is_disturbed", LEAVES, "c1.1 read ERROR message:the_broker_was_lost\nc1.1 ended closed\n"),
@@ -117,14 +126,23 @@ def test_what_is_false_is_named(rule: str, lines: str, instead: str) -> None:
 
 def test_every_rule_has_a_false_history() -> None:
     """A rule that finds nothing in any history of this module is not known to find anything."""
-    assert {rule for rule, _, _ in FALSE} == {rule.__name__ for rule in RULES}
+    assert {*[rule for rule, _, _ in FALSE], "counters_fit"} == {rule.__name__ for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("sessions_opened", 0), ("sessions_connected", 2), ("client_frames", 99), ("clients_vanished", 1)],
+)
+def test_counters_fit(name: str, count: int) -> None:
+    """Less than what clients have seen is counted, or more than they did."""
+    assert _rules(RIGHT, counters={name: count}) == {"counters_fit"}
 
 
 @pytest.mark.parametrize(("counted", "found"), [(0, {"nothing_is_lost_quietly"}), (1, set())])
 def test_what_may_be_lost_is_counted(counted: int, found: set[str]) -> None:
     """Without `confirm` a SEND may be lost with its broker, and the counter has to say so."""
     text = RIGHT.replace(SENDS, SENDS.splitlines(keepends=True)[0])
-    assert _rules(text, confirm=False, possibly_lost=counted) == found
+    assert _rules(text, confirm=False, counters={"possibly_lost": counted}) == found
 
 
 @pytest.mark.parametrize(
