@@ -315,6 +315,8 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
 
 def counters_fit(case: Case) -> Iterator[str]:
     """The relay counts what clients and brokers have seen: at least what they read, at most what they sent."""
+    if case.history.facts.get("rough"):
+        return  # what clients say that err is not in the stays
     stays = list(case.stays.values())
     counters = case.history.facts.get("counters", {})
     sent = [event for event in case.history if event.what is What.SENT]

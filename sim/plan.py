@@ -28,6 +28,7 @@ PLAIN: Final[dict[str, Any]] = {
     "all": False,
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
+    **dict.fromkeys(("tls", "web", "broker_tls", "broker_web"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
