@@ -51,7 +51,7 @@ class Owed(NamedTuple):
 
 
 class Client:
-    """A client. `act` does a step of the plan. `places` are where relays listen."""
+    """A client. `act` does a step of the plan. `comes_back`: it connects again, if its habit is so."""
 
     def __init__(
         self, name: str, habit: Habit, place: tuple[str, int], net: Network, history: History
@@ -74,7 +74,7 @@ class Client:
         self._used: set[bytes] = set()
         self._number = 0
         self._bodies = 0
-        self._comes_back = True
+        self.comes_back = True
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -114,11 +114,11 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self._comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
-        if self._comes_back:
+        if self.comes_back:
             self.connect()
 
     def _received(self, data: bytes) -> None:
@@ -167,7 +167,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
 
@@ -176,14 +176,14 @@ class Client:
     def reset(self) -> None:
         """Reset the connection."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.abort()
 
     def half_close(self) -> None:
         """Close the sending direction only."""
         if self.open and self.line is not None:
-            self._comes_back = False
+            self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
@@ -285,7 +285,7 @@ class Client:
 
     def disconnect(self) -> None:
         """Leave in order: DISCONNECT, its RECEIPT, and the end."""
-        self._comes_back = False
+        self.comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
 

@@ -288,9 +288,10 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             if answered is not None and answered.at < event.at and scene.kind != "fanout":
                 yield f"{stay.name} read {frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in read.items():
-            if count > len(case.gave.get(body, ())):
-                given = len(case.gave.get(body, ()))
-                yield f"{stay.name} read {body[:20].decode()} {count} times, which brokers gave {given} times"
+            gave = len(case.gave.get(body, ()))
+            if count > gave:
+                name = body[:20].decode(errors="replace")
+                yield f"{stay.name} read {name} {count} times, which brokers gave {gave} times"
 
 
 def values_arrive(case: Case) -> Iterator[str]:

@@ -215,6 +215,10 @@ class RoughClient(Client):
         super().__init__(*arguments)
         self.words = Words(self.net.chance, self.habit.rough, self.habit.rough / 2)
 
+    def _again(self) -> None:
+        if self.session < 12:
+            super()._again()
+
     def _received(self, data: bytes) -> None:
         if not data.startswith(b"HTTP/1.1 400"):
             super()._received(data)
@@ -236,6 +240,7 @@ class RoughClient(Client):
         if command == b"SEND" and random() < words.odd:
             body = words.pick(BODIES)
         self.note(What.SENT, Frame(command, dict(headers), body))
+        self.awaited = {name: each for name, each in self.awaited.items() if each.command == b"DISCONNECT"}
         many = 40 if random() < words.wild / 20 else 1  # more than is done in one turn
         self.line.write(words.frame(command, headers, body) * many)
 
@@ -249,6 +254,7 @@ class RoughBroker(Broker):
         self.words = Words(self.chance, mood, mood / 2)
 
     def meets(self, number: int, end: End) -> Session:
+        """Return a new connection, which is rough, too."""
         return RoughSession(self, number, end)
 
 

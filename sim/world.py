@@ -232,6 +232,7 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values()):
+            client.comes_back = False
             client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
@@ -256,7 +257,7 @@ class World:
                     f"broker {broker.name} has {len(broker.sessions)} connections after all clients have gone"
                 )
             for message in broker.remaining():
-                broker.note(What.KEPT, detail=message.body.decode())
+                broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         self.history.facts["counters"] = {
             name: count for each in state.sessions.listeners.values() for name, count in each.counters.items()
         }
