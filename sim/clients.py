@@ -252,6 +252,8 @@ class Client:
             same = [each for each in self.owed if each.subscription == meant.subscription]
             covered = same[: same.index(meant) + 1]
         self.owed = [each for each in self.owed if each not in covered]
+        for each in covered:
+            self.note(What.ACKED, detail=each.frame.body.decode(errors="replace"))
         headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
         if self.habit.version != b"1.2":
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]

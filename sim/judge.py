@@ -78,6 +78,8 @@ class Case:
     wrongs: list[Event] = field(default_factory=list)
     twofold: list[tuple[Stay, Event]] = field(default_factory=list)
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    acked: set[str] = field(default_factory=set)
+    astray: list[Event] = field(default_factory=list)
 
     @property
     def sends(self) -> Iterator[tuple[Stay, Sent]]:
@@ -101,8 +103,15 @@ def arranged(history: History) -> Case:
     """Return a history, arranged for the rules."""
     case = Case(history)
     rough = history.facts.get("rough", ())
+    before = None
     for event in history:
+        given = before is not None and before.what is What.GAVE  # to a subscription that wants no ACKs
+        before = event
         match event.what:
+            case What.ACKED:
+                case.acked.add(event.detail)
+            case What.SETTLED if not given and event.detail not in case.acked:
+                case.astray.append(event)
             case What.CONNECTED if event.detail:
                 case.versions[event.who, event.session] = event.detail.encode()
             case What.TOOK:
@@ -332,6 +341,15 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     return True
 
 
+def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
+    """A broker removes a message only if a client acknowledged it."""
+    scene = case.history.facts["scene"]
+    alike = any(product.counts for product, _ in scene.brokers.values())
+    if not (across(case) or case.history.facts.get("rough") or (alike and scene.kind != "fanout")):
+        for event in case.astray:
+            yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
+
+
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     """What a client sent is taken by a broker, unless the client was told, left early, or it is counted as possibly
     lost.
@@ -406,6 +424,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     a_copy_is_marked,
     only_what_was_subscribed,
     values_arrive,
+    an_ack_is_for_its_message,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
 )

@@ -219,6 +219,11 @@ class RoughClient(Client):
         if self.session < 12:
             super()._again()
 
+    def disconnect(self) -> None:
+        """Say DISCONNECT, and do not wait long for an answer: perhaps it was no frame."""
+        super().disconnect()
+        self.net.clock.after(3.0, self.vanish)
+
     def _received(self, data: bytes) -> None:
         if not data.startswith(b"HTTP/1.1 400"):
             super()._received(data)
