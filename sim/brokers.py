@@ -23,7 +23,8 @@ class Product(NamedTuple):
     """How a broker product behaves. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs
     in it. `across`: an ACK of mode `client` covers the deliveries of all subscriptions. `same_id`: a message keeps its
     id when it is delivered again. `dead`: a NACK removes the message, as to a dead-letter queue. `closes`: it closes
-    the connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR.
+    the connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR. `escapes`: by version, those
+    versions whose escapes it reads and writes. `counts`: its message-ids count from 1 on each connection.
     """
 
     name: str
@@ -34,12 +35,28 @@ class Product(NamedTuple):
     dead: bool = True
     closes: bool = True
     strict: bool = True
+    escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()
+    counts: bool = False
 
 
 PRODUCTS: Final = (
-    Product("rabbitmq", b"RabbitMQ/3.10.8", late=True, across=True, dead=False),
-    Product("activemq", b"ActiveMQ/5.17.2", same_id=True, closes=False),
-    Product("artemis", b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine", same_id=True),
+    Product(
+        "rabbitmq",
+        b"RabbitMQ/3.10.8",
+        late=True,
+        across=True,
+        dead=False,
+        escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
+    ),
+    Product(
+        "activemq", b"ActiveMQ/5.17.2", same_id=True, closes=False, escapes=((b"1.0", (b"1.1", b"1.0")),)
+    ),
+    Product(
+        "artemis",
+        b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine",
+        same_id=True,
+        escapes=((b"1.1", (b"1.1", b"1.2")),),
+    ),
 )
 
 
@@ -125,7 +142,7 @@ class Broker:
             for message in list(queue):
                 if not message.safe and self.chance.random() < 0.5:
                     queue.remove(message)
-                    self.note(What.FORGOT, detail=message.body.decode())
+                    self.note(What.FORGOT, detail=message.body.decode(errors="replace"))
                 else:
                     message.safe = True
 
@@ -141,9 +158,13 @@ class Broker:
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
-        session = Session(self, self._connections, end)
+        session = self.meets(self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
+
+    def meets(self, number: int, end: End) -> "Session":
+        """Return a new connection."""
+        return Session(self, number, end)
 
     # Messages
 
@@ -172,7 +193,7 @@ class Broker:
         queue = self.queues.setdefault(message.destination, deque())
         at = next((at for at, each in enumerate(queue) if each.number > message.number), len(queue))
         queue.insert(at, message)
-        self.note(What.RETURNED, detail=message.body.decode())
+        self.note(What.RETURNED, detail=message.body.decode(errors="replace"))
 
     def dispatch(self, destination: bytes) -> None:
         """Deliver what waits in a queue to consumers that have room."""
@@ -201,7 +222,7 @@ class Session:
     def __init__(self, broker: Broker, number: int, end: End) -> None:
         self.broker = broker
         self.number = number
-        self.version = b""
+        self.version = self._writes = b""
         self.subscriptions: list[Subscription] = []
         self.given: deque[Delivery] = deque()
         self._reader = Reader(b"1.2")
@@ -227,7 +248,9 @@ class Session:
         """Write a message to a subscriber."""
         self._gives += 1
         id = b"m-%b-%d" % (self.broker.name.encode(), message.number)
-        if not self.broker.product.same_id:
+        if self.broker.product.counts:
+            id = b"%d" % self._gives
+        elif not self.broker.product.same_id:
             id = b"T_%b@@session-%d@@%d" % (subscription.id or b"0", self.number, self._gives)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
         if subscription.id is not None:
@@ -238,10 +261,14 @@ class Session:
         if self.version == b"1.2" and subscription.mode != b"auto":
             name = b"%b-%d" % (id, self._gives)
             headers.append((b"ack", name))
-        headers += message.headers.items()
+        for each, value in message.headers.items():
+            if self._writes != b"1.0":
+                headers.append((each, value))
+            elif not set(each) & {*b":\n"}:
+                headers.append((each, value.replace(b"\n", b" ")))
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
-            self.note(What.SETTLED, detail=message.body.decode())
+            self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
         else:
             self.given.append(Delivery(name, subscription, message))
         self._say(b"MESSAGE", headers, message.body)
@@ -297,6 +324,10 @@ class Session:
             self._leave()
             return
         self.version = self._reader.version = both[-1]
+        spelled = dict(self.broker.product.escapes).get(self.version, (self.version, self.version))
+        self._reader.escapes, self._writes = spelled
+        self._reader.lenient = spelled != (self.version, self.version)
+        self.note(What.CONNECTED, detail=self.version.decode())
         beat = self.broker.beat if self.version != b"1.0" else 0
         headers = [(b"server", self.broker.product.server), (b"session", b"s-%d" % self.number)]
         headers += [(b"version", self.version), (b"heart-beat", b"%d,%d" % (beat, beat))]
@@ -404,7 +435,7 @@ class Session:
             if each.subscription is not found.subscription:
                 self._covered.add(each.id)
             if accept or self.broker.product.dead:
-                self.note(What.SETTLED, detail=each.message.body.decode())
+                self.note(What.SETTLED, detail=each.message.body.decode(errors="replace"))
             else:
                 self.broker.back(each.message)
         for place in dict.fromkeys(each.subscription.destination for each in covered):
@@ -475,4 +506,4 @@ class Session:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
-        self.line.write(write(self.version or b"1.0", command, headers, body))
+        self.line.write(write(self._writes or b"1.0", command, headers, body))

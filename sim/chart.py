@@ -49,8 +49,10 @@ def told(frame: Frame) -> str:
     name = body.rstrip(".")[:60]
     if len(body) > len(name):
         name += f" ({len(body)} bytes)"
-    rest = [f"{name.decode()}:{value}" for name, value in headers.items() if name not in _UNTOLD]
-    text = " ".join([part for part in (frame.command.decode(), place, name, *rest) if part])
+    rest = [
+        f"{name.decode(errors='replace')}:{value}" for name, value in headers.items() if name not in _UNTOLD
+    ]
+    text = " ".join([part for part in (frame.command.decode(errors="replace"), place, name, *rest) if part])
     return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
 
 

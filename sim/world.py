@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import inf
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
@@ -16,9 +18,14 @@ from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
 from sim.plan import CHANGES, PLACE, Plan, Step
+from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
+from stomprelay.relay.inputs import Identified, Input, Unknown
+from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.clients import clients
+from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection import protocol, relay_driver, runtime
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
 
@@ -39,9 +46,19 @@ def simulated() -> Iterator[None]:
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
         patch.object(relay_driver, "PIPE", None),
+        patch.object(Identification, "ask", _identify),
         patch.object(clients, "PIPE", None),
     ):
         yield
+
+
+def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
+    """Stand for `Identification.ask`: find out the user after some time. Some rough clients are not let in."""
+    odd = claim.login is not None
+    answer: Input = Identified(Identity("alice", until=SOCKETS.net.clock.now + 3.0 if odd else inf))
+    if odd and random.random() < 0.3:
+        answer = Unknown(Refusal(Ground.PASSCODE, "another passcode"))
+    service._reactor.callLater(random.random() * 0.3, driver.handle, answer)
 
 
 class RelayProcess:
@@ -97,14 +114,17 @@ class World:
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
-            self.brokers[name] = Broker(
+            kind: Any = partial(RoughBroker, plan.scene.mood) if plan.scene.mood else Broker
+            self.brokers[name] = kind(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
         self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
         for name, habit in plan.scene.clients.items():
-            self.clients[name] = Client(name, habit, PLACE, self.net, self.history)
+            kind = RoughClient if habit.rough else Client
+            self.clients[name] = kind(name, habit, PLACE, self.net, self.history)
+        self.history.facts["rough"] = [name for name, habit in plan.scene.clients.items() if habit.rough]
 
     def wrong(self, text: str) -> None:
         """Add to the history that something is wrong."""
@@ -302,6 +322,7 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values()):
+            client.comes_back = False
             client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
@@ -326,7 +347,7 @@ class World:
                     f"broker {broker.name} has {len(broker.sessions)} connections after all clients have gone"
                 )
             for message in broker.remaining():
-                broker.note(What.KEPT, detail=message.body.decode())
+                broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
         if self.relay.reactor.alive:
