@@ -44,7 +44,8 @@ class Product(NamedTuple):
     was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
 
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
-    neither its name nor its version, and makes up names of subscriptions. `goodbye`: `message` and body of its ERROR when it ends a connection.
+    neither its name nor its version, and makes up names of subscriptions; `unescapes`, `escapes`: there it reads
+    and writes the escapes of 1.1. `goodbye`: `message` and body of its ERROR when it ends a connection.
     """
 
     name: str
@@ -71,6 +72,8 @@ class Product(NamedTuple):
     twice: bool = False
     silence: float = 0.0
     nameless: bool = False
+    unescapes: bool = False
+    escapes: bool = False
 
 
 PRODUCTS: Final = (
@@ -91,6 +94,8 @@ PRODUCTS: Final = (
         begins_twice=True,
         names=False,
         nacks_1_0=True,
+        unescapes=True,
+        escapes=True,
         lingers=10.0,
     ),
     Product(
@@ -106,6 +111,7 @@ PRODUCTS: Final = (
         nacks_inside=False,
         poison=True,
         twice=True,
+        unescapes=True,
     ),
     Product(
         "artemis",
@@ -289,6 +295,7 @@ class Session:
         self.broker = broker
         self.number = number
         self.version = b""
+        self._written = b"1.0"
         self.subscriptions: list[Subscription] = []
         self.given: deque[Delivery] = deque()
         self._reader = Reader(b"1.2")
@@ -402,7 +409,10 @@ class Session:
             self._say(b"ERROR", [(b"message", message)], body)
             self._leave(0.0 if self.broker.refuses else product.lingers)
             return
-        self.version = self._reader.version = both[-1]
+        self.version = self._written = self._reader.version = both[-1]
+        if self.version == b"1.0":
+            self._reader.version = b"1.1" if product.unescapes else b"1.0"
+            self._written = b"1.1" if product.escapes else b"1.0"
         ours = product.silence * 500
         promised, asked = 0, 0
         answer: Pairs = [(b"session", b"s-%d" % self.number)]
@@ -686,4 +696,4 @@ class Session:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
-        self.line.write(write(self.version or b"1.0", command, headers, body))
+        self.line.write(write(self._written, command, headers, body))
