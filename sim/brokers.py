@@ -177,11 +177,11 @@ class Broker:
         self.net = net
         self.history = history
         self.chance = chance
-        self.slowness = chance.choice((0.0, 0.001, 0.05))
+        self.slowness = chance.choice((0.0, 0.001, 0.05, 0.05, 0.4))
         self.prefetch = chance.choice((1000, 4, 1))
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
-        self.stalled = self.refuses = False
+        self.stalled = self.refuses = self.full = False
         self.up = False
         self._count = 0
         self._connections = 0
@@ -203,7 +203,7 @@ class Broker:
         """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost."""
         if not self.up:
             return
-        self.up = self.stalled = False
+        self.up = self.stalled = self.refuses = self.full = False
         self.net.silent.discard(self.place)
         del self.net.places[self.place]
         self.note(What.FATE, detail=f"is killed; of what is on its way {most} bytes arrive")
@@ -230,6 +230,32 @@ class Broker:
                 session.line.slow = on
                 session.line.end.changed()
 
+    def refuse(self, on: bool) -> None:
+        """Answer each CONNECT with an ERROR that says that the broker serves nobody. Or serve again."""
+        if self.up and self.refuses is not on:
+            self.refuses = on
+            self.note(What.FATE, detail="serves nobody" if on else "serves again")
+
+    def part(self) -> None:
+        """End all connections with an ERROR that says that an operator wants it so."""
+        if self.up and not self.stalled:
+            self.note(What.FATE, detail="ends its connections")
+            for session in list(self.sessions):
+                session.part()
+
+    def fill(self, on: bool) -> None:
+        """Reject what comes for a queue, where the product does that: all queues are full. Or have room again."""
+        if self.up and self.full is not on and self.product.late:
+            self.full = on
+            self.note(What.FATE, detail="has full queues" if on else "has room again")
+
+    def calm(self) -> None:
+        """Run and serve, whatever was before."""
+        self.stall(False)
+        self.refuse(False)
+        self.fill(False)
+        self.start()
+
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
@@ -252,6 +278,9 @@ class Broker:
                 for subscription in each.subscriptions:
                     if subscription.destination == destination:
                         each.deliver(subscription, message)
+            return None
+        if self.full:
+            self.note(What.FORGOT, session, detail=message.body.decode())
             return None
         self.queues.setdefault(destination, deque()).append(message)
         self.dispatch(destination)
@@ -305,7 +334,7 @@ class Session:
         self._dropped: set[bytes] = set()
         self._made = 0
         self._gives = 0
-        self._leaving = False
+        self._leaving = self._confirms = False
         self._answered = self._heard = broker.net.clock.now
         self.line = Line(broker.net.clock, end, self._received, self._ended)
 
@@ -361,6 +390,13 @@ class Session:
         if not again:
             for place in places:
                 self.broker.dispatch(place)
+
+    def part(self) -> None:
+        """End the connection with the product's own words."""
+        if self.version and not self._leaving:
+            message, body = self.broker.product.goodbye
+            self._say(b"ERROR", [(b"message", message)], body)
+            self._leave()
 
     # What is read
 
@@ -461,9 +497,14 @@ class Session:
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
         message = self.broker.take(frame, self.number)
+        receipt = frame.headers.get(b"receipt")
+        self._confirms = self._confirms or receipt is not None
         if message is not None:
             self._taken.append(message)
-        receipt = frame.headers.get(b"receipt")
+        elif self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
+            if self._confirms:
+                self._leave()
+            return
         if receipt is not None and self.broker.product.late:
             clock = self.broker.net.clock
             delay = self.broker.slowness * self.broker.chance.random() * 10
