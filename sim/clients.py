@@ -139,7 +139,7 @@ class Client:
         elif frame.command == b"MESSAGE":
             subscription = frame.headers.get(b"subscription", b"")
             _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
-            if not subscription:  # of 1.0, where there is one for each destination
+            if self.habit.version == b"1.0":  # any name is made up by the broker
                 found = [
                     each
                     for each in self.subscriptions.items()

@@ -91,14 +91,10 @@ class Case:
                 yield stay, each
 
     def holds(self, body: bytes, by: float | None = None) -> bool:
-        """Whether a broker took a message (before `by`) and did not forget it."""
-        for each in self.took.get(body, ()):
-            if by is not None and each.at > by:
-                continue
-            later = [one for one in self.forgot.get(body, ()) if one.who == each.who and one.at >= each.at]
-            if not later:
-                return True
-        return False
+        """Whether a broker took a message (before `by`) more often than it forgot it."""
+        taken = Counter(each.who for each in self.took.get(body, ()) if by is None or each.at <= by)
+        lost = Counter(each.who for each in self.forgot.get(body, ()))
+        return any(count > lost[who] for who, count in taken.items())
 
 
 def arranged(history: History) -> Case:

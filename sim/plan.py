@@ -306,15 +306,23 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     return act, values.get(act, ())
 
 
+_FATES: Final[tuple[str, ...]] = (
+    *["kill"] * 3,
+    *["stall", "cut", "cut_client", "pause", "refuse", "part", "fill", "relay"],
+)
+
+
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "relay")):
+    match chance.choice(_FATES):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
-        case "stall":
-            return [Step(at, name, "stall", (1,)), Step(later, name, "stall", (0,))]
+        case "stall" | "refuse" | "fill" as act:
+            return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
+        case "part":
+            return [Step(at, name, "part")]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":

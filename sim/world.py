@@ -181,8 +181,10 @@ class World:
                 broker.kill(*step.values)
             case "start":
                 broker.start()
-            case "stall":
-                broker.stall(bool(step.values[0]))
+            case "part":
+                broker.part()
+            case "stall" | "refuse" | "fill":
+                getattr(broker, step.act)(bool(step.values[0]))
             case "cut" if broker.sessions:
                 which, most = step.values
                 session = broker.sessions[which % len(broker.sessions)]
@@ -290,8 +292,7 @@ class World:
         self.history.add(self.clock.now, "relay", What.CALM)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
-            broker.stall(False)
-            broker.start()
+            broker.calm()
         self._relay_start()
         self._relay_reload(-1)
         state = self.relay.service.state
