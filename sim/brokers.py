@@ -45,8 +45,8 @@ class Product(NamedTuple):
 
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
-    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbye`: `message` and body of
-    its ERROR when it ends a connection.
+    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbye`: `message` and
+    body of its ERROR when it ends a connection.
     """
 
     name: str

@@ -385,7 +385,7 @@ def differences(
         if not product.marks:
             both = [[line.replace(" redelivered:true", "") for line in lines] for lines in both]
         if both[0] != both[1]:
-            shown = unified_diff(*both, n=50, lineterm="")
+            shown = unified_diff(both[0], both[1], n=50, lineterm="")
             yield "\n".join([f"== {title}", *list(shown)[3:]])
 
 
