@@ -8,7 +8,7 @@ from sim.net import Clock, End
 
 class Line:
     """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with
-    "closed" or "reset". While `slow`, nothing is read.
+    "closed", "reset", or "refused" where there never was a connection. While `slow`, nothing is read.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Line:
             except BlockingIOError:
                 return
             except OSError:
-                self._gone("reset")
+                self._gone("refused" if self._end.peer is None else "reset")
                 return
             if not data:
                 self._gone("closed")

@@ -10,18 +10,36 @@ from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
 MODES: Final = (b"auto", b"client", b"client-individual")
+HEADERS: Final = (
+    *[
+        (b"x", b""),
+        (b"x", b"plain"),
+        (b"x", b"a:b\\c\\\\n"),
+        (b"x-\xc3\xa9", b"a\nb"),
+        (b"x.y z", b" blanks "),
+    ],
+    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\")],
+)
+"""Headers of SENDs. A client of 1.0 cannot say an LF."""
 
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for.
+    asks for. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    rough: float = 0.0
+    lenient: bool = False
+
+
+def reader(habit: Habit) -> Reader:
+    """Return what reads for a client. RabbitMQ and Artemis write escapes on 1.1 that it does not have."""
+    return Reader(habit.version, habit.lenient or habit.version == b"1.1")
 
 
 class Owed(NamedTuple):
@@ -33,7 +51,7 @@ class Owed(NamedTuple):
 
 
 class Client:
-    """A client. `act` does a step of the plan. `places` are where relays listen."""
+    """A client. `act` does a step of the plan. `comes_back`: it connects again, if its habit is so."""
 
     def __init__(
         self, name: str, habit: Habit, place: tuple[str, int], net: Network, history: History
@@ -51,12 +69,13 @@ class Client:
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
         self.awaited: dict[bytes, Frame] = {}
-        self._reader = Reader(habit.version)
+        self._reader = reader(habit)
         self._waiting: deque[Callable[[], None]] = deque()
         self._used: set[bytes] = set()
+        self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
-        self._comes_back = True
+        self.comes_back = True
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -76,7 +95,7 @@ class Client:
         self.owed.clear()
         self.awaited.clear()
         self._waiting.clear()
-        self._reader = Reader(self.habit.version)
+        self._reader = reader(self.habit)
         end = End(self.net, self.name)
         self.note(What.CONNECTED)
         self.line = Line(self.net.clock, end, self._received, self._ended)
@@ -96,11 +115,11 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self._comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
-        if self._comes_back:
+        if self.comes_back:
             self.connect()
 
     def _received(self, data: bytes) -> None:
@@ -120,9 +139,11 @@ class Client:
         elif frame.command == b"MESSAGE":
             subscription = frame.headers.get(b"subscription", b"")
             _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
-            if not subscription:  # of 1.0, where there is one for each destination
+            if self.habit.version == b"1.0":  # any name is made up by the broker
                 found = [
-                    each for each in self.subscriptions.items() if each[1][0] == frame.headers[b"destination"]
+                    each
+                    for each in self.subscriptions.items()
+                    if each[1][0] == frame.headers.get(b"destination")
                 ]
                 subscription, (_, mode) = found[0] if found else (b"", (b"", b"auto"))
             if mode != b"auto":
@@ -147,7 +168,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
 
@@ -156,14 +177,14 @@ class Client:
     def reset(self) -> None:
         """Reset the connection."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.abort()
 
     def half_close(self) -> None:
         """Close the sending direction only."""
         if self.open and self.line is not None:
-            self._comes_back = False
+            self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
@@ -174,10 +195,13 @@ class Client:
             self.line.pause(milliseconds / 1000)
 
     def send(self, place: int, receipt: int, inside: int, size: int) -> None:
-        """Send a message to a destination; `inside`: in an open transaction."""
+        """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
-        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true")]
+        name, value = HEADERS[place // 4 % len(HEADERS)]
+        if self.habit.version == b"1.0":
+            value = value.replace(b"\n", b"")
+        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
@@ -229,13 +253,17 @@ class Client:
             same = [each for each in self.owed if each.subscription == meant.subscription]
             covered = same[: same.index(meant) + 1]
         self.owed = [each for each in self.owed if each not in covered]
+        for each in covered:
+            self.note(What.ACKED, detail=each.frame.body.decode(errors="replace"))
         headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
         if self.habit.version != b"1.2":
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
             if self.habit.version == b"1.1":
                 headers.append((b"subscription", meant.subscription))
         if inside and self.transactions and meant.mode == MODES[2]:
-            headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
+            name = self.transactions[inside % len(self.transactions)]
+            headers.append((b"transaction", name))
+            self._inside[name] += covered
         self._ask(command, headers, receipt)
 
     def begin(self, receipt: int) -> None:
@@ -243,6 +271,7 @@ class Client:
         if len(self.transactions) < 2:
             self._number += 1
             self.transactions.append(b"t%d" % self._number)
+            self._inside[self.transactions[-1]] = []
             self._ask(b"BEGIN", [(b"transaction", self.transactions[-1])], receipt)
 
     def commit(self, which: int, receipt: int) -> None:
@@ -252,9 +281,10 @@ class Client:
             self._ask(b"COMMIT", [(b"transaction", name)], receipt)
 
     def abort(self, which: int, receipt: int) -> None:
-        """Abort a transaction. RabbitMQ gives no RECEIPT for what was in it."""
+        """Abort a transaction: what it acknowledged waits again. RabbitMQ gives no RECEIPT for what was in it."""
         if self.transactions:
             name = self.transactions.pop(which % len(self.transactions))
+            self.owed += self._inside[name]
             for asked, frame in list(self.awaited.items()):
                 if frame.headers.get(b"transaction") == name and frame.command != b"BEGIN":
                     del self.awaited[asked]
@@ -262,7 +292,7 @@ class Client:
 
     def disconnect(self) -> None:
         """Leave in order: DISCONNECT, its RECEIPT, and the end."""
-        self._comes_back = False
+        self.comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
 

@@ -129,6 +129,8 @@ class End:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
+        if self._failure not in (0, errno.EINPROGRESS):
+            raise OSError(self._failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
     def send(self, data: Any) -> int:

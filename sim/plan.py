@@ -2,19 +2,33 @@
 steps is a plan, too: that is how a failing world is made smaller.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
+from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Terms
+from stomprelay.wire.frame import Limits
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 KINDS: Final = ("plain", "failover", "failover", "failover", "fanout")
+CHANGES: Final[tuple[dict[str, Any], ...]] = (
+    {"buffer": 600, "unacknowledged": 3, "trace": True},
+    {"disconnect_timeout": 1.0, "beats": True, "policy": Policy.TOGETHER},
+    {"brokers": 1},
+    {"versions": (b"1.1", b"1.2")},
+    {"body": 10_000},
+    {"clients": 1},
+    {"denied": ("/queue/c",)},
+    {},
+)
+"""What a configuration that is read anew may change."""
 PLACE: Final = ("192.0.2.100", 61613)
 
 PLAIN: Final[dict[str, Any]] = {
@@ -36,6 +50,17 @@ CALM: Final = (0.0, 0.0, 0.001)
 """Weather in which nothing is cut, and nothing takes long."""
 
 
+TIGHT: Final[dict[str, Any]] = {
+    "before_connect": 300,
+    "unacknowledged": 4,
+    "transactions": 1,
+    "subscriptions": 3,
+    "kept": 4000,
+    "limits": Limits(headers=12, header_line=200, body=2000),
+}
+"""Limits of a listener that clients exceed."""
+
+
 class Step(NamedTuple):
     """At a time, `who` (a client, a broker, or the `relay`) does something. Numbers choose among what there is then."""
 
@@ -50,13 +75,33 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """What a world begins with. `brokers` are products and their highest versions by name; `clients` habits by name."""
+    """What a world begins with. `brokers` are products and their highest versions by name; `clients` habits by name.
+
+    mood      the share of what brokers say that is wrong
+    tight     clients exceed limits of the listener, and searches for a broker are given up
+    routed    what begins with `/queue/c` goes to the last broker, by a route
+    auth      clients are identified
+    loss      what becomes of values that the other version cannot express
+    closes    an ERROR of a broker ends its session
+    home      sessions return to the first broker
+    versions  those to ask brokers for; none: the client's and lower ones
+    alone     a SEND to a queue goes to one group alone
+    """
 
     kind: str
     brokers: dict[str, tuple[Product, bytes]]
     clients: dict[str, Habit]
     weather: tuple[float, float, float]
     settings: dict[str, Any]
+    mood: float = 0.0
+    tight: bool = False
+    routed: bool = False
+    auth: bool = False
+    loss: LossPolicy = LossPolicy.REPLACE
+    closes: bool = False
+    home: bool = False
+    versions: tuple[bytes, ...] = ()
+    alone: bool = False
 
     def __str__(self) -> str:
         parts = [
@@ -67,8 +112,10 @@ class Scene:
             ],
         ]
         parts += [
-            f"{name}={habit.version.decode()}{'p' * habit.pipelines}" for name, habit in self.clients.items()
+            f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
+            for name, habit in self.clients.items()
         ]
+        parts += [f"{each.name}={getattr(self, each.name)}" for each in fields(self)[5:]]
         parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
@@ -77,14 +124,22 @@ class Scene:
         """Whether the relay asks for receipts of its own."""
         return bool(self.settings["confirm"])
 
-    def listener(self) -> Listener:
-        """Return the listener of the relay."""
+    def listener(self, changed: Mapping[str, Any]) -> Listener:
+        """Return the listener of the relay, with these settings changed."""
+        settings = {**self.settings, **changed}
         made = [
             Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
             for at, name in enumerate(self.brokers, 1)
         ]
-        settings = self.settings
-        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=1.0)
+        last = made.pop() if self.routed else None
+        if self.kind == "failover":
+            made = made[: settings.get("brokers")]
+        denied = settings.get("denied", ())
+        limits: dict[str, Any] = {"attempts": 3, "startup_attempts": 2, "timeout": 3.0} if self.tight else {}
+        reconnect = Reconnect(
+            randomize=settings["randomize"], longest_delay=1.0, priority_backup=self.home, **limits
+        )
+        there = None if last is None else Group("there", (last,), reconnect, settings["policy"])
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -102,14 +157,33 @@ class Scene:
             quorum=len(groups) if settings["all"] else 1,
             drain_timeout=1.0,
             checks=Checks(longest_pause=2.0),
+            versions=frozenset(self.versions) or None,
+            close_on_error=self.closes,
+            fan_out_queues=not self.alone,
         )
+        routes: tuple[Route, ...] = ()
+        if there is not None:
+            over = replace(upstream, name="there", groups=(there,), quorum=1, confirm=settings["confirm"])
+            routes = (Route(Match.PREFIX, "/queue/c", over),)
         return Listener(
             "public",
             f"tcp:{PLACE[1]}:interface={PLACE[0]}",
             upstream,
+            routes,
             heart_beat=Terms(1000, 1000) if settings["beats"] else Terms(),
-            unacknowledged=settings["unacknowledged"],
             trace=settings["trace"],
+            versions=frozenset(settings.get("versions", VERSIONS)),
+            clients=settings.get("clients"),
+            rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
+            loss=self.loss,
+            auth="people" if self.auth else None,
+            **(
+                {
+                    "unacknowledged": settings["unacknowledged"],
+                    "limits": Limits(body=settings.get("body", 1 << 20)),
+                }
+                | (TIGHT if self.tight else {})
+            ),
         )
 
 
@@ -151,6 +225,7 @@ def draw(seed: int, number: int) -> Plan:
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
+        "stop_timeout": choice((0.0, 1.0, 5.0)),
     }
     length = choice((2.0, 10.0))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
@@ -160,7 +235,39 @@ def draw(seed: int, number: int) -> Plan:
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
             steps += _fate(chance, random() * length, [*brokers])
-    return Plan(f"{seed}/{number}", Scene(kind, brokers, clients, weather, settings), tuple(sorted(steps)))
+    scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
+    return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+
+
+def _rougher(chance: Random, scene: Scene) -> Scene:
+    """Return the scene with what few worlds have."""
+    random, choice = chance.random, chance.choice
+    rough = random() < 0.2
+    mood = choice((0.0, 0.1, 0.5)) if rough else 0.0
+    clients = {}
+    for name, habit in scene.clients.items():
+        wild = choice((0.0, 0.05, 0.3)) if rough else 0.0
+        clients[name] = habit._replace(rough=wild, lenient=mood > 0 or wild > 0)
+    brokers = dict(scene.brokers)
+    routed = random() < 0.15
+    if routed:
+        brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
+    if random() < 0.1:
+        brokers = {name: (each._replace(counts=True), version) for name, (each, version) in brokers.items()}
+    return replace(
+        scene,
+        brokers=brokers,
+        clients=clients,
+        mood=mood,
+        tight=rough and random() < 0.25,
+        routed=routed,
+        auth=random() < 0.2,
+        loss=choice([*LossPolicy]) if random() < 0.3 else LossPolicy.REPLACE,
+        closes=random() < 0.1,
+        home=random() < 0.1,
+        versions=choice(((), (), (), (b"1.0",), (b"1.0", b"1.1"))),
+        alone=random() < 0.2,
+    )
 
 
 _ACTS: Final = (
@@ -200,19 +307,34 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     return act, values.get(act, ())
 
 
+_FATES: Final[tuple[str, ...]] = (
+    *["kill"] * 3,
+    *["stall", "cut", "cut_client", "pause", "refuse", "part", "fill", "relay"],
+)
+
+
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause")):
+    match chance.choice(_FATES):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
-        case "stall":
-            return [Step(at, name, "stall", (1,)), Step(later, name, "stall", (0,))]
+        case "stall" | "refuse" | "fill" as act:
+            return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
+        case "part":
+            return [Step(at, name, "part")]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
+        case "relay":
+            act = chance.choice(("kill", "stop", "drain", "reload"))
+            if act == "reload":
+                which = int(random() * len(CHANGES))
+                return [Step(at, "relay", act, (which,)), Step(later, "relay", act, (len(CHANGES) - 1,))]
+            then = Step(later, "relay", "drain", (0,)) if act == "drain" else Step(later, "relay", "start")
+            return [Step(at, "relay", act, (1,) if act == "drain" else ()), then]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),
