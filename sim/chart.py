@@ -75,7 +75,7 @@ class Chart:
                 return Row(time, here, self._relay, "", text)
             case What.READ | What.TOOK:
                 return Row(time, self._relay, here, "", text)
-        mark, words = _SAID[event.what]
+        mark, words = _SAID.get(event.what, ("+", f"{{who}} {event.what.value} {{text}}"))
         said = words.format(who=event.who, session=event.session, text=text).rstrip()
         return Row(time, here, here, mark, said)
 
