@@ -115,8 +115,9 @@ class Scene:
             f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
             for name, habit in self.clients.items()
         ]
-        parts += [f"{each.name}={getattr(self, each.name)}" for each in fields(self)[5:]]
-        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
+        more = [(each.name, getattr(self, each.name), each.default) for each in fields(self)[5:]]
+        more += [(name, value, PLAIN.get(name)) for name, value in self.settings.items()]
+        parts += [f"{name}={value}" for name, value, plain in more if value != plain]
         return " ".join(parts)
 
     @property
