@@ -19,6 +19,7 @@ _UNTOLD: Final = frozenset({b"persistent", b"content-length", b"content-type", b
 _SAID: Final = {
     What.CONNECTED: ("+", "{who} has connection {session} {text}"),
     What.ENDED: ("+", "{who} has no connection any more: {text}"),
+    What.ACKED: ("+", "{who} acknowledges {text}"),
     What.SETTLED: ("+", "{who} removes {text}"),
     What.RETURNED: ("+", "{who} takes {text} back"),
     What.FORGOT: ("*", "{who} has lost {text}"),

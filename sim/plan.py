@@ -330,12 +330,12 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
         case "relay":
-            does = chance.choice(("kill", "stop", "drain", "reload"))
-            if does == "reload":
+            what = chance.choice(("kill", "stop", "drain", "reload"))
+            if what == "reload":
                 which = int(random() * len(CHANGES))
-                return [Step(at, "relay", does, (which,)), Step(later, "relay", does, (len(CHANGES) - 1,))]
-            then = Step(later, "relay", "drain", (0,)) if does == "drain" else Step(later, "relay", "start")
-            return [Step(at, "relay", does, (1,) if does == "drain" else ()), then]
+                return [Step(at, "relay", what, (which,)), Step(later, "relay", what, (len(CHANGES) - 1,))]
+            then = Step(later, "relay", "drain", (0,)) if what == "drain" else Step(later, "relay", "start")
+            return [Step(at, "relay", what, (1,) if what == "drain" else ()), then]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),
