@@ -165,6 +165,7 @@ def draw(seed: int, number: int) -> Plan:
         "unacknowledged": choice((1000, 1000, 3)),
         "beats": random() < 0.5,
         "trace": random() < 0.2,
+        "fast": random() < 0.5,
         "web": web,
         "tls": secure,
         "broker_web": random() < 0.1,
@@ -187,7 +188,8 @@ def draw(seed: int, number: int) -> Plan:
 
 
 _ACTS: Final = (
-    *["send"] * 10,
+    *["send"] * 9,
+    "burst",
     *["ack"] * 8,
     *[
         "subscribe",
@@ -211,6 +213,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "burst": (some, 2 + some % 8),
         "ack": (some, asks, int(random() < 0.2) * (1 + some)),
         "nack": (some, asks),
         "subscribe": (some, int(random() * 3), asks),

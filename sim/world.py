@@ -15,12 +15,14 @@ from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
+from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from stomprelay.config import Config
 from stomprelay.service.clients import clients
 from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
+from stomprelay.wire.decoder import SCANNER
 
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
@@ -39,8 +41,8 @@ def simulated() -> Iterator[None]:
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
         patch.object(web, "send", protocol.send_in_python),
-        patch.object(relay_driver, "PIPE", None),
-        patch.object(clients, "PIPE", None),
+        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
 
@@ -225,7 +227,12 @@ class World:
     def _config(self) -> Config:
         scene = self.plan.scene
         listener = scene.listener(self.changed)
-        return Config((listener,), memory=1 << 30, stop_timeout=scene.settings["stop_timeout"])
+        return Config(
+            (listener,),
+            memory=1 << 30,
+            stop_timeout=scene.settings["stop_timeout"],
+            fast_path=scene.settings["fast"],
+        )
 
     def _relay_reload(self, which: int) -> None:
         """Use another configuration."""
