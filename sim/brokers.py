@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
@@ -184,6 +185,7 @@ class Broker:
         self.sessions: list[Session] = []
         self.stalled = self.refuses = self.full = False
         self.up = False
+        self.web = self.secure = False
         self._count = 0
         self._connections = 0
 
@@ -341,7 +343,8 @@ class Session:
         self._gives = 0
         self._leaving = self._confirms = False
         self._answered = self._heard = broker.net.clock.now
-        self.line = Line(broker.net.clock, end, self._received, self._ended)
+        over = layers(server=True, web=broker.web, secure=broker.secure)
+        self.line = Line(broker.net.clock, end, self._received, self._ended, over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""

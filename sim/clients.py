@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
@@ -26,13 +27,16 @@ HEADERS: Final = (
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly.
+    asks for. `web`: it speaks WebSocket; `secure`: over TLS. `rough`: the share of its frames that are wrong.
+    `lenient`: it reads what brokers say wrongly.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    web: bool = False
+    secure: bool = False
     rough: float = 0.0
     lenient: bool = False
 
@@ -98,7 +102,8 @@ class Client:
         self._reader = reader(self.habit)
         end = End(self.net, self.name)
         self.note(What.CONNECTED)
-        self.line = Line(self.net.clock, end, self._received, self._ended)
+        over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
+        self.line = Line(self.net.clock, end, self._received, self._ended, over)
         end.connect_ex(self.place)
         headers: Pairs = []
         if self.habit.version != b"1.0":
@@ -182,8 +187,10 @@ class Client:
             self.line.abort()
 
     def half_close(self) -> None:
-        """Close the sending direction only."""
-        if self.open and self.line is not None:
+        """Close the sending direction only, or all where there is no such thing."""
+        if self.habit.web or self.habit.secure:
+            self.vanish()
+        elif self.open and self.line is not None:
             self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
@@ -205,6 +212,11 @@ class Client:
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
+
+    def burst(self, place: int, count: int) -> None:
+        """Send messages at once that ask for nothing: they may pass the relay's fast path."""
+        for _ in range(count):
+            self.send(place, 0, 0, 0)
 
     def subscribe(self, place: int, mode: int, receipt: int) -> None:
         """Subscribe to a destination, where the client is not subscribed to it; with 1.0, where it never was: what came

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
+from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.rules import AccessRule, AccessRules
-from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
@@ -129,7 +130,13 @@ class Scene:
         """Return the listener of the relay, with these settings changed."""
         settings = {**self.settings, **changed}
         made = [
-            Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
+            Broker(
+                f"tcp://{name}",
+                f"tcp:host=192.0.2.{at}:port=61613",
+                f"192.0.2.{at}",
+                tls=self.settings["broker_tls"],
+                path=PATH if self.settings["broker_web"] else None,
+            )
             for at, name in enumerate(self.brokers, 1)
         ]
         last = made.pop() if self.routed else None
@@ -161,6 +168,7 @@ class Scene:
             versions=frozenset(self.versions) or None,
             close_on_error=self.closes,
             fan_out_queues=not self.alone,
+            tls=ClientTLS(certificate() if settings["broker_tls"] else None, name=NAME),
         )
         routes: tuple[Route, ...] = ()
         if there is not None:
@@ -175,6 +183,8 @@ class Scene:
             trace=settings["trace"],
             versions=frozenset(settings.get("versions", VERSIONS)),
             clients=settings.get("clients"),
+            tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
+            web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
             loss=self.loss,
             auth="people" if self.auth else None,
@@ -209,10 +219,15 @@ def draw(seed: int, number: int) -> Plan:
     brokers = {
         "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(count)
     }
-    clients = {}
+    clients, web, secure = {}, random() < 0.3, random() < 0.05
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000))
+            choice(VERSIONS),
+            random() < 0.2,
+            choice((None, 0.1, 1.0)),
+            choice((0, 0, 1000)),
+            web and random() < 0.6,
+            secure,
         )
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
@@ -222,6 +237,11 @@ def draw(seed: int, number: int) -> Plan:
         "unacknowledged": choice((1000, 1000, 3)),
         "beats": random() < 0.5,
         "trace": random() < 0.2,
+        "fast": random() < 0.5,
+        "web": web,
+        "tls": secure,
+        "broker_web": random() < 0.1,
+        "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
@@ -272,7 +292,8 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
 
 
 _ACTS: Final = (
-    *["send"] * 10,
+    *["send"] * 9,
+    "burst",
     *["ack"] * 8,
     *[
         "subscribe",
@@ -296,6 +317,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "burst": (some, 2 + some % 8),
         "ack": (some, asks, int(random() < 0.2) * (1 + some)),
         "nack": (some, asks),
         "subscribe": (some, int(random() * 3), asks),

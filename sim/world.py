@@ -17,6 +17,7 @@ from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
+from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
@@ -24,10 +25,11 @@ from stomprelay.relay.inputs import Identified, Input, Unknown
 from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.clients import clients
 from stomprelay.service.clients.identification import Identification
-from stomprelay.service.connection import protocol, relay_driver, runtime
+from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
+from stomprelay.wire.decoder import SCANNER
 
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
@@ -45,9 +47,10 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
-        patch.object(relay_driver, "PIPE", None),
+        patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
-        patch.object(clients, "PIPE", None),
+        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
 
@@ -118,6 +121,8 @@ class World:
             self.brokers[name] = kind(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
+            self.brokers[name].web = plan.scene.settings["broker_web"]
+            self.brokers[name].secure = plan.scene.settings["broker_tls"]
         self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
@@ -244,7 +249,12 @@ class World:
     def _config(self) -> Config:
         scene = self.plan.scene
         listener = scene.listener(self.changed)
-        return Config((listener,), memory=1 << 30, stop_timeout=scene.settings["stop_timeout"])
+        return Config(
+            (listener,),
+            memory=1 << 30,
+            stop_timeout=scene.settings["stop_timeout"],
+            fast_path=scene.settings["fast"],
+        )
 
     def _relay_reload(self, which: int) -> None:
         """Use another configuration."""
