@@ -14,7 +14,16 @@ from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
 OWN: Final = frozenset(
-    {b"receipt", b"transaction", b"destination", b"subscription", b"message-id", b"ack", b"redelivered"}
+    {
+        b"receipt",
+        b"transaction",
+        b"destination",
+        b"subscription",
+        b"message-id",
+        b"ack",
+        b"redelivered",
+        b"from",
+    }
 )
 """Headers of a SEND that are not in its MESSAGE, or that the broker sets itself."""
 
@@ -253,6 +262,7 @@ class Session:
         elif not self.broker.product.same_id:
             id = b"T_%b@@session-%d@@%d" % (subscription.id or b"0", self.number, self._gives)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
+        headers.append((b"from", self.broker.name.encode()))
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
         if message.returned:

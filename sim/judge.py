@@ -78,7 +78,7 @@ class Case:
     wrongs: list[Event] = field(default_factory=list)
     twofold: list[tuple[Stay, Event]] = field(default_factory=list)
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    acked: set[str] = field(default_factory=set)
+    acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     astray: list[Event] = field(default_factory=list)
 
     @property
@@ -109,9 +109,10 @@ def arranged(history: History) -> Case:
         before = event
         match event.what:
             case What.ACKED:
-                case.acked.add(event.detail)
-            case What.SETTLED if not given and event.detail not in case.acked:
-                case.astray.append(event)
+                case.acked.add((_given(event).headers.get(b"from", b""), _given(event).body))
+            case What.SETTLED if not given:
+                if (event.who.encode(), event.detail.encode()) not in case.acked:
+                    case.astray.append(event)
             case What.CONNECTED if event.detail:
                 case.versions[event.who, event.session] = event.detail.encode()
             case What.TOOK:
@@ -323,8 +324,8 @@ def values_arrive(case: Case) -> Iterator[str]:
 
 
 def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> bool:
-    """Whether the odd headers of a frame are those that were sent, by the losses of `docs/translation.md`. Between equal
-    versions bytes pass unchanged, even if the product has escapes of its own.
+    """Whether the odd headers of a frame are those that were sent, but for the losses of `docs/translation.md`. Between
+    equal versions bytes pass unchanged, even if the product has escapes of its own.
     """
     version = case.versions.get((event.who, event.session), b"1.0")
     own = b"1.0" if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
@@ -334,7 +335,7 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
         both = [value, read.headers.get(name, b"")]
         if b"1.0" in (own, version):
             both = [each.replace(b"\n", b" ").replace(b"%0A", b" ").lstrip(b" ") for each in both]
-        if b"1.2" != own or b"1.2" != version:
+        if own != b"1.2" or version != b"1.2":
             both = [each.removesuffix(b"%0D").rstrip(b" \r") for each in both]
         if name.startswith(b"x") and both[0] != both[1]:
             return False
@@ -342,11 +343,13 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
 
 
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
-    """A broker removes a message only if a client acknowledged it."""
+    """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
     scene = case.history.facts["scene"]
-    alike = any(product.counts for product, _ in scene.brokers.values())
-    if not (across(case) or case.history.facts.get("rough") or (alike and scene.kind != "fanout")):
-        for event in case.astray:
+    calm = sum(event.who in scene.brokers for event in case.fates) == len(scene.brokers)
+    told_apart = calm or {each.version for each in scene.clients.values()} == {b"1.2"}
+    for event in () if case.history.facts.get("rough") else case.astray:
+        product, _ = scene.brokers[event.who]
+        if not product.across and (told_apart or not product.counts):
             yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
 
 
@@ -384,7 +387,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
-            late = refused or scene.tight or text.startswith(LATE) and (left or half_closed(case, stay))
+            late = refused or scene.tight or (text.startswith(LATE) and (left or half_closed(case, stay)))
             if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 

@@ -198,11 +198,11 @@ def draw(seed: int, number: int) -> Plan:
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
     }
-    length = choice((2.0, 10.0))
+    length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
-        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * 25))]
-        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
+        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * many))]
+        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
             steps += _fate(chance, random() * length, [*brokers])
@@ -223,10 +223,18 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
     routed = random() < 0.15
     if routed:
         brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
-    if random() < 0.1:
-        brokers = {name: (each._replace(counts=True), version) for name, (each, version) in brokers.items()}
+    kind = scene.kind
+    if random() < 0.15:
+        kind = choice((kind, "fanout")) if len(brokers) > 1 + routed else kind
+        same, alike = random() < 0.5, choice((b"1.1", b"1.2"))
+        brokers = {
+            name: (choice(PRODUCTS[1:])._replace(counts=True), alike if same else version)
+            for name, (_, version) in brokers.items()
+        }
+        clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
     return replace(
         scene,
+        kind=kind,
         brokers=brokers,
         clients=clients,
         mood=mood,
