@@ -12,6 +12,7 @@ from pathlib import Path
 from sim.chart import Chart
 from sim.plan import Plan, draw
 from sim.run import played, run_all, shape
+from sim.shrink import Shrinking, script
 from sim.world import World, simulated
 
 
@@ -104,8 +105,6 @@ def _shrink(asked: argparse.Namespace) -> int:
     """Print the smallest world in which the same is found as in the one that is asked for, or as in the first one with
     a finding. Return the exit status.
     """
-    from sim.shrink import Shrinking, script
-
     with simulated():
         for number in _numbers(asked):
             plan = draw(asked.seed, number)
@@ -114,10 +113,12 @@ def _shrink(asked: argparse.Namespace) -> int:
         else:
             print("nothing is found")
             return 0
-        small = Shrinking(plan, shape(findings[0])).result()
+        key = shape(findings[0])
+        small = Shrinking(plan, key).result()
+        finding = next((each for each in played(small) if shape(each) == key), findings[0])
     _watch(small, asked.watch)
     print(
-        f"{len(plan.steps)} steps are {len(small.steps)}. FOUND {findings[0]}\n\n{script(small, findings[0])}"
+        f"{len(plan.steps)} steps are {len(small.steps)}. FOUND {finding}\n\n{script(small, finding, plan.seed)}"
     )
     return 1
 

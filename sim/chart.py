@@ -16,8 +16,19 @@ WIDTH: Final = 10
 _UNTOLD: Final = frozenset({b"persistent", b"content-length", b"content-type", b"server", b"host"})
 """Headers that say nothing about what happens."""
 
-_MARKS: Final = {What.FATE: "*", What.WRONG: "!", What.CALM: "="}
-"""What is at a column where something happens to it; "+" for the rest."""
+_SAID: Final = {
+    What.CONNECTED: ("+", "{who} has connection {session} {text}"),
+    What.ENDED: ("+", "{who} has no connection any more: {text}"),
+    What.SETTLED: ("+", "{who} removes {text}"),
+    What.RETURNED: ("+", "{who} takes {text} back"),
+    What.FORGOT: ("*", "{who} has lost {text}"),
+    What.KEPT: ("+", "{who} has {text} at the end"),
+    What.FATE: ("*", "{who} {text}"),
+    What.LOGGED: ("+", 'logs "{text}"'),
+    What.WRONG: ("!", "{who} {text}"),
+    What.CALM: ("=", "the weather is calm from now on"),
+}
+"""The mark at a column where something happens that is no frame, and its words."""
 
 
 class Row(NamedTuple):
@@ -41,7 +52,8 @@ def told(frame: Frame) -> str:
     rest = [
         f"{name.decode(errors='replace')}:{value}" for name, value in headers.items() if name not in _UNTOLD
     ]
-    return " ".join([part for part in (frame.command.decode(errors="replace"), place, name, *rest) if part])
+    text = " ".join([part for part in (frame.command.decode(errors="replace"), place, name, *rest) if part])
+    return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
 
 
 class Chart:
@@ -57,22 +69,15 @@ class Chart:
 
     def _row(self, event: Event) -> Row:
         time, here = f"{event.at - BEGIN:.3f}", self.names.index(event.who)
-        text = event.detail if event.frame is None else told(event.frame)
-        text = text.rstrip(".")
+        text = (event.detail if event.frame is None else told(event.frame)).rstrip(".")
         match event.what:
             case What.SENT | What.GAVE:
                 return Row(time, here, self._relay, "", text)
             case What.READ | What.TOOK:
                 return Row(time, self._relay, here, "", text)
-            case What.FATE | What.WRONG:
-                text = f"{event.who} {text}"
-            case What.LOGGED:
-                text = f'logs "{text}"'
-            case What.CALM:
-                text = "the weather is calm from now on"
-            case _:
-                text = f"{event.who} {event.what.value} {text}".rstrip()
-        return Row(time, here, here, _MARKS.get(event.what, "+"), text)
+        mark, words = _SAID[event.what]
+        said = words.format(who=event.who, session=event.session, text=text).rstrip()
+        return Row(time, here, here, mark, said)
 
     def lines(self) -> Iterator[str]:
         """Yield the chart as lines of text."""
@@ -93,8 +98,8 @@ class Chart:
 
     def svg(self) -> str:
         """Return the chart as an SVG image."""
-        gap, high = 90, 20
-        right = 70 + gap * len(self.names)
+        left, gap, high = 80, 90, 20
+        right = left + gap * len(self.names)
         width, height = right + 620, 60 + high * len(self.rows)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="12"'
@@ -104,14 +109,14 @@ class Chart:
             f'<rect width="{width}" height="{height}" fill="white"/>',
         ]
         for at, name in enumerate(self.names):
-            x = 70 + gap * at
+            x = left + gap * at
             parts.append(
                 f'<text x="{x}" y="20" text-anchor="middle" font-weight="bold">{escape(name)}</text>'
             )
             parts.append(f'<path d="M{x} 30V{height - 10}" stroke="silver"/>')
         for at, row in enumerate(self.rows):
-            y, start, end = 45 + high * at, 70 + gap * row.start, 70 + gap * row.end
-            parts.append(f'<text x="45" y="{y + 4}" text-anchor="end" fill="gray">{row.time}</text>')
+            y, start, end = 45 + high * at, left + gap * row.start, left + gap * row.end
+            parts.append(f'<text x="{left - 25}" y="{y + 4}" text-anchor="end" fill="gray">{row.time}</text>')
             if row.mark:
                 color = {"!": "red", "*": "darkorange"}.get(row.mark, "gray")
                 parts.append(f'<circle cx="{start}" cy="{y}" r="4" fill="{color}"/>')

@@ -7,6 +7,7 @@ The same rules hold for worlds of the simulator and for runs with real brokers, 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from sim.history import Event, History, What
@@ -374,6 +375,40 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         yield f"{len(missing)} SENDs were taken by no broker, {counted} are counted as possibly lost: {names}"
 
 
+def deliveries_keep_their_order(case: Case) -> Iterator[str]:
+    """A client reads what one connection to a broker gave in the broker's order."""
+    for stay in case.stays.values():
+        last: dict[tuple[str, int], float] = {}
+        for event in stay.read:
+            frame = _given(event)
+            given = case.gave.get(frame.body, ()) if frame.command == b"MESSAGE" else ()
+            for one in given if len(given) == 1 else ():
+                if one.at < last.get((one.who, one.session), 0.0):
+                    yield f"{stay.name} read {frame.body[:20].decode()} too late"
+                last[one.who, one.session] = one.at
+
+
+def counters_fit(case: Case) -> Iterator[str]:
+    """The relay counts what clients and brokers have seen: at least what they read, at most what they sent."""
+    stays = list(case.stays.values())
+    counters = {} if case.history.facts.get("rough") else case.history.facts.get("counters", {})
+    sent = [event for event in case.history if event.what is What.SENT]
+    connected = sum(stay.connected is not None for stay in stays)
+    marked = sum(RESENT in _given(event).headers for found in case.took.values() for event in found)
+    bounds = {
+        "sessions_opened": (connected, len(stays)),
+        "sessions_connected": (connected, len(stays)),
+        "client_frames": (sum(map(len, [stay.receipts for stay in stays])), len(sent)),
+        "broker_frames": (sum(_given(e).command == b"MESSAGE" for stay in stays for e in stay.read), inf),
+        "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
+        "frames_resent": (marked, inf),
+        "possibly_lost": (0, sum(len(stay.sends) for stay in stays)),
+    }
+    for name, (least, most) in bounds.items():
+        if name in counters and not least <= counters[name] <= most:
+            yield f"{name} is {counters[name]}, and not from {least} to {most}"
+
+
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     scene = case.history.facts["scene"]
@@ -430,6 +465,8 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     an_ack_is_for_its_message,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
+    deliveries_keep_their_order,
+    counters_fit,
 )
 
 

@@ -2,7 +2,7 @@
 steps is a plan, too: that is how a failing world is made smaller.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ PLAIN: Final[dict[str, Any]] = {
     "policy": Policy.FAILOVER,
     "all": False,
     "disconnect_timeout": 5.0,
+    "stop_timeout": 5.0,
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
@@ -100,8 +101,12 @@ class Scene:
             f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
             for name, habit in self.clients.items()
         ]
-        parts += [f"{each.name}={getattr(self, each.name)}" for each in fields(self)[5:]]
-        parts += [f"{name}={value}" for name, value in self.settings.items()]
+        parts += [
+            f"{each.name}={value}"
+            for each in fields(self)
+            if each.default is not MISSING and (value := getattr(self, each.name)) != each.default
+        ]
+        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
     @property

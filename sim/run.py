@@ -3,6 +3,7 @@
 import gc
 import linecache
 import re
+import signal
 import sys
 import time
 import traceback
@@ -27,6 +28,9 @@ SPARE: Final = 800
 CACHED: Final = 2000
 """So many entries may be in a cache: as many as there are ways to pair versions, products and settings."""
 
+ENDLESS: Final = 30
+"""Seconds after which a world is taken for one without an end; others take some milliseconds."""
+
 _CACHE: Final = type(lru_cache(len))
 
 _NAMES: Final = (
@@ -39,21 +43,34 @@ _NAMES: Final = (
 """What two findings of one shape do not have in common, and what stands for it."""
 
 
-def shape(finding: Finding) -> tuple[str, str]:
-    """Return the rule and what was found without names and numbers; of a traceback the first and the last line."""
+def brief(finding: Finding) -> str:
+    """Return what was found in a line; of a traceback the first and the last line."""
     lines = finding.text.strip().splitlines()
-    text = " ".join(dict.fromkeys([lines[0], lines[-1]]))
+    return " ".join(dict.fromkeys([lines[0], lines[-1]]))
+
+
+def shape(finding: Finding) -> tuple[str, str]:
+    """Return the rule and what was found, in brief and without names and numbers."""
+    text = brief(finding)
     for what, instead in _NAMES:
         text = re.sub(what, instead, text)
     return finding.rule, text[:120]
 
 
 def played(plan: Plan) -> list[Finding]:
-    """Play a world, and return what is wrong in it; the simulator's own exceptions, too."""
+    """Play a world, and return what is wrong in it; exceptions of the simulator, and an endless loop, too."""
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.alarm(ENDLESS)
     try:
         return judge(World(plan).play())
     except Exception:
         return [Finding("the_world_can_be_played", traceback.format_exc())]
+    finally:
+        signal.alarm(0)
+
+
+def _interrupt(*_: object) -> None:
+    raise TimeoutError(f"the world takes more than {ENDLESS} seconds")
 
 
 @dataclass
@@ -108,14 +125,8 @@ class Result:
         for key, finding in {shape(each): each for each in reversed(played(plan))}.items():
             new = Found(finding, number, str(plan.scene))
             if key not in self.found:
-                print(self._line(new), flush=True)
+                print(f"world {number}: {finding.rule}: {brief(finding)[:200]}", flush=True)
             self._found(key, new)
-
-    def _line(self, each: Found) -> str:
-        return (
-            f"FOUND {str(each.finding)[:1500]}\n  python -m sim --seed {self.seed} --world {each.world}"
-            f"  ({each.scene})"
-        )
 
     def progress(self) -> str:
         """Return a line that says how far the run has come."""
@@ -131,7 +142,8 @@ class Result:
         if self.growth > SPARE:
             lines.append(f"FOUND memory grows: {self.growth:,} blocks, {SPARE} are allowed")
         for each in self.found.values():
-            lines.append(f"In {each.count:,} worlds: {self._line(each)}")
+            lines.append(f"FOUND in {each.count:,} worlds: {str(each.finding)[:1500]}")
+            lines.append(f"  python -m sim --seed {self.seed} --world {each.world} --watch  ({each.scene})")
         return "\n".join(lines)
 
 
@@ -158,7 +170,7 @@ def run(
                 before = _blocks()
             if time.monotonic() - told > 10 and first == 0:
                 told = time.monotonic()
-                print(result.progress(), flush=True)
+                print("" if step == 1 else f"1 of {step} processes:", result.progress(), flush=True)
         if before is not None:
             for number in range(WARM):
                 played(draw(seed, first + step * number))

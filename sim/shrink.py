@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from enum import Enum
+from textwrap import fill
 from typing import Any, Final
 
 from sim.brokers import PRODUCTS, Product
@@ -70,6 +71,12 @@ def plainer(plan: Plan) -> Iterator[Plan]:
         if times == sorted(times):
             both = zip(steps, times, strict=True)
             yield plan._replace(steps=tuple([step._replace(at=new) for step, new in both]))
+    # What chance draws depends on what happened before. With another seed a step may not be needed any more.
+    for seed in "12345":
+        for name in scene.brokers:
+            yield _without(plan._replace(seed=seed), name)
+        for at in range(len(steps)):
+            yield Plan(seed, scene, steps[:at] + steps[at + 1 :])
     for at, step in enumerate(steps):
         for place, value in enumerate(step.values):
             for new in range(min(value, 4)):
@@ -121,19 +128,23 @@ def _times(times: list[float]) -> Iterator[list[float]]:
 # A plan as a test
 
 
-def script(plan: Plan, finding: Finding) -> str:
-    """Return a test for `tests/sim/test_kept.py` that plays this plan."""
+def script(plan: Plan, finding: Finding, name: str) -> str:
+    """Return a test for `tests/sim/test_kept.py` that plays this plan. `name`: of the world that it was made of."""
     scene = plan.scene
     sentences = {rule.__name__: inspect.getdoc(rule) or "" for rule in RULES}
-    intent = " ".join(sentences.get(finding.rule, finding.rule).split())
+    intent = fill(sentences.get(finding.rule, finding.rule), 105, subsequent_indent="    ")
+    end = "\n    " if "\n" in intent else ""
     lines = [
-        f"def test_{finding.rule}_{plan.seed.replace('/', '_')}() -> None:",
-        f'    """{intent}"""',
+        f"def test_{finding.rule}_{name.replace('/', '_')}() -> None:",
+        f'    """{intent}{end}"""',
         "    scene = Scene(",
         *[f"        {each}," for each in _parts(scene)],
         "    )",
         "    steps = (",
-        *[f"        {source(step)},{_named(step)}" for step in plan.steps],
+        *[
+            f"        {source(step)},{_named(step) if step.who in scene.clients else ''}"
+            for step in plan.steps
+        ],
         "    )",
         f"    assert played(Plan({source(plan.seed)}, scene, steps)) == []",
     ]
@@ -157,7 +168,10 @@ def _parts(scene: Scene) -> Iterator[str]:
 def source(value: Any) -> str:
     """Return a value as it is written in Python."""
     if isinstance(value, Product):
-        return f"PRODUCT[{value.name!r}]"
+        plainly = next(each for each in PRODUCTS if each.name == value.name)
+        pairs = zip(Product._fields, value, plainly, strict=True)
+        rest = [f"{name}={source(each)}" for name, each, plain in pairs if each != plain]
+        return f"PRODUCT[{value.name!r}]" + (f"._replace({', '.join(rest)})" if rest else "")
     if isinstance(value, Enum):
         return str(value)
     if isinstance(value, dict):
@@ -177,8 +191,7 @@ def source(value: Any) -> str:
 
 
 def _named(step: Step) -> str:
-    """Return a comment that names a step's numbers, where they are a client's."""
-    act = getattr(Client, step.act, None)
-    names = list(inspect.signature(act).parameters)[1:] if act is not None and step.values else []
+    """Return a comment that names the numbers of a client's step."""
+    names = list(inspect.signature(getattr(Client, step.act)).parameters)[1:]
     said = [f"{name} {value}" for name, value in zip(names, step.values, strict=False)]
     return f"  # {', '.join(said)}" if said else ""

@@ -1,1 +1,1 @@
-"""The simulator: that its worlds can be played again, that it sees what it looks for, and that it finds nothing."""
+"""The simulator: its worlds can be played again, its judge sees what it looks for, and it finds nothing."""
