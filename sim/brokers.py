@@ -14,7 +14,7 @@ from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
-OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", b"redelivered"})
+OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", b"redelivered", b"from"})
 """Headers of a MESSAGE that the broker sets itself."""
 ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
@@ -369,6 +369,7 @@ class Session:
         else:
             id = b"%d,%d" % (1000 * self.number + subscription.number, message.number)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
+        headers.append((b"from", self.broker.name.encode()))
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
         elif product.nameless:

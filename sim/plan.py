@@ -3,7 +3,7 @@ steps is a plan, too: that is how a failing world is made smaller.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -116,9 +116,12 @@ class Scene:
             f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
             for name, habit in self.clients.items()
         ]
-        more = [(each.name, getattr(self, each.name), each.default) for each in fields(self)[5:]]
-        more += [(name, value, PLAIN.get(name)) for name, value in self.settings.items()]
-        parts += [f"{name}={value}" for name, value, plain in more if value != plain]
+        parts += [
+            f"{each.name}={value}"
+            for each in fields(self)
+            if each.default is not MISSING and (value := getattr(self, each.name)) != each.default
+        ]
+        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
     @property
@@ -248,11 +251,11 @@ def draw(seed: int, number: int) -> Plan:
         "disconnect_timeout": choice((0.5, 5.0)),
         "stop_timeout": choice((0.0, 1.0, 5.0)),
     }
-    length = choice((2.0, 10.0))
+    length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
-        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * 25))]
-        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
+        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * many))]
+        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
             steps += _fate(chance, random() * length, [*brokers])
@@ -273,10 +276,18 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
     routed = random() < 0.15
     if routed:
         brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
-    if random() < 0.1:
-        brokers = {name: (each._replace(counts=True), version) for name, (each, version) in brokers.items()}
+    kind = scene.kind
+    if random() < 0.15:
+        kind = choice((kind, "fanout")) if len(brokers) > 1 + routed else kind
+        same, alike = random() < 0.5, choice((b"1.1", b"1.2"))
+        brokers = {
+            name: (choice(PRODUCTS[1:])._replace(counts=True), alike if same else version)
+            for name, (_, version) in brokers.items()
+        }
+        clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
     return replace(
         scene,
+        kind=kind,
         brokers=brokers,
         clients=clients,
         mood=mood,

@@ -334,7 +334,8 @@ class World:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values()):
             client.comes_back = False
-            client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
+            ways = ("disconnect", "vanish", "reset", "half_close")
+            client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
     def _look(self) -> None:

@@ -18,13 +18,13 @@ c1.1 sent CONNECT accept-version:1.2
 c1.1 read CONNECTED version:1.2
 c1.1 sent SUBSCRIBE id:1 destination:/queue/a ack:client receipt:r-1
 c1.1 read RECEIPT receipt-id:r-1
-c1.1 sent SEND destination:/queue/a receipt:r-2 c1.1
-a.1 took SEND destination:/queue/a c1.1
+c1.1 sent SEND destination:/queue/a receipt:r-2 x:v c1.1
+a.1 took SEND destination:/queue/a x:v c1.1
 c1.1 read RECEIPT receipt-id:r-2
-a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 acked MESSAGE from:a c1.1
 c1.1 sent ACK id:m-1
-c1.1 acked c1.1
 a.1 settled c1.1
 c1.1 sent BEGIN transaction:t1
 c1.1 sent SEND destination:/queue/b transaction:t1 c1.2
@@ -46,7 +46,7 @@ def _event(at: int, line: str) -> Event:
     who, what, *words = line.split()
     name, session = who.split(".")
     kind = What(what)
-    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE):
+    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED):
         return Event(at, name, kind, int(session), None, " ".join(words))
     pairs = [word.partition(":") for word in words[1:] if ":" in word]
     headers = {name.encode(): value.replace("_", " ").encode() for name, _, value in pairs}
@@ -74,9 +74,9 @@ def test_what_is_right_gives_no_finding(kind: str, confirm: bool) -> None:
 
 SENDS = "a.1 took SEND destination:/queue/b x:plain c1.3\na.1 took SEND destination:/queue/b c1.4\n"
 LEAVES = "c1.1 sent DISCONNECT receipt:r-4\nc1.1 read RECEIPT receipt-id:r-4\nc1.1 ended left\n"
-CONFIRMED = "a.1 took SEND destination:/queue/a c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
-GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+CONFIRMED = "a.1 took SEND destination:/queue/a x:v c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
+GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
 """
 GIVES, READS = GIVEN.splitlines(keepends=True)
 
@@ -105,17 +105,20 @@ FALSE = [
     ("only_what_was_subscribed", LEAVES, GIVEN + LEAVES),
     ("only_what_was_subscribed", GIVEN, GIVEN + READS),
     ("only_what_was_subscribed", GIVEN, READS),
-    # a header that a broker takes with another value; a header of the relay's own that a client reads
-    ("values_arrive", SENDS, SENDS.replace("x:plain", "x:odd")),
-    ("values_arrive", GIVEN, GIVES + READS.replace("ack", "relay-trace:1 ack")),
-    ("an_ack_is_for_its_message", "c1.1 acked c1.1\n", ""),
+    # another value; a value of the relay's; a copy of a broker of which the client has none
+    ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
+    ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
     # a SEND that no broker took
     ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
     # a MESSAGE before one that its broker gave first
     (
         "deliveries_keep_their_order",
         GIVEN,
-        GIVES + GIVES.replace("m-1 c1.1", "m-2 c2.1") + READS.replace("m-1 c1.1", "m-2 c2.1") + READS,
+        GIVES
+        + GIVES.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS,
     ),
     # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
     ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
