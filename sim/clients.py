@@ -173,11 +173,19 @@ class Client:
         if self.line is not None and not self.line.over:
             self.line.pause(milliseconds / 1000)
 
-    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
+    def poison(self, place: int, receipt: int) -> None:
+        """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
+        self.send(place, receipt, 0, 0, b"abc")
+        if receipt:
+            self.awaited.popitem()  # it is not owed an answer that names it
+
+    def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
         """Send a message to a destination; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
         headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true")]
+        if priority != b"4":
+            headers.append((b"priority", priority))
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))

@@ -305,6 +305,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
+            late = late or any(b"priority" in _given(each.event).headers for each in stay.sends)
             if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
@@ -313,6 +314,7 @@ ALLOWED: Final = (
     b"NACK cannot be said to the broker",
     b"the outcome of a transaction is unknown",
     b"the transaction cannot be committed",
+    b"the quorum cannot be reached",
 )
 """How the messages of ERRORs begin that a broker's death, or a broker of an older version, may cause."""
 
