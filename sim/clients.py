@@ -15,13 +15,14 @@ MODES: Final = (b"auto", b"client", b"client-individual")
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for.
+    asks for. `login`: brokers take it; else it comes with a wrong password.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    login: bool = True
 
 
 class Owed(NamedTuple):
@@ -86,6 +87,8 @@ class Client:
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
             if self.habit.beat:
                 headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+        if not self.habit.login:
+            headers.append((b"passcode", b"wrong"))
         self._say(b"CONNECT", headers)
 
     @property

@@ -29,6 +29,9 @@ from tests.e2e.certificates import Authority
 SCRIPT: Final = Path(__file__).with_name("conversations.txt")
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "corpus" / "models"
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+MODELS: Final = {each.name: each for each in PRODUCTS}
+MODELS["activemq_6"] = MODELS["activemq"]
+"""The models, by the names of the brokers that they are held against."""
 QUIET: Final = 0.5
 """Seconds of silence after which a broker is taken to have written all."""
 
@@ -51,7 +54,7 @@ def conversations() -> list[Conversation]:
     made = []
     for part in SCRIPT.read_text().split("\n== ")[1:]:
         name, *lines = part.strip().splitlines()
-        versions = VERSIONS
+        versions: tuple[bytes, ...] = VERSIONS
         if lines[0].startswith("in "):
             versions = tuple(lines.pop(0).encode().split()[1:])
         made += [Conversation(name, version, tuple(lines)) for version in versions]
@@ -140,7 +143,7 @@ class Player:
         self.seen.append(line)
         who, command, *words = line.split()
         talk = self._talks.get(who)
-        if talk is None or command == "CONNECT" and talk.answers[-1:] == ["dropped"]:
+        if talk is None or (command == "CONNECT" and talk.answers[-1:] == ["dropped"]):
             talk = self._talks[who] = Talk(self.conversation.version)
             talk.wire = self._side.connect(talk.received, talk.ended)
         assert talk.wire is not None
@@ -377,13 +380,15 @@ def recorded(name: str) -> dict[str, list[str]]:
 def differences(
     product: Product, expected: dict[str, list[str]], found: dict[str, list[str]]
 ) -> Iterator[str]:
-    """Yield the conversations that differ, with the lines of each side: `-` what only the broker wrote, `+` the model."""
+    """Yield the conversations that differ: `-` is what only the broker wrote, `+` what only the model did."""
+    mark = "" if product.marks else " redelivered:true"
     for title, seen in expected.items():
-        both = (seen, found.get(title, []))
-        if not product.marks:
-            both = tuple([[line.replace(" redelivered:true", "") for line in lines] for lines in both])
+        both = [
+            [line.replace(mark, "") if mark else line for line in lines]
+            for lines in (seen, found.get(title, []))
+        ]
         if both[0] != both[1]:
-            shown = unified_diff(*both, n=50, lineterm="")
+            shown = unified_diff(both[0], both[1], n=50, lineterm="")
             yield "\n".join([f"== {title}", *list(shown)[3:]])
 
 
@@ -392,24 +397,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.models", description=__doc__)
     parser.add_argument("--record", action="store_true", help="keep what the brokers write")
     parser.add_argument("--only", default="", help="only conversations whose title has this text")
-    parser.add_argument("products", nargs="*", help=f"of {' '.join(each.name for each in PRODUCTS)}")
+    parser.add_argument("brokers", nargs="*", help=f"of {' '.join(MODELS)}")
     options = parser.parse_args()
     asked = [each for each in conversations() if options.only in each.title]
     status = 0
-    for product in PRODUCTS:
-        if options.products and product.name not in options.products:
-            continue
+    for name in options.brokers or MODELS:
+        product = MODELS[name]
         try:
-            with real(product.name) as side:
+            with real(name) as side:
                 expected = play_all(asked, side)
         except brokers.Absent as absent:
-            print(f"{product.name} is not compared: it {absent}")
+            sys.stdout.write(f"{name} is not compared: it {absent}\n")
             continue
         if options.record:
             text = "\n\n".join(["\n".join([f"== {title}", *lines]) for title, lines in expected.items()])
-            (RECORDED / f"{product.name}.txt").write_text(text + "\n")
+            (RECORDED / f"{name}.txt").write_text(text + "\n")
         found = list(differences(product, expected, play_all(asked, Model(product))))
-        print(*found, f"{product.name}: {len(found)} of {len(asked)} conversations differ", sep="\n\n")
+        told = [*found, f"{name}: {len(found)} of {len(asked)} conversations differ"]
+        sys.stdout.write("\n\n".join(told) + "\n")
         status = status or bool(found)
     return status
 

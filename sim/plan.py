@@ -119,7 +119,7 @@ def draw(seed: int, number: int) -> Plan:
     clients = {}
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000))
+            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000)), random() > 0.01
         )
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
