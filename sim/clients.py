@@ -99,7 +99,7 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self._comes_back and self.habit.returns is not None and not self.leaving:
+        if self._comes_back and self.habit.login and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:

@@ -373,6 +373,7 @@ def real(name: str) -> Iterator[Real]:
 
 def recorded(name: str) -> dict[str, list[str]]:
     """Return what a broker wrote when it was recorded, by the titles of the conversations."""
+    name = MODELS[name].name
     parts = ("\n" + (RECORDED / f"{name}.txt").read_text()).split("\n== ")[1:]
     return {part.split("\n")[0]: part.rstrip().split("\n")[1:] for part in parts}
 
@@ -409,7 +410,7 @@ def main() -> int:
         except brokers.Absent as absent:
             sys.stdout.write(f"{name} is not compared: it {absent}\n")
             continue
-        if options.record:
+        if options.record and name == product.name:
             text = "\n\n".join(["\n".join([f"== {title}", *lines]) for title, lines in expected.items()])
             (RECORDED / f"{name}.txt").write_text(text + "\n")
         found = list(differences(product, expected, play_all(asked, Model(product))))
