@@ -234,8 +234,10 @@ class Broker:
                 session.line.end.changed()
 
     def refuse(self, on: bool) -> None:
-        """Answer each CONNECT with an ERROR that says that the broker serves nobody. Or serve again."""
+        """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
         if self.up and self.refuses is not on:
+            if on:
+                self.part()
             self.refuses = on
             self.note(What.FATE, detail="serves nobody" if on else "serves again")
 

@@ -27,14 +27,15 @@ HEADERS: Final = (
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `web`: it speaks WebSocket; `secure`: over TLS. `rough`: the share of its frames that are wrong.
-    `lenient`: it reads what brokers say wrongly.
+    asks for. `login`: brokers take it; else it comes with a wrong password. `web`: it speaks WebSocket; `secure`: over
+    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    login: bool = True
     web: bool = False
     secure: bool = False
     rough: float = 0.0
@@ -110,6 +111,8 @@ class Client:
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
             if self.habit.beat:
                 headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+        if not self.habit.login:
+            headers.append((b"passcode", b"wrong"))
         self._say(b"CONNECT", headers)
 
     @property
@@ -120,7 +123,7 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self.comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.login and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
@@ -201,7 +204,13 @@ class Client:
         if self.line is not None and not self.line.over:
             self.line.pause(milliseconds / 1000)
 
-    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
+    def poison(self, place: int, receipt: int) -> None:
+        """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
+        self.send(place, receipt, 0, 0, b"abc")
+        if receipt:
+            self.awaited.popitem()  # it is not owed an answer that names it
+
+    def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
         """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
@@ -209,6 +218,8 @@ class Client:
         if self.habit.version == b"1.0":
             value = value.replace(b"\n", b"")
         headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
+        if priority != b"4":
+            headers.append((b"priority", priority))
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))

@@ -426,6 +426,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
+            refused = refused or not scene.clients[stay.client].login
+            refused = refused or any(b"priority" in _given(each.event).headers for each in stay.sends)
             due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
             if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"

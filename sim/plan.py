@@ -229,6 +229,7 @@ def draw(seed: int, number: int) -> Plan:
             random() < 0.2,
             choice((None, 0.1, 1.0)),
             choice((0, 0, 1000)),
+            random() > 0.01,
             web and random() < 0.6,
             secure,
         )
@@ -324,13 +325,14 @@ _ENDS: Final = ("disconnect", "vanish", "reset", "half_close")
 
 def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     random = chance.random
-    act = chance.choice(_ENDS if random() < 0.03 else _ACTS)
+    act = chance.choice(_ENDS if random() < 0.03 else _ACTS) if random() > 0.002 else "poison"
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
         "burst": (some, 2 + some % 8),
         "ack": (some, asks, int(random() < 0.2) * (1 + some)),
         "nack": (some, asks),
+        "poison": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
         "unsubscribe": (some, asks),
         "begin": (asks,),
