@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 from sim.actors import Line
 from sim.history import History, What
 from sim.layers import layers
-from sim.net import End, Network
+from sim.net import Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+DEAF: Final = 3.0
+"""Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
 HEADERS: Final = (
     *[
@@ -27,19 +29,22 @@ HEADERS: Final = (
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `login`: brokers take it; else it comes with a wrong password. `web`: it speaks WebSocket; `secure`: over
-    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly.
+    asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
+    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
+    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
-    login: bool = True
+    known: bool = True
     web: bool = False
     secure: bool = False
     rough: float = 0.0
     lenient: bool = False
+    beats: bool = False
+    login: bytes = b""
 
 
 def reader(habit: Habit) -> Reader:
@@ -81,6 +86,7 @@ class Client:
         self._number = 0
         self._bodies = 0
         self.comes_back = True
+        self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -101,7 +107,7 @@ class Client:
         self.awaited.clear()
         self._waiting.clear()
         self._reader = reader(self.habit)
-        end = End(self.net, self.name)
+        end = self.net.end(self.name)
         self.note(What.CONNECTED)
         over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
         self.line = Line(self.net.clock, end, self._received, self._ended, over)
@@ -109,11 +115,15 @@ class Client:
         headers: Pairs = []
         if self.habit.version != b"1.0":
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
-            if self.habit.beat:
-                headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
-        if not self.habit.login:
+            if self.habit.beat or self.habit.beats:
+                headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
+        if self.habit.login:
+            headers += [(b"login", self.habit.login), (b"passcode", self.habit.login)]
+        elif not self.habit.known:
             headers.append((b"passcode", b"wrong"))
         self._say(b"CONNECT", headers)
+        if self.habit.beats:
+            self._beat(self.line)
 
     @property
     def open(self) -> bool:
@@ -123,14 +133,32 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self.comes_back and self.habit.login and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
         if self.comes_back:
             self.connect()
 
+    def _beat(self, line: Line) -> None:
+        """Send heart-beats on a connection until it ends."""
+        if not (line.over or line.leaving):
+            line.write(b"\n")
+            self.net.clock.after(0.6, self._beat, line)
+
+    def _listen(self, line: Line) -> None:
+        """See to it that the relay's heart-beats come."""
+        if line.over:
+            return
+        if line.slow:
+            self._heard = self.net.clock.now
+        elif self.net.clock.now > self._heard + DEAF:
+            self.note(What.WRONG, detail=f"heard nothing for {DEAF} s")
+            return
+        self.net.clock.after(0.5, self._listen, line)
+
     def _received(self, data: bytes) -> None:
+        self._heard = self.net.clock.now
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -142,6 +170,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
+            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+                assert self.line is not None
+                self._listen(self.line)
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -318,6 +349,23 @@ class Client:
         self.comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
+
+    # The end of a world
+
+    def settle(self) -> None:
+        """Abort what is open, and send one more message: the relay must serve it."""
+        while self.open and self.transactions:
+            self.act("abort", 0, 1)
+        self.act("send", 0, 1, 0, 0)
+
+    def complain(self) -> None:
+        """Note what the relay has not answered, if the client is still there."""
+        if self.open and not self.connected:
+            self.note(What.WRONG, detail="was not answered in calm weather")
+        for receipt, frame in self.awaited.items():
+            if self.open:
+                detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
+                self.note(What.WRONG, detail=detail)
 
     # What is written
 

@@ -255,7 +255,7 @@ def draw(seed: int, number: int) -> Plan:
     length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
-        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * many))]
+        steps += [Step(random() * length, name, *client_act(chance)) for _ in range(5 + int(random() * many))]
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
@@ -323,7 +323,8 @@ _ACTS: Final = (
 _ENDS: Final = ("disconnect", "vanish", "reset", "half_close")
 
 
-def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
+def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
+    """Return what a client does next."""
     random = chance.random
     act = chance.choice(_ENDS if random() < 0.03 else _ACTS) if random() > 0.002 else "poison"
     asks, some = int(random() < 0.5), int(random() * 1000)

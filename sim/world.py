@@ -312,23 +312,14 @@ class World:
     def _settle(self) -> None:
         """Each client that is still there settles what it has: the relay must serve it."""
         for client in self.clients.values():
-            while client.open and client.transactions:
-                client.act("abort", 0, 1)
-            client.act("send", 0, 1, 0, 0)
+            client.settle()
         self.clock.run(self.clock.now + SETTLING)
         for client in self.clients.values():
             for _ in range(len(client.owed)):
                 client.act("ack", 0, 0)
         self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
-            if client.open and not client.connected:
-                self.history.add(
-                    self.clock.now, client.name, What.WRONG, detail="was not answered in calm weather"
-                )
-            for receipt, frame in client.awaited.items():
-                if client.open:
-                    detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
-                    self.history.add(self.clock.now, client.name, What.WRONG, client.session, detail=detail)
+            client.complain()
 
     def _leave(self) -> None:
         """All clients go, each in its way."""
