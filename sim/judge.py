@@ -604,6 +604,7 @@ OF_BROKERS: Final = (
     values_arrive,
     an_ack_is_for_its_message,
     deliveries_keep_their_order,
+    counters_fit,
 )
 """Rules that say nothing where the brokers' own events are absent."""
 
