@@ -19,6 +19,7 @@ _UNTOLD: Final = frozenset({b"persistent", b"content-length", b"content-type", b
 _SAID: Final = {
     What.CONNECTED: ("+", "{who} has connection {session} {text}"),
     What.ENDED: ("+", "{who} has no connection any more: {text}"),
+    What.ACKED: ("+", "{who} acknowledges {text}"),
     What.SETTLED: ("+", "{who} removes {text}"),
     What.RETURNED: ("+", "{who} takes {text} back"),
     What.FORGOT: ("*", "{who} has lost {text}"),
@@ -49,8 +50,10 @@ def told(frame: Frame) -> str:
     name = body.rstrip(".")[:60]
     if len(body) > len(name):
         name += f" ({len(body)} bytes)"
-    rest = [f"{name.decode()}:{value}" for name, value in headers.items() if name not in _UNTOLD]
-    text = " ".join([part for part in (frame.command.decode(), place, name, *rest) if part])
+    rest = [
+        f"{name.decode(errors='replace')}:{value}" for name, value in headers.items() if name not in _UNTOLD
+    ]
+    text = " ".join([part for part in (frame.command.decode(errors="replace"), place, name, *rest) if part])
     return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
 
 
@@ -73,7 +76,7 @@ class Chart:
                 return Row(time, here, self._relay, "", text)
             case What.READ | What.TOOK:
                 return Row(time, self._relay, here, "", text)
-        mark, words = _SAID[event.what]
+        mark, words = _SAID.get(event.what, ("+", f"{{who}} {event.what.value} {{text}}"))
         said = words.format(who=event.who, session=event.session, text=text).rstrip()
         return Row(time, here, here, mark, said)
 

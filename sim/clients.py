@@ -13,23 +13,43 @@ from sim.stomp import Frame, Malformed, Pairs, Reader, write
 DEAF: Final = 3.0
 """Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
+HEADERS: Final = (
+    *[
+        (b"x", b""),
+        (b"x", b"plain"),
+        (b"x", b"a:b\\c\\\\n"),
+        (b"x-\xc3\xa9", b"a\nb"),
+        (b"x.y z", b" blanks "),
+    ],
+    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\")],
+)
+"""Headers of SENDs. A client of 1.0 cannot say an LF."""
 
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `web`: it speaks WebSocket; `secure`: over TLS. `beats`: it promises heart-beats, and keeps the promise.
-    `login`: its name, and its passcode, too.
+    asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
+    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
+    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    known: bool = True
     web: bool = False
     secure: bool = False
+    rough: float = 0.0
+    lenient: bool = False
     beats: bool = False
     login: bytes = b""
+
+
+def reader(habit: Habit) -> Reader:
+    """Return what reads for a client. RabbitMQ and Artemis write escapes on 1.1 that it does not have."""
+    return Reader(habit.version, habit.lenient or habit.version == b"1.1")
 
 
 class Owed(NamedTuple):
@@ -41,7 +61,7 @@ class Owed(NamedTuple):
 
 
 class Client:
-    """A client. `act` does a step of the plan. `places` are where relays listen."""
+    """A client. `act` does a step of the plan. `comes_back`: it connects again, if its habit is so."""
 
     def __init__(
         self, name: str, habit: Habit, place: tuple[str, int], net: Network, history: History
@@ -59,13 +79,13 @@ class Client:
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
         self.awaited: dict[bytes, Frame] = {}
-        self._reader = Reader(habit.version)
+        self._reader = reader(habit)
         self._waiting: deque[Callable[[], None]] = deque()
         self._used: set[bytes] = set()
         self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
-        self._comes_back = True
+        self.comes_back = True
         self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
@@ -86,7 +106,7 @@ class Client:
         self.owed.clear()
         self.awaited.clear()
         self._waiting.clear()
-        self._reader = Reader(self.habit.version)
+        self._reader = reader(self.habit)
         end = self.net.end(self.name)
         self.note(What.CONNECTED)
         over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
@@ -99,6 +119,8 @@ class Client:
                 headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
         if self.habit.login:
             headers += [(b"login", self.habit.login), (b"passcode", self.habit.login)]
+        elif not self.habit.known:
+            headers.append((b"passcode", b"wrong"))
         self._say(b"CONNECT", headers)
         if self.habit.beats:
             self._beat(self.line)
@@ -111,11 +133,11 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self._comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
-        if self._comes_back:
+        if self.comes_back:
             self.connect()
 
     def _beat(self, line: Line) -> None:
@@ -156,9 +178,11 @@ class Client:
         elif frame.command == b"MESSAGE":
             subscription = frame.headers.get(b"subscription", b"")
             _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
-            if not subscription:  # of 1.0, where there is one for each destination
+            if self.habit.version == b"1.0":  # any name is made up by the broker
                 found = [
-                    each for each in self.subscriptions.items() if each[1][0] == frame.headers[b"destination"]
+                    each
+                    for each in self.subscriptions.items()
+                    if each[1][0] == frame.headers.get(b"destination")
                 ]
                 subscription, (_, mode) = found[0] if found else (b"", (b"", b"auto"))
             if mode != b"auto":
@@ -183,7 +207,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
 
@@ -192,7 +216,7 @@ class Client:
     def reset(self) -> None:
         """Reset the connection."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.abort()
 
@@ -201,7 +225,7 @@ class Client:
         if self.habit.web or self.habit.secure:
             self.vanish()
         elif self.open and self.line is not None:
-            self._comes_back = False
+            self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
@@ -211,14 +235,30 @@ class Client:
         if self.line is not None and not self.line.over:
             self.line.pause(milliseconds / 1000)
 
-    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
-        """Send a message to a destination; `inside`: in an open transaction."""
+    def poison(self, place: int, receipt: int) -> None:
+        """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
+        self.send(place, receipt, 0, 0, b"abc")
+        if receipt:
+            self.awaited.popitem()  # it is not owed an answer that names it
+
+    def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
+        """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
-        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true")]
+        name, value = HEADERS[place // 5 % len(HEADERS)]
+        if self.habit.version == b"1.0":
+            value = value.replace(b"\n", b"")
+        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
+        if priority != b"4":
+            headers.append((b"priority", priority))
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
+
+    def burst(self, place: int, count: int) -> None:
+        """Send messages at once that ask for nothing: they may pass the relay's fast path."""
+        for _ in range(count):
+            self.send(place, 0, 0, 0)
 
     def subscribe(self, place: int, mode: int, receipt: int) -> None:
         """Subscribe to a destination, where the client is not subscribed to it; with 1.0, where it never was: what came
@@ -267,6 +307,8 @@ class Client:
             same = [each for each in self.owed if each.subscription == meant.subscription]
             covered = same[: same.index(meant) + 1]
         self.owed = [each for each in self.owed if each not in covered]
+        for each in covered:
+            self.note(What.ACKED, each.frame)
         headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
         if self.habit.version != b"1.2":
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
@@ -304,7 +346,7 @@ class Client:
 
     def disconnect(self) -> None:
         """Leave in order: DISCONNECT, its RECEIPT, and the end."""
-        self._comes_back = False
+        self.comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
 
@@ -343,4 +385,4 @@ class Client:
 
 def place_name(number: int) -> bytes:
     """Return the destination of this number: queues, then topics."""
-    return (b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 4]
+    return (b"/queue/a", b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 5]

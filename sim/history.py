@@ -26,6 +26,8 @@ class What(Enum):
     """A broker took a message of a SEND into a destination (`frame`: the SEND)."""
     GAVE = "gave"
     """A broker delivered a message (`frame`: the MESSAGE)."""
+    ACKED = "acked"
+    """A client acknowledged or refused a message (`frame`), perhaps several with one ACK."""
     SETTLED = "settled"
     """A broker removed a message, because it was acknowledged (`detail`: its body)."""
     RETURNED = "returned"

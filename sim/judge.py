@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from sim.history import Event, History, What
 from sim.stomp import Frame
+from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
 
@@ -82,6 +83,9 @@ class Case:
     fates: list[Event] = field(default_factory=list)
     wrongs: list[Event] = field(default_factory=list)
     twofold: list[tuple[Stay, Event]] = field(default_factory=list)
+    versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    acked: set[tuple[bytes, bytes]] = field(default_factory=set)
+    astray: list[Event] = field(default_factory=list)
     kept: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
     calm: float = inf
 
@@ -98,36 +102,40 @@ class Case:
                 yield stay, each
 
     def holds(self, body: bytes, by: float | None = None) -> bool:
-        """Whether a broker took a message (before `by`) and did not forget it."""
-        for each in self.took.get(body, ()):
-            if by is not None and each.at > by and self.seen:
-                continue
-            later = [one for one in self.forgot.get(body, ()) if one.who == each.who and one.at >= each.at]
-            if not later:
-                return True
-        return False
+        """Whether a broker took a message (before `by`) more often than it forgot it."""
+        found = self.took.get(body, ())
+        taken = Counter(each.who for each in found if by is None or each.at <= by or not self.seen)
+        lost = Counter(each.who for each in self.forgot.get(body, ()))
+        return any(count > lost[who] for who, count in taken.items())
 
 
 def arranged(history: History) -> Case:
     """Return a history, arranged for the rules."""
     case = Case(history)
+    rough = history.facts.get("rough", ())
+    before = None
     for event in history:
+        given = before is not None and before.what is What.GAVE  # to a subscription that wants no ACKs
+        before = event
         match event.what:
-            case What.TOOK:
-                case.took[event.frame.body].append(event)  # type: ignore[union-attr]
-            case What.GAVE:
-                case.gave[event.frame.body].append(event)  # type: ignore[union-attr]
-            case What.FORGOT:
-                case.forgot[event.detail.encode()].append(event)
-            case What.FATE:
-                case.fates.append(event)
+            case What.ACKED:
+                case.acked.add((_given(event).headers.get(b"from", b""), _given(event).body))
+            case What.SETTLED if not given:
+                if (event.who.encode(), event.detail.encode()) not in case.acked:
+                    case.astray.append(event)
+            case What.CONNECTED if event.detail:
+                case.versions[event.who, event.session] = event.detail.encode()
+            case What.TOOK | What.GAVE:
+                found = case.took if event.what is What.TOOK else case.gave
+                found[_given(event).body].append(event)
+            case What.FORGOT | What.KEPT:
+                found = case.forgot if event.what is What.FORGOT else case.kept
+                found[event.detail.encode()].append(event)
+            case What.FATE | What.WRONG:
+                (case.fates if event.what is What.FATE else case.wrongs).append(event)
             case What.CALM:
                 case.calm = event.at
-            case What.KEPT:
-                case.kept[event.detail.encode()].append(event)
-            case What.WRONG:
-                case.wrongs.append(event)
-            case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who != "relay":
+            case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who not in rough:
                 stay = case.stays.setdefault(
                     (event.who, event.session), Stay(event.who, event.session, event.at)
                 )
@@ -219,8 +227,15 @@ def nothing_is_wrong(case: Case) -> Iterator[str]:
     """Nobody saw something at once that must not be: bytes that cannot be read, an exception, no answer in calm
     weather, something that is left at the end.
     """
+    scene = case.history.facts["scene"]
+    excused: tuple[str, ...] = UNKNOWN if scene.mood or case.history.facts.get("rough") else ()
     for event in case.wrongs:
-        yield f"{event.at:.3f} {event.who}: {event.detail}"
+        if not event.detail.startswith(excused) and not (scene.mood and "in calm weather" in event.detail):
+            yield f"{event.at:.3f} {event.who}: {event.detail}"
+
+
+UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the broker cannot read: KeyError")
+"""How begins what is no fault of the relay, if a client or a broker says what it should not."""
 
 
 def a_receipt_comes_once(case: Case) -> Iterator[str]:
@@ -290,7 +305,10 @@ def order_is_kept(case: Case) -> Iterator[str]:
 def a_copy_is_marked(case: Case) -> Iterator[str]:
     """Of two copies of a message at least one is marked as sent again."""
     fanout = case.history.facts["scene"].kind == "fanout"
+    known = {send.body for _, send in case.sends}
     for body, found in case.took.items():
+        if body not in known:
+            continue  # of a rough client: its bodies are no names
         groups: dict[str, list[Event]] = defaultdict(list)
         for event in found:
             groups[event.who if fanout else ""].append(event)
@@ -320,9 +338,59 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             if answered is not None and answered.at < event.at and scene.kind != "fanout" and case.seen:
                 yield f"{stay.name} read {frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in read.items():
-            given = len(case.gave.get(body, ()))
-            if count > given and case.seen:
-                yield f"{stay.name} read {body[:20].decode()} {count} times, which brokers gave {given} times"
+            gave = len(case.gave.get(body, ()))
+            if count > gave and case.seen:
+                what = body[:20].decode(errors="replace")
+                yield f"{stay.name} read {what} {count} times, which brokers gave {gave} times"
+
+
+def values_arrive(case: Case) -> Iterator[str]:
+    """A header's value is read as it was sent, but for what a version on the way cannot express; and nobody reads what
+    is the relay's own.
+    """
+    sent = {each.body: (stay, each) for stay, each in case.sends}
+    for body, (stay, send) in sent.items():
+        for event in case.took.get(body, ()):
+            if not _same(case, stay, event, _given(send.event), _given(event)):
+                yield f"{event.who} took {event.frame}, and {stay.name} sent {send.event.frame}"
+    for stay in case.stays.values():
+        for event in stay.read:
+            frame = _given(event)
+            if b"relay-trace" in frame.headers:
+                yield f"{stay.name} read {frame}"
+            gave = case.gave.get(frame.body, ()) if frame.body in sent and frame.command == b"MESSAGE" else ()
+            if gave and not any(_same(case, stay, each, _given(each), frame) for each in gave):
+                yield f"{stay.name} read {frame}, which no broker gave"
+
+
+def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> bool:
+    """Whether the odd headers of a frame are those that were sent, by the losses of `docs/translation.md`. Between
+    equal versions bytes pass unchanged, even if the product has escapes of its own.
+    """
+    version = case.versions.get((event.who, event.session), b"1.0")
+    own = b"1.0" if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
+    if own == version and version in dict(case.history.facts["scene"].brokers[event.who][0].escapes):
+        return True
+    for name, value in sent.headers.items():
+        both = [value, read.headers.get(name, b"")]
+        if b"1.0" in (own, version):
+            both = [each.replace(b"\n", b" ").replace(b"%0A", b" ").lstrip(b" ") for each in both]
+        if own != b"1.2" or version != b"1.2":
+            both = [each.removesuffix(b"%0D").rstrip(b" \r") for each in both]
+        if name.startswith(b"x") and both[0] != both[1]:
+            return False
+    return True
+
+
+def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
+    """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
+    scene = case.history.facts["scene"]
+    calm = sum(event.who in scene.brokers for event in case.fates) == len(scene.brokers)
+    told_apart = calm or {each.version for each in scene.clients.values()} == {b"1.2"}
+    for event in () if case.history.facts.get("rough") else case.astray:
+        product, _ = scene.brokers[event.who]
+        if not product.across and (told_apart or not product.counts):
+            yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
 
 
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
@@ -346,6 +414,42 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         yield f"{len(missing)} SENDs were taken by no broker, {counted} are counted as possibly lost: {names}"
 
 
+def deliveries_keep_their_order(case: Case) -> Iterator[str]:
+    """A client reads what one connection to a broker gave in the broker's order."""
+    for stay in case.stays.values():
+        last: dict[tuple[str, int], float] = {}
+        for event in stay.read:
+            frame = _given(event)
+            given = case.gave.get(frame.body, ()) if frame.command == b"MESSAGE" else ()
+            for one in given if len(given) == 1 else ():
+                if one.at < last.get((one.who, one.session), 0.0):
+                    yield f"{stay.name} read {frame.body[:20].decode()} too late"
+                last[one.who, one.session] = one.at
+
+
+def counters_fit(case: Case) -> Iterator[str]:
+    """The relay counts what clients and brokers have seen: at least what they read, at most what they sent."""
+    if case.history.facts.get("rough"):
+        return  # what clients say that err is not in the stays
+    stays = list(case.stays.values())
+    counters = case.history.facts.get("counters", {})
+    sent = [event for event in case.history if event.what is What.SENT]
+    connected = sum(stay.connected is not None for stay in stays)
+    marked = sum(RESENT in _given(event).headers for found in case.took.values() for event in found)
+    bounds = {
+        "sessions_opened": (connected, len(stays)),
+        "sessions_connected": (connected, len(stays)),
+        "client_frames": (sum(map(len, [stay.receipts for stay in stays])), len(sent)),
+        "broker_frames": (sum(_given(e).command == b"MESSAGE" for stay in stays for e in stay.read), inf),
+        "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
+        "frames_resent": (marked, inf),
+        "possibly_lost": (0, sum(len(stay.sends) for stay in stays)),
+    }
+    for name, (least, most) in bounds.items():
+        if name in counters and not least <= counters[name] <= most:
+            yield f"{name} is {counters[name]}, and not from {least} to {most}"
+
+
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     scene = case.history.facts["scene"]
@@ -361,8 +465,11 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
+            refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
+            refused = refused or not scene.clients[stay.client].known
+            refused = refused or any(b"priority" in _given(each.event).headers for each in stay.sends)
             late = late or (text == ASTRAY and bool(stay.unsubscribed))
-            due = text.startswith((*ALLOWED, *configured(case, event)))
+            due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
             if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
@@ -372,6 +479,7 @@ ALLOWED: Final = (
     b"the outcome of a transaction is unknown",
     b"the transaction cannot be committed",
     b"the quorum cannot be reached",
+    b"a transaction cannot span upstreams",
 )
 """How the messages of ERRORs begin that a broker's death, or a broker of an older version, may cause."""
 
@@ -495,8 +603,14 @@ def _spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
-OF_BROKERS: Final = (a_copy_is_marked,)
-"""Rules that say nothing where the brokers' own events are absent: nobody knows which of two copies came first."""
+OF_BROKERS: Final = (
+    a_copy_is_marked,
+    values_arrive,
+    an_ack_is_for_its_message,
+    deliveries_keep_their_order,
+    counters_fit,
+)
+"""Rules that say nothing where the brokers' own events are absent."""
 
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     nothing_is_wrong,
@@ -507,8 +621,12 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     order_is_kept,
     a_copy_is_marked,
     only_what_was_subscribed,
+    values_arrive,
+    an_ack_is_for_its_message,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
+    deliveries_keep_their_order,
+    counters_fit,
     a_session_ends,
     a_receipt_is_not_withheld,
 )
@@ -518,4 +636,6 @@ def judge(history: History) -> list[Finding]:
     """Return what is wrong in a history, by all rules."""
     case = arranged(history)
     rules = [rule for rule in RULES if case.seen or rule not in OF_BROKERS]
+    if history.facts["scene"].mood:
+        rules = rules[:1]
     return [Finding(rule.__name__, text) for rule in rules for text in rule(case)]

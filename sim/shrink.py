@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Any, Final
 
 from sim.brokers import PRODUCTS, Product
-from sim.clients import Client
+from sim.clients import Client, Habit
 from sim.judge import RULES, Finding
 from sim.plan import CALM, PLAIN, Plan, Scene, Step
 from sim.run import played, shape
@@ -103,8 +103,13 @@ def _scenes(scene: Scene, active: set[str]) -> Iterator[Scene]:
     pieces, short, slowest = scene.weather
     for weather in (CALM, (0.0, short, slowest), (pieces, 0.0, slowest), (pieces, short, CALM[2])):
         yield replace(scene, weather=weather)
+    habits = {name: Habit(each.version) for name, each in scene.clients.items()}
     for name, value in PLAIN.items():
-        yield replace(scene, settings=scene.settings | {name: value})
+        settings = scene.settings | {name: value}
+        yield replace(scene, settings=settings)
+        yield replace(
+            scene, settings=settings, clients=habits
+        )  # some settings are those of listener and clients
     for name, (product, version) in scene.brokers.items():
         for broker in ((_PLAINEST, version), (product, b"1.2")):
             yield replace(scene, brokers=scene.brokers | {name: broker})

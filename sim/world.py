@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import inf
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
@@ -15,12 +17,19 @@ from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
+from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
+from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
+from stomprelay.relay.inputs import Identified, Input, Unknown
+from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.clients import clients
+from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection import protocol, relay_driver, runtime, web
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
+from stomprelay.wire.decoder import SCANNER
 
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
@@ -39,10 +48,20 @@ def simulated() -> Iterator[None]:
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
         patch.object(web, "send", protocol.send_in_python),
-        patch.object(relay_driver, "PIPE", None),
-        patch.object(clients, "PIPE", None),
+        patch.object(Identification, "ask", _identify),
+        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
+
+
+def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
+    """Stand for `Identification.ask`: find out the user after some time. Some rough clients are not let in."""
+    odd = claim.login is not None
+    answer: Input = Identified(Identity("alice", until=SOCKETS.net.clock.now + 3.0 if odd else inf))
+    if odd and random.random() < 0.3:
+        answer = Unknown(Refusal(Ground.PASSCODE, "another passcode"))
+    service._reactor.callLater(random.random() * 0.3, driver.handle, answer)
 
 
 class RelayProcess:
@@ -98,7 +117,8 @@ class World:
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
-            self.brokers[name] = Broker(
+            kind: Any = partial(RoughBroker, plan.scene.mood) if plan.scene.mood else Broker
+            self.brokers[name] = kind(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
             self.brokers[name].web = plan.scene.settings["broker_web"]
@@ -107,7 +127,9 @@ class World:
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
         for name, habit in plan.scene.clients.items():
-            self.clients[name] = Client(name, habit, PLACE, self.net, self.history)
+            kind = RoughClient if habit.rough else Client
+            self.clients[name] = kind(name, habit, PLACE, self.net, self.history)
+        self.history.facts["rough"] = [name for name, habit in plan.scene.clients.items() if habit.rough]
 
     def wrong(self, text: str) -> None:
         """Add to the history that something is wrong."""
@@ -164,8 +186,10 @@ class World:
                 broker.kill(*step.values)
             case "start":
                 broker.start()
-            case "stall":
-                broker.stall(bool(step.values[0]))
+            case "part":
+                broker.part()
+            case "stall" | "refuse" | "fill":
+                getattr(broker, step.act)(bool(step.values[0]))
             case "cut" if broker.sessions:
                 which, most = step.values
                 session = broker.sessions[which % len(broker.sessions)]
@@ -225,7 +249,12 @@ class World:
     def _config(self) -> Config:
         scene = self.plan.scene
         listener = scene.listener(self.changed)
-        return Config((listener,), memory=1 << 30, stop_timeout=scene.settings["stop_timeout"])
+        return Config(
+            (listener,),
+            memory=1 << 30,
+            stop_timeout=scene.settings["stop_timeout"],
+            fast_path=scene.settings["fast"],
+        )
 
     def _relay_reload(self, which: int) -> None:
         """Use another configuration."""
@@ -273,8 +302,7 @@ class World:
         self.history.add(self.clock.now, "relay", What.CALM)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
-            broker.stall(False)
-            broker.start()
+            broker.calm()
         self._relay_start()
         self._relay_reload(-1)
         state = self.relay.service.state
@@ -296,7 +324,9 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values()):
-            client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
+            client.comes_back = False
+            ways = ("disconnect", "vanish", "reset", "half_close")
+            client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
     def _look(self) -> None:
@@ -320,7 +350,7 @@ class World:
                     f"broker {broker.name} has {len(broker.sessions)} connections after all clients have gone"
                 )
             for message in broker.remaining():
-                broker.note(What.KEPT, detail=message.body.decode())
+                broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
         if self.relay.reactor.alive:

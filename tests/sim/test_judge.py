@@ -12,24 +12,26 @@ from sim.stomp import Frame
 RIGHT = """\
 a.0 fate starts
 relay.0 fate starts
+a.1 connected 1.2
 c1.1 connected
 c1.1 sent CONNECT accept-version:1.2
 c1.1 read CONNECTED version:1.2
 c1.1 sent SUBSCRIBE id:1 destination:/queue/a ack:client receipt:r-1
 c1.1 read RECEIPT receipt-id:r-1
-c1.1 sent SEND destination:/queue/a receipt:r-2 c1.1
-a.1 took SEND destination:/queue/a c1.1
+c1.1 sent SEND destination:/queue/a receipt:r-2 x:v c1.1
+a.1 took SEND destination:/queue/a x:v c1.1
 c1.1 read RECEIPT receipt-id:r-2
-a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 acked MESSAGE from:a c1.1
 c1.1 sent ACK id:m-1
 a.1 settled c1.1
 c1.1 sent BEGIN transaction:t1
 c1.1 sent SEND destination:/queue/b transaction:t1 c1.2
 c1.1 sent ABORT transaction:t1
-c1.1 sent SEND destination:/queue/b c1.3
+c1.1 sent SEND destination:/queue/b x:plain c1.3
 c1.1 sent SEND destination:/queue/b c1.4
-a.1 took SEND destination:/queue/b c1.3
+a.1 took SEND destination:/queue/b x:plain c1.3
 a.1 took SEND destination:/queue/b c1.4
 c1.1 sent UNSUBSCRIBE id:1 receipt:r-3
 c1.1 read RECEIPT receipt-id:r-3
@@ -45,7 +47,7 @@ def _event(at: float, line: str) -> Event:
     who, what, *words = line.split()
     name, session = who.split(".")
     kind = What(what)
-    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE):
+    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED):
         return Event(at, name, kind, int(session), None, " ".join(words))
     pairs = [word.partition(":") for word in words[1:] if ":" in word]
     headers = {name.encode(): value.replace("_", " ").encode() for name, _, value in pairs}
@@ -54,12 +56,17 @@ def _event(at: float, line: str) -> Event:
 
 
 def _rules(
-    text: str, *, kind: str = "failover", confirm: bool = True, possibly_lost: int = 0, seen: bool = True
+    text: str,
+    *,
+    kind: str = "failover",
+    confirm: bool = True,
+    counters: dict[str, int] | None = None,
+    seen: bool = True,
 ) -> set[str]:
-    """Return the rules that find something in this history."""
+    """Return the rules that find something in this history, with these counters of the relay."""
     brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
     scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm, "beats": True})
-    history = History(scene=scene, counters={"possibly_lost": possibly_lost}, brokers_seen=seen)
+    history = History(scene=scene, counters=counters or {}, brokers_seen=seen)
     history.events = [_event(at / 10, line) for at, line in enumerate(text.splitlines())]
     return {finding.rule for finding in judge(history)}
 
@@ -71,12 +78,13 @@ def test_what_is_right_gives_no_finding(kind: str, confirm: bool) -> None:
     assert _rules(RIGHT, kind=kind, confirm=confirm) == set()
 
 
-SENDS = "a.1 took SEND destination:/queue/b c1.3\na.1 took SEND destination:/queue/b c1.4\n"
+SENDS = "a.1 took SEND destination:/queue/b x:plain c1.3\na.1 took SEND destination:/queue/b c1.4\n"
 LEAVES = "c1.1 sent DISCONNECT receipt:r-4\nc1.1 read RECEIPT receipt-id:r-4\nc1.1 ended left\n"
-CONFIRMED = "a.1 took SEND destination:/queue/a c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
-GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+CONFIRMED = "a.1 took SEND destination:/queue/a x:v c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
+GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
 """
+GIVES, READS = GIVEN.splitlines(keepends=True)
 
 
 def _swapped(lines: str) -> str:
@@ -101,10 +109,23 @@ FALSE = [
     # a MESSAGE of another destination; after the end of the subscription; more often than it was given; never given
     ("only_what_was_subscribed", LEAVES, GIVEN.replace("/a", "/b").replace("n:1", "n:2") + LEAVES),
     ("only_what_was_subscribed", LEAVES, GIVEN + LEAVES),
-    ("only_what_was_subscribed", GIVEN, GIVEN + GIVEN.splitlines(keepends=True)[1]),
-    ("only_what_was_subscribed", GIVEN, GIVEN.splitlines(keepends=True)[1]),
+    ("only_what_was_subscribed", GIVEN, GIVEN + READS),
+    ("only_what_was_subscribed", GIVEN, READS),
+    # another value; a value of the relay's; a copy of a broker of which the client has none
+    ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
+    ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
     # a SEND that no broker took
     ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
+    # a MESSAGE before one that its broker gave first
+    (
+        "deliveries_keep_their_order",
+        GIVEN,
+        GIVES
+        + GIVES.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS,
+    ),
     # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
     ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
     # DISCONNECT and no end; a RECEIPT a long time after its SEND
@@ -127,7 +148,16 @@ def test_what_is_false_is_named(rule: str, lines: str, instead: str) -> None:
 
 def test_every_rule_has_a_false_history() -> None:
     """A rule that finds nothing in any history of this module is not known to find anything."""
-    assert {rule for rule, _, _ in FALSE} == {rule.__name__ for rule in RULES}
+    assert {*[rule for rule, _, _ in FALSE], "counters_fit"} == {rule.__name__ for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("sessions_opened", 0), ("sessions_connected", 2), ("client_frames", 99), ("clients_vanished", 1)],
+)
+def test_counters_fit(name: str, count: int) -> None:
+    """Less than what clients have seen is counted, or more than they did."""
+    assert _rules(RIGHT, counters={name: count}) == {"counters_fit"}
 
 
 UNSEEN = """\
@@ -188,7 +218,7 @@ def test_an_outage_explains_a_wait(length: int, found: set[str]) -> None:
 def test_what_may_be_lost_is_counted(counted: int, found: set[str]) -> None:
     """Without `confirm` a SEND may be lost with its broker, and the counter has to say so."""
     text = RIGHT.replace(SENDS, SENDS.splitlines(keepends=True)[0])
-    assert _rules(text, confirm=False, possibly_lost=counted) == found
+    assert _rules(text, confirm=False, counters={"possibly_lost": counted}) == found
 
 
 @pytest.mark.parametrize(
