@@ -41,8 +41,11 @@ FEW: Final = 10
 LOSS: Final = ("a_receipt_is_true", "nothing_is_lost_quietly")
 """The rules that find what is lost."""
 
-QUEUES: Final = tuple([place_name(number).decode() for number in range(3)])
-"""Each is read in one mode of acknowledgement, the first with `auto`. In a topic nothing is kept."""
+QUEUES: Final = (1, 2, 3)
+"""The numbers of queues. Each is read in one mode of acknowledgement, the first with `auto`."""
+
+TOPIC: Final = 4
+"""The number of the topic, in which nothing is kept."""
 
 DEAD: Final = ("/queue/ActiveMQ.DLQ", "/queue/DLQ")
 """Where brokers put what was refused or delivered too often."""
@@ -182,10 +185,12 @@ class Run:
         if client.line is None or client.line.over:
             act, values = "connect", ()
         mode = int(client.name[1:]) % 3
-        if act == "subscribe":
-            topic = values[0] % 4 == 3
-            values = (3, 0, values[2]) if topic else (mode, mode, values[2])
-        if act != "nack" or client.habit.version != b"1.0":
+        if act in ("send", "burst"):  # with no odd header: brokers have their own ways with them
+            values = (values[0] % 5, *values[1:])
+        elif act == "subscribe":
+            topic = values[0] % 4 == 0
+            values = (TOPIC, 0, values[2]) if topic else (QUEUES[mode], mode, values[2])
+        if act != "poison" and (act != "nack" or client.habit.version != b"1.0"):
             for _ in range(1 + values[0] % 8 if act == "ack" else 1):
                 client.act(act, *values)
         self._clock.after(chance.expovariate(1 / PACE), self._live, client, chance)
@@ -250,7 +255,7 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while True:
             for name, node in zip(self._names, self._running.nodes, strict=True):
-                for queue in (*QUEUES, *DEAD):
+                for queue in (*[place_name(each).decode() for each in QUEUES], *DEAD):
                     for body in await asyncio.to_thread(drain, node.broker.port, queue):
                         self._clock.do(
                             self.history.add,
