@@ -47,6 +47,8 @@ class End(net.End):
 
     def recv(self, size: int) -> bytes:
         """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
+        if self._failure:
+            raise OSError(self._failure, "not connected")
         try:
             return self._socket.recv(size)
         except BlockingIOError:
@@ -82,7 +84,8 @@ class End(net.End):
 
     def _connected(self) -> None:
         self._loop.remove_writer(self._socket)
-        if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        self._failure = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if not self._failure:
             self.peer = self  # there is one, somewhere
         self._do(self.notify)
 
