@@ -541,9 +541,10 @@ def half_closed(case: Case, stay: Stay) -> bool:
 
 def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT or closed its sending direction, in calm weather."""
-    for stay in case.stays.values():
+    closed = {(each.who, each.session): each.at for each in case.fates if each.detail == "half-closes"}
+    for key, stay in case.stays.items():
         left = [each.at for each in stay.asked.values() if _given(each).command == b"DISCONNECT"]
-        left += [each.at for each in case.fates if each[1:4] == (stay.client, What.FATE, stay.number)]
+        left += [closed[key]] if key in closed else []
         end = inf if stay.ended is None else stay.ended.at
         if left and end > max(min(left), case.calm) + ENDS and case.calm < inf:
             yield f"{stay.name} wanted to leave at {min(left):.3f}, and its end came at {end:.3f}"
@@ -573,10 +574,11 @@ def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
             if asked is not None and not _inside(stay, asked) and not (last and inside):
                 waits.append((max(asked.at, since), event, f"RECEIPT {name.decode()}"))
         for began, event, what in waits:
-            well = max((min(event.at, end) - max(began, start) for start, end in spells), default=0.0)
-            if well > ENOUGH:
+            if event.at - began > ENOUGH:
+                well = max(min(event.at, end) - max(began, start) for start, end in spells)
                 span = f"from {began:.3f} to {event.at:.3f}"
-                yield f"{stay.name} waited for {what} {span}, and a broker was well for {well:.1f} s"
+                if well > ENOUGH:
+                    yield f"{stay.name} waited for {what} {span}, and a broker was well for {well:.1f} s"
 
 
 ENOUGH: Final = 7.0
