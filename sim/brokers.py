@@ -231,7 +231,7 @@ class Broker:
                 session.line.end.changed()
 
     def refuse(self, on: bool) -> None:
-        """End all connections, and answer each CONNECT with an ERROR that says that it serves nobody. Or serve again."""
+        """End all connections, and answer each CONNECT with an ERROR: it serves nobody. Or serve again."""
         if self.up and self.refuses is not on:
             if on:
                 self.part()
