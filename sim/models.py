@@ -230,8 +230,8 @@ class Steady(Random):
     """Chance that always falls alike."""
 
     def random(self) -> float:
-        """Return 0."""
-        return 0.0
+        """Return 0.25."""
+        return 0.25
 
 
 class Model:
