@@ -44,6 +44,7 @@ class Product(NamedTuple):
     closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
     was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
 
+    `hasty`: behind an automatic acknowledgement it may end a connection without the RECEIPT of its DISCONNECT.
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
     escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbye`: `message` and
@@ -74,6 +75,7 @@ class Product(NamedTuple):
     twice: bool = False
     silence: float = 0.0
     nameless: bool = False
+    hasty: bool = False
     escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()
     counts: bool = False
 
@@ -126,6 +128,7 @@ PRODUCTS: Final = (
         silence=60.0,
         nameless=True,
         escapes=((b"1.1", (b"1.1", b"1.2")),),
+        hasty=True,
     ),
 )
 
@@ -343,7 +346,7 @@ class Session:
         self._dropped: set[bytes] = set()
         self._made = 0
         self._gives = 0
-        self._leaving = self._confirms = False
+        self._leaving = self._confirms = self._automatic = False
         self._answered = self._heard = broker.net.clock.now
         over = layers(server=True, web=broker.web, secure=broker.secure)
         self.line = Line(broker.net.clock, end, self._received, self._ended, over)
@@ -389,6 +392,7 @@ class Session:
                 headers.append((each, value.replace(b"\n", b" ")))
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
+            self._automatic = True
             self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
         else:
             self.given.append(Delivery(name, subscription, message))
@@ -705,7 +709,8 @@ class Session:
 
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
-        if receipt is not None:
+        hasty = self.broker.product.hasty and self._automatic and self.broker.chance.random() < 0.1
+        if receipt is not None and not hasty:
             self._receipt(receipt)
         self._leave()
         return False
