@@ -21,7 +21,7 @@ HEADERS: Final = (
         (b"x-\xc3\xa9", b"a\nb"),
         (b"x.y z", b" blanks "),
     ],
-    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\")],
+    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\"), (b"x:y", b"a name"), (b"x\ny", b"a name")],
 )
 """Headers of SENDs. A client of 1.0 cannot say an LF."""
 
@@ -247,7 +247,7 @@ class Client:
         body = b"%b.%d" % (self.name.encode(), self._bodies)
         name, value = HEADERS[place // 5 % len(HEADERS)]
         if self.habit.version == b"1.0":
-            value = value.replace(b"\n", b"")
+            name, value = name.translate(None, b":\n"), value.replace(b"\n", b"")
         headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
         if priority != b"4":
             headers.append((b"priority", priority))

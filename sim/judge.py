@@ -372,6 +372,8 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     if own == version and version in dict(case.history.facts["scene"].brokers[event.who][0].escapes):
         return True
     for name, value in sent.headers.items():
+        if name not in read.headers and {*name} & {*b":\n"} and b"1.0" in (own, version):
+            continue
         both = [value, read.headers.get(name, b"")]
         if b"1.0" in (own, version):
             both = [each.replace(b"\n", b" ").replace(b"%0A", b" ").lstrip(b" ") for each in both]
@@ -468,7 +470,8 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
             refused = refused or not scene.clients[stay.client].known
             refused = refused or any(b"priority" in _given(each.event).headers for each in stay.sends)
-            late = late or (text == ASTRAY and bool(stay.unsubscribed))
+            unknown = bool(stay.commits) and text.startswith(b"the quorum cannot be reached")
+            late = late or unknown or (text == ASTRAY and bool(stay.unsubscribed))
             due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
             if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
