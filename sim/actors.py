@@ -19,7 +19,7 @@ class Line:
         self._received = received
         self._ended = ended
         self._waiting = bytearray()
-        self._leaving = False
+        self.leaving = False
         self.slow = False
         self.over = False
         end.notify = self.serve
@@ -32,13 +32,13 @@ class Line:
 
     def write(self, data: bytes) -> None:
         """Write this, now or when there is room."""
-        if not self.over and not self._leaving:
+        if not self.over and not self.leaving:
             self._waiting += data
             self._flush()
 
     def half_close(self) -> None:
         """Write no more. What was written still goes."""
-        self._leaving = True
+        self.leaving = True
         self._flush()
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Line:
                 self._waiting.clear()  # the end is read, too
                 return
             del self._waiting[:count]
-        if self._leaving and not self._end.shut and not self._end.broken:
+        if self.leaving and not self._end.shut and not self._end.broken:
             self._end.shutdown(1)
 
     def serve(self) -> None:

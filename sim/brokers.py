@@ -17,13 +17,18 @@ OWN: Final = frozenset(
     {b"receipt", b"transaction", b"destination", b"subscription", b"message-id", b"ack", b"redelivered"}
 )
 """Headers of a SEND that are not in its MESSAGE, or that the broker sets itself."""
+POISON: Final = b"poison"
+"""A SEND with this header, or a CONNECT with this login, costs a client its connection, without a word."""
+REFUSED: Final = b"access refused by the broker"
+"""The message with which a broker refuses a client."""
 
 
 class Product(NamedTuple):
     """How a broker product behaves. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs in
     it. `across`: an ACK of mode `client` covers the deliveries of all subscriptions. `same_id`: a message keeps its id
     when it is delivered again. `dead`: a NACK removes the message, as to a dead-letter queue. `closes`: it closes the
-    connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR.
+    connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR. `hands_on`: the `receipt` of a SEND is
+    in its MESSAGE. `twice`: it may confirm DISCONNECT twice. `goodbye`: `message` and body of its ERROR when it stops.
     """
 
     name: str
@@ -34,12 +39,38 @@ class Product(NamedTuple):
     dead: bool = True
     closes: bool = True
     strict: bool = True
+    hands_on: bool = False
+    twice: bool = False
+    goodbye: tuple[bytes, bytes] = (b"", b"")
 
 
 PRODUCTS: Final = (
-    Product("rabbitmq", b"RabbitMQ/3.10.8", late=True, across=True, dead=False),
-    Product("activemq", b"ActiveMQ/5.17.2", same_id=True, closes=False),
-    Product("artemis", b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine", same_id=True),
+    Product(
+        "rabbitmq",
+        b"RabbitMQ/3.10.8",
+        late=True,
+        across=True,
+        dead=False,
+        hands_on=True,
+        goodbye=(b"connection_forced", b"CONNECTION_FORCED - broker forced connection closure\n"),
+    ),
+    Product(
+        "activemq",
+        b"ActiveMQ/5.17.2",
+        same_id=True,
+        closes=False,
+        twice=True,
+        goodbye=(
+            b"Broker has been stopped: org.apache.activemq.broker.BrokerService$6@1f",
+            b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: org.a\n\tat org.a.B\n",
+        ),
+    ),
+    Product(
+        "artemis",
+        b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine",
+        same_id=True,
+        goodbye=(b"AMQ229120: connection with ID 7af closed by management", b"\n"),
+    ),
 )
 
 
@@ -88,6 +119,10 @@ class Broker:
         self.beat = chance.choice((0, 1000))
         self.slowness = chance.choice((0.0, 0.001, 0.05))
         self.prefetch = chance.choice((1000, 4, 1))
+        self.rude = chance.random() < 0.15
+        """Whether it closes at DISCONNECT without a RECEIPT."""
+        self.mood = ""
+        """How it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED."""
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
         self.stalled = False
@@ -108,10 +143,16 @@ class Broker:
             self.net.places[self.place] = self._accept
             self.note(What.FATE, detail="starts")
 
-    def kill(self, most: int) -> None:
-        """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost."""
+    def kill(self, most: int, told: int = 0) -> None:
+        """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost. If it is
+        `told` to stop, it says so before.
+        """
         if not self.up:
             return
+        if told and not self.stalled:
+            most = 1 << 20
+            for session in self.sessions:
+                session.say_goodbye()
         self.up = self.stalled = False
         self.net.silent.discard(self.place)
         del self.net.places[self.place]
@@ -138,9 +179,15 @@ class Broker:
                 session.line.slow = on
                 session.line.end.changed()
 
+    def feel(self, mood: str) -> None:
+        """Answer CONNECT in this mood from now on."""
+        self.mood = mood
+        self.note(What.FATE, detail=mood or "is well")
+
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
+        self.note(What.MET, self._connections)
         session = Session(self, self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
@@ -151,7 +198,8 @@ class Broker:
         """Take a SEND. Return its message if it is in a queue."""
         self._count += 1
         destination = frame.headers[b"destination"]
-        headers = {name: value for name, value in frame.headers.items() if name not in OWN}
+        own = OWN - {b"receipt"} if self.product.hands_on else OWN
+        headers = {name: value for name, value in frame.headers.items() if name not in own}
         message = Message(self._count, frame.body, headers, destination)
         self.note(What.TOOK, session, frame)
         if destination.startswith(b"/topic/"):
@@ -209,8 +257,9 @@ class Session:
         self._taken: list[Message] = []
         self._covered: set[bytes] = set()
         self._gives = 0
-        self._leaving = False
+        self._leaving = self._parted = False
         self._answered = 0.0
+        self._unanswered: bytes | None = None
         self.line = Line(broker.net.clock, end, self._received, self._ended)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
@@ -276,6 +325,9 @@ class Session:
 
     def _frame(self, frame: Frame) -> None:
         receipt = frame.headers.get(b"receipt")
+        self._unanswered = receipt or self._unanswered
+        if self._parted:
+            self.note(What.WRONG, detail=f"the relay wrote behind DISCONNECT: {frame}")
         if not self.version:
             if frame.command in (b"CONNECT", b"STOMP"):
                 self._connect(frame)
@@ -290,6 +342,13 @@ class Session:
             self._receipt(receipt)
 
     def _connect(self, frame: Frame) -> None:
+        if frame.headers.get(b"login") == POISON:
+            self._break_off()
+            return
+        if self.broker.mood == "refuses":
+            self._error(REFUSED, None)
+            self._leave()
+            return
         asked = frame.headers.get(b"accept-version", b"1.0").split(b",")
         both = [each for each in self.broker.versions if each in asked]
         if not both:
@@ -301,6 +360,8 @@ class Session:
         headers = [(b"server", self.broker.product.server), (b"session", b"s-%d" % self.number)]
         headers += [(b"version", self.version), (b"heart-beat", b"%d,%d" % (beat, beat))]
         self._say(b"CONNECTED", headers)
+        if self.broker.mood:
+            self.broker.net.clock.after(0.0, self._leave)
         if beat and int(frame.headers.get(b"heart-beat", b"0,0").split(b",")[1]):
             self._beat(beat / 1000)
 
@@ -311,6 +372,9 @@ class Session:
             self.broker.net.clock.after(seconds, self._beat, seconds)
 
     def _send(self, frame: Frame) -> bool:
+        if POISON in frame.headers:
+            self._break_off()
+            return False
         name = frame.headers.get(b"transaction")
         if name is not None:
             return self._inside(name, frame)
@@ -437,7 +501,13 @@ class Session:
 
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
-        if receipt is not None:
+        self._parted = True
+        if self.broker.rude:
+            self.note(What.FATE, detail="closes at DISCONNECT")
+            self._leave()
+            return False
+        twice = self.broker.product.twice and self.broker.chance.random() < 0.3
+        for _ in range(0 if receipt is None else 1 + twice):
             self._receipt(receipt)
         self.broker.net.clock.at(max(self._answered, self.broker.net.clock.now), self._leave)
         return False
@@ -448,7 +518,22 @@ class Session:
             self.line.half_close()
             self.over(again=False)
 
+    def _break_off(self) -> None:
+        """Close the connection without a word."""
+        self.line.close()
+        self.over(again=False)
+
     # What is written
+
+    def say_goodbye(self) -> None:
+        """Say that the broker stops, perhaps as the answer to a frame."""
+        product = self.broker.product
+        message, body = product.goodbye
+        headers: Pairs = [(b"message", message)]
+        if product.twice and self._unanswered is not None:
+            headers.append((b"receipt-id", self._unanswered))
+        if self.version:
+            self._say(b"ERROR", headers, body)
 
     def _receipt(self, receipt: bytes) -> None:
         """Confirm a frame, and everything before it, after some time. Receipts keep their order."""
@@ -475,4 +560,6 @@ class Session:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
+        if headers == [(b"receipt-id", self._unanswered)]:
+            self._unanswered = None
         self.line.write(write(self.version or b"1.0", command, headers, body))

@@ -5,23 +5,28 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sim.actors import Line
+from sim.brokers import POISON
 from sim.history import History, What
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+DEAF: Final = 3.0
+"""Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
 
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for.
+    asks for. `beats`: it promises heart-beats, and keeps the promise. `login`: in its CONNECT.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    beats: bool = False
+    login: bytes = b""
 
 
 class Owed(NamedTuple):
@@ -47,6 +52,7 @@ class Client:
         self.line: Line | None = None
         self.connected = False
         self.leaving = False
+        self.silent = False
         self.subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
@@ -57,6 +63,7 @@ class Client:
         self._number = 0
         self._bodies = 0
         self._comes_back = True
+        self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -69,7 +76,7 @@ class Client:
         if self.line is not None and not self.line.over:
             return
         self.session += 1
-        self.connected = self.leaving = False
+        self.connected = self.leaving = self.silent = False
         self.subscriptions.clear()
         self._used.clear()
         self.transactions.clear()
@@ -84,9 +91,13 @@ class Client:
         headers: Pairs = []
         if self.habit.version != b"1.0":
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
-            if self.habit.beat:
-                headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+            if self.habit.beat or self.habit.beats:
+                headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
+        if self.habit.login:
+            headers.append((b"login", self.habit.login))
         self._say(b"CONNECT", headers)
+        if self.habit.beats:
+            self._beat(self.line)
 
     @property
     def open(self) -> bool:
@@ -103,7 +114,25 @@ class Client:
         if self._comes_back:
             self.connect()
 
+    def _beat(self, line: Line) -> None:
+        """Send heart-beats on a connection until it ends or the client falls silent."""
+        if not (line.over or self.silent or line.leaving):
+            line.write(b"\n")
+            self.net.clock.after(0.6, self._beat, line)
+
+    def _listen(self, line: Line) -> None:
+        """See to it that the relay's heart-beats come."""
+        if line.over:
+            return
+        if line.slow:
+            self._heard = self.net.clock.now
+        elif self.net.clock.now > self._heard + DEAF:
+            self.note(What.WRONG, detail=f"heard nothing for {DEAF} s")
+            return
+        self.net.clock.after(0.5, self._listen, line)
+
     def _received(self, data: bytes) -> None:
+        self._heard = self.net.clock.now
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -115,6 +144,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
+            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+                assert self.line is not None
+                self._listen(self.line)
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -138,7 +170,7 @@ class Client:
         """Do a step of the plan: now, or when CONNECTED has come. Without a connection do nothing."""
         if name in ("connect", "vanish", "reset", "half_close", "pause"):
             getattr(self, name)(*values)
-        elif self.open:
+        elif self.open and (not self.silent or name == "disconnect"):
             if self.connected or self.habit.pipelines:
                 getattr(self, name)(*values)
             else:
@@ -167,6 +199,26 @@ class Client:
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
+
+    def silence(self) -> None:
+        """Hang: send nothing any more, no heart-beats either."""
+        self.note(What.FATE, detail="falls silent")
+        self.silent = True
+        self._comes_back = False
+        self.transactions.clear()
+
+    def fault(self) -> None:
+        """Send a frame that nobody knows, and wait for the ERROR."""
+        self._comes_back = False
+        self._ask(b"NONSENSE", [], 0)
+        self.leaving = True
+
+    def poison(self, place: int) -> None:
+        """Send a message for which brokers close the connection, and wait for the ERROR."""
+        self._comes_back = False
+        body = b"%b.poison" % self.name.encode()
+        self._ask(b"SEND", [(b"destination", place_name(place)), (POISON, b"true")], 1, body)
+        self.leaving = True
 
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
@@ -216,9 +268,8 @@ class Client:
         self._settle(b"ACK", which, receipt, inside)
 
     def nack(self, which: int, receipt: int) -> None:
-        """Refuse a delivery."""
-        if self.habit.version != b"1.0":
-            self._settle(b"NACK", which, receipt, 0)
+        """Refuse a delivery. RabbitMQ takes that of 1.0, too."""
+        self._settle(b"NACK", which, receipt, 0)
 
     def _settle(self, command: bytes, which: int, receipt: int, inside: int) -> None:
         if not self.owed:

@@ -6,11 +6,15 @@ The same rules hold for worlds of the simulator and for runs with real brokers, 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
+from sim.brokers import POISON, REFUSED
 from sim.history import Event, History, What
 from sim.stomp import Frame
 
+LOST: Final = b"what has no receipt may be lost"
+"""What an ERROR of the relay says if it does not know that everything before was delivered."""
 RESENT: Final = b"relay-resent"
 
 
@@ -51,11 +55,15 @@ class Stay:
     errors: list[Event] = field(default_factory=list)
     read: list[Event] = field(default_factory=list)
     subscribed: dict[bytes, bytes] = field(default_factory=dict)
+    modes: dict[bytes, bytes] = field(default_factory=dict)
+    began: float | None = None
     unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
     commits: dict[bytes, Event] = field(default_factory=dict)
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
+    erred: Event | None = None
+    acks: list[Event] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -75,6 +83,8 @@ class Case:
     fates: list[Event] = field(default_factory=list)
     wrongs: list[Event] = field(default_factory=list)
     twofold: list[tuple[Stay, Event]] = field(default_factory=list)
+    met: list[Event] = field(default_factory=list)
+    calm: float = inf
 
     @property
     def sends(self) -> Iterator[tuple[Stay, Sent]]:
@@ -107,10 +117,16 @@ def arranged(history: History) -> Case:
                 case.forgot[event.detail.encode()].append(event)
             case What.FATE:
                 case.fates.append(event)
+            case What.MET:
+                case.met.append(event)
+            case What.CALM:
+                case.calm = event.at
             case What.WRONG:
                 case.wrongs.append(event)
             case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who != "relay":
                 stay = case.stays.setdefault((event.who, event.session), Stay(event.who, event.session))
+                if stay.began is None:
+                    stay.began = event.at
                 if event.what is What.SENT:
                     _sent(stay, event, _given(event))
                 elif event.what is What.READ:
@@ -130,6 +146,9 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
     receipt, transaction = headers.get(b"receipt"), headers.get(b"transaction")
     if receipt is not None:
         stay.asked[receipt] = event
+    if frame.command == b"NONSENSE" or POISON in (*headers, headers.get(b"login")):
+        stay.erred = event
+        return
     match frame.command:
         case b"SEND":
             made = Sent(event, frame.body, headers[b"destination"], transaction, None, receipt)
@@ -138,7 +157,10 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
         case b"SUBSCRIBE":
             name = headers.get(b"id", headers[b"destination"])
             stay.subscribed[name] = headers[b"destination"]
+            stay.modes[name] = headers.get(b"ack", b"auto")
             stay.unsubscribed.pop(name, None)
+        case b"ACK" | b"NACK":
+            stay.acks.append(event)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
         case b"COMMIT" if transaction is not None:
@@ -282,12 +304,10 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     scene = case.history.facts["scene"]
     missing = []
     for stay, send in case.sends:
-        if send.number is None or case.took.get(send.body) or stay.errors:
+        if send.number is None or case.took.get(send.body) or read_too_late(case, stay, send):
             continue
-        stayed = stay.ended is None or stay.orderly
-        if not stayed:
-            continue
-        if scene.confirm and scene.kind == "failover":
+        stayed = (stay.ended is None or stay.orderly) and not stay.errors
+        if stayed and scene.confirm and scene.kind == "failover":
             yield f"{stay.name}: no broker took {send.body[:20].decode()}, and nobody was told"
         missing.append(send)
     counted = case.history.facts.get("counters", {}).get("possibly_lost", 0)
@@ -309,12 +329,12 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
+            late = late or stay.erred is not None or expected(case, stay, text)
             if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
 
 ALLOWED: Final = (
-    b"NACK cannot be said to the broker",
     b"the outcome of a transaction is unknown",
     b"the transaction cannot be committed",
 )
@@ -337,6 +357,212 @@ def half_closed(case: Case, stay: Stay) -> bool:
     )
 
 
+def expected(case: Case, stay: Stay, text: bytes) -> bool:
+    """Whether the world gave a reason for this ERROR: a broker refuses clients, the client fell silent, or its version
+    has a command that a broker's has not.
+    """
+    scene = case.history.facts["scene"]
+    fates = [(event.who, event.detail) for event in case.fates]
+    refuses = any(what == "refuses" for _, what in fates)
+    lost = stay.connected is None or any(who in scene.brokers and what != "refuses" for who, what in fates)
+    if text.startswith((REFUSED, b"the quorum cannot be reached")) and refuses:
+        return lost
+    if text.startswith(b"NACK cannot be said to the broker"):
+        return scene.clients[stay.client].version != b"1.0" and b"1.0" in [v for _, v in scene.brokers.values()]
+    return text.startswith(b"heart-beat missed") and (stay.client, "falls silent") in fates
+
+
+def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
+    """Whether the relay need not have read a SEND before the session ended: it left, or was sent an ERROR, soon after."""
+    scene = case.history.facts["scene"]
+    if stay.erred is not None and stay.erred.frame is not None and stay.erred.frame.command == b"NONSENSE":
+        return False  # all that was sent before it is read
+    ends = [event.at for event in stay.errors]
+    if stay.ended is not None and not stay.orderly:
+        ends.append(stay.ended.at if scene.kind != "plain" else -inf)
+    return bool(ends) and send.event.at > min(ends) - (1.0 if scene.weather[2] < 0.1 else 5.0)
+
+
+def in_doubt(case: Case, stay: Stay, receipt: bytes) -> bool:
+    """Whether a broker may owe this receipt for ever: it is of a SEND in a transaction."""
+    return b"transaction" in _given(stay.asked[receipt]).headers
+
+
+def who_errs_is_told(case: Case) -> Iterator[str]:
+    """A client that sends what nobody knows or what costs brokers their connection reads an ERROR."""
+    for stay in case.stays.values():
+        if stay.erred is None or stay.errors or stay.client in {event.who for event in case.fates}:
+            continue
+        if stay.ended is None or stay.ended.at > case.calm + 30.0:
+            yield f"{stay.name} was never told of {stay.erred.frame}"
+
+
+def an_error_says_what_may_be_lost(case: Case) -> Iterator[str]:
+    """Unless an ERROR says that something may be lost, all that was sent before the frame at fault was delivered, and
+    each RECEIPT came before the ERROR.
+    """
+    for stay in case.stays.values():
+        if stay.erred is None or not stay.errors or _given(stay.erred).command != b"NONSENSE":
+            continue
+        error = _given(stay.errors[0])
+        if not error.headers.get(b"message", b"").startswith(b"unknown command") or LOST in error.body:
+            continue
+        for send in stay.sends:
+            if send.number is not None and not case.took.get(send.body):
+                yield f"{stay.name} read {error} and {send.body[:20].decode()} was not delivered"
+        for name in stay.asked:
+            if name not in stay.receipts and not in_doubt(case, stay, name):
+                yield f"{stay.name} read {error} and no RECEIPT {name.decode()}"
+
+
+def who_half_closes_is_answered(case: Case) -> Iterator[str]:
+    """A client that closed its sending direction reads its RECEIPTs, if nothing happens to brokers."""
+    scene = case.history.facts["scene"]
+    who = {event.who for event in case.fates if not event.detail.startswith(("half", "starts", "is well"))}
+    if scene.settings["disconnect_timeout"] < 5.0 or who.intersection(scene.brokers) or "relay" in who:
+        return
+    for stay in case.stays.values():
+        if half_closed(case, stay) and stay.ended is not None and stay.ended.detail == "closed" and not stay.errors:
+            for name in stay.asked:
+                if name not in stay.receipts and not in_doubt(case, stay, name):
+                    yield f"{stay.name} half-closed, and read no RECEIPT {name.decode()}"
+
+
+def silence_is_noticed(case: Case) -> Iterator[str]:
+    """A client that promised heart-beats and falls silent does not keep its session."""
+    for event in case.fates:
+        stay = case.stays.get((event.who, event.session))
+        if event.detail != "falls silent" or stay is None or stay.connected is None:
+            continue
+        _, _, wants = _given(stay.connected).headers.get(b"heart-beat", b"0,0").partition(b",")
+        promised = case.history.facts["scene"].clients[stay.client].beats
+        end = inf if stay.ended is None else stay.ended.at
+        if promised and int(wants) and end > max(event.at, case.calm) + 15.0:
+            yield f"{stay.name} was silent from {event.at:.3f} to {end:.3f}"
+
+
+def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
+    """Relays open few connections to a broker in a second."""
+    most = 10 * len(case.history.facts["scene"].clients) + 5
+    last: dict[str, list[float]] = defaultdict(list)
+    for event in case.met:
+        times = last[event.who]
+        times.append(event.at)
+        if len(times) > most and event.at < times[-most - 1] + 1.0:
+            yield f"{event.who} got {most} connections within a second"
+            times.clear()
+
+
+def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
+    """A broker that is out of service gets no new connections."""
+    paused: dict[str, float] = {}
+    for event in case.history:
+        if event.what is What.FATE and event.who == "relay":
+            name, _, what = event.detail.removeprefix("tcp://").partition(" ")
+            paused = {} if event.detail == "starts" else paused
+            if what == "is taken out of service":
+                paused.setdefault(name, event.at)
+            elif what == "is in service":
+                paused.pop(name, None)
+        elif event.what is What.CALM:
+            return
+        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 3.0:
+            yield f"{event.who} was out of service, and got a connection"
+
+
+def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
+    """No SEND is counted as possibly lost where no broker was lost and nobody was sent an ERROR."""
+    scene = case.history.facts["scene"]
+    who = {event.who for event in case.fates if not event.detail.startswith(("starts", "is well"))}
+    counted = case.history.facts.get("counters", {}).get("possibly_lost", 0)
+    orderly = not who.intersection(scene.brokers) and not any(stay.errors for stay in case.stays.values())
+    if counted and orderly and scene.settings["disconnect_timeout"] >= 5.0 and scene.settings["buffer"] > 600:
+        yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
+
+
+def nothing_of_the_relays_own(case: Case) -> Iterator[str]:
+    """No header that relays put into SENDs reaches a client."""
+    for stay in case.stays.values():
+        for event in stay.read:
+            headers = _given(event).headers
+            own = headers.get(b"receipt", b"").startswith(b"relay-") or b"relay-trace" in headers
+            if own or headers.get(b"receipt-id", b"").startswith(b"relay-"):
+                yield f"{stay.name} read {event.frame}"
+
+
+def what_is_settled_was_acknowledged(case: Case) -> Iterator[str]:
+    """A broker removes a message only if a client that read it has acknowledged it, or one that it covers."""
+    acknowledged: set[bytes] = set()
+    for stay in case.stays.values():
+        acknowledged |= _acknowledged(stay, across(case))
+    given: Event | None = None
+    for event in case.history:
+        if event.what is What.GAVE:
+            given = event
+        elif event.what is What.SETTLED:
+            body = event.detail.encode()
+            auto = given is not None and given[:2] == event[:2] and _given(given).body == body
+            if not auto and body not in acknowledged:
+                yield f"{event.who} removed {event.detail[:20]}, which nobody acknowledged"
+            given = None
+
+
+def _acknowledged(stay: Stay, across: bool) -> set[bytes]:
+    """Return the bodies of the messages that ACKs and NACKs of a client cover."""
+    found: set[bytes] = set()
+    messages = [event for event in stay.read if _given(event).command == b"MESSAGE"]
+    for ack in stay.acks:
+        headers = _given(ack).headers
+        name = headers.get(b"id", headers.get(b"message-id"))
+        before = [_given(event) for event in messages if event.at <= ack.at]
+        for number, frame in enumerate(before):
+            if name in (frame.headers.get(b"ack"), frame.headers.get(b"message-id")):
+                found.add(frame.body)
+                subscription = frame.headers.get(b"subscription", frame.headers.get(b"destination", b""))
+                if stay.modes.get(subscription, b"client") == b"client":
+                    place = frame.headers.get(b"destination")
+                    found.update(
+                        each.body
+                        for each in before[:number]
+                        if across or each.headers.get(b"destination") == place
+                    )
+    return found
+
+
+def a_commit_is_whole(case: Case) -> Iterator[str]:
+    """An ACK in a transaction whose COMMIT is confirmed has taken effect."""
+    settled = {event.detail.encode() for event in case.history if event.what is What.SETTLED}
+    for stay in case.stays.values():
+        for ack in stay.acks:
+            headers = _given(ack).headers
+            commit = stay.commits.get(headers.get(b"transaction", b""))
+            asked = None if commit is None else _given(commit).headers.get(b"receipt")
+            if asked not in stay.receipts or _given(ack).command != b"ACK":
+                continue
+            name = headers.get(b"id", headers.get(b"message-id"))
+            bodies = {
+                _given(event).body
+                for event in stay.read
+                if name in (_given(event).headers.get(b"ack"), _given(event).headers.get(b"message-id", b"-"))
+            }
+            if bodies and not bodies & settled:
+                yield f"{stay.name} committed {ack.frame}, which had no effect"
+
+
+def everybody_is_served_soon(case: Case) -> Iterator[str]:
+    """When the weather ends, a client is answered within some seconds."""
+    for stay in case.stays.values():
+        for name, event in stay.receipts.items():
+            asked = stay.asked.get(name)
+            if asked is not None and event.at > max(asked.at, case.calm) + SOON:
+                yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
+        if stay.connected is not None and stay.began is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
+            yield f"{stay.name} waited for CONNECTED from {stay.began:.3f} to {stay.connected.at:.3f}"
+
+
+SOON: Final = 10.0
+"""Seconds within which a client is answered in calm weather."""
+
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     nothing_is_wrong,
     a_receipt_comes_once,
@@ -348,6 +574,17 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     only_what_was_subscribed,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
+    who_errs_is_told,
+    an_error_says_what_may_be_lost,
+    who_half_closes_is_answered,
+    silence_is_noticed,
+    a_broker_is_not_flooded,
+    nobody_goes_to_a_paused_broker,
+    an_alarm_has_a_cause,
+    nothing_of_the_relays_own,
+    what_is_settled_was_acknowledged,
+    a_commit_is_whole,
+    everybody_is_served_soon,
 )
 
 

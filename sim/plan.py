@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from sim.brokers import PRODUCTS, Product
+from sim.brokers import POISON, PRODUCTS, Product
 from sim.clients import Habit
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener
@@ -66,7 +66,7 @@ class Scene:
             for at, name in enumerate(self.brokers, 1)
         ]
         settings = self.settings
-        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=1.0)
+        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=settings["longest_delay"])
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -119,8 +119,10 @@ def draw(seed: int, number: int) -> Plan:
     clients = {}
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000))
+            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000)), random() < 0.3
         )
+        if random() < 0.02:
+            clients[f"c{at + 1}"] = clients[f"c{at + 1}"]._replace(login=POISON, returns=None)
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
     settings = {
@@ -133,6 +135,7 @@ def draw(seed: int, number: int) -> Plan:
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
+        "longest_delay": choice((1.0, 1.0, 60.0)),
     }
     length = choice((2.0, 10.0))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
@@ -161,7 +164,7 @@ _ACTS: Final = (
         "connect",
     ],
 )
-_ENDS: Final = ("disconnect", "vanish", "reset", "half_close")
+_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "poison", "silence")
 
 
 def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
@@ -178,6 +181,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
         "commit": (some, asks),
         "abort": (some, asks),
         "pause": (int(random() * 2000),),
+        "poison": (some,),
     }
     return act, values.get(act, ())
 
@@ -186,9 +190,12 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause")):
+    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "mood")):
         case "kill":
-            return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
+            return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]
+        case "mood":
+            mood = 1 + int(random() * 2)
+            return [Step(at, name, "mood", (mood,)), Step(later, name, "mood", (0,))]
         case "stall":
             return [Step(at, name, "stall", (1,)), Step(later, name, "stall", (0,))]
         case "cut":

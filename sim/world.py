@@ -133,6 +133,8 @@ class World:
                 broker.start()
             case "stall":
                 broker.stall(bool(step.values[0]))
+            case "mood":
+                broker.feel(("", "refuses", "goes")[step.values[0]])
             case "cut" if broker.sessions:
                 which, most = step.values
                 session = broker.sessions[which % len(broker.sessions)]
@@ -184,6 +186,7 @@ class World:
         for broker in self.brokers.values():
             broker.stall(False)
             broker.start()
+            broker.feel("")
         state = self.relay.service.state
         state.pauses.resume([*state.brokers])
 
