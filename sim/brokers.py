@@ -257,7 +257,7 @@ class Session:
         self._taken: list[Message] = []
         self._covered: set[bytes] = set()
         self._gives = 0
-        self._leaving = self._parted = False
+        self._leaving = self._parted = self._committing = False
         self._answered = 0.0
         self._unanswered: bytes | None = None
         self.line = Line(broker.net.clock, end, self._received, self._ended)
@@ -383,7 +383,7 @@ class Session:
             self._taken.append(message)
         receipt = frame.headers.get(b"receipt")
         if receipt is not None and self.broker.product.late:
-            delay = self.broker.slowness * self.broker.chance.random() * 10
+            delay = self.broker.slowness * self.broker.chance.random() * (40 if self._committing else 10)
             self.broker.net.clock.after(delay, self._confirm, receipt, message)
             return False
         return True
@@ -419,6 +419,7 @@ class Session:
             each for each in self.subscriptions if (each.id == name if name else each.destination == place)
         ]
         if not found:
+            self.note(What.WRONG, detail=f"an UNSUBSCRIBE names no subscription: {frame}")
             self._error(b"no such subscription", frame.headers.get(b"receipt"))
             return False
         self.subscriptions.remove(found[0])
@@ -488,12 +489,14 @@ class Session:
         if frames is None:
             self._error(b"no such transaction", frame.headers.get(b"receipt"))
             return False
+        self._committing = True
         for each in frames:
             outside = each._replace(headers={n: v for n, v in each.headers.items() if n != b"transaction"})
             if each.command != b"SEND":
                 self._settle_now(outside, each.command == b"ACK")
             elif self._send(outside) and self.broker.product.late:
                 pass  # no receipt was asked for
+        self._committing = False
         return True
 
     def _abort(self, frame: Frame) -> bool:

@@ -206,6 +206,7 @@ class Client:
         self.silent = True
         self._comes_back = False
         self.transactions.clear()
+        self.awaited.clear()
 
     def fault(self) -> None:
         """Send a frame that nobody knows, and wait for the ERROR."""
@@ -214,11 +215,10 @@ class Client:
         self.leaving = True
 
     def poison(self, place: int) -> None:
-        """Send a message for which brokers close the connection, and wait for the ERROR."""
+        """Send a message for which brokers close the connection."""
         self._comes_back = False
         body = b"%b.poison" % self.name.encode()
         self._ask(b"SEND", [(b"destination", place_name(place)), (POISON, b"true")], 1, body)
-        self.leaving = True
 
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""

@@ -377,13 +377,14 @@ def expected(case: Case, stay: Stay, text: bytes) -> bool:
 def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
     """Whether the relay need not have read a SEND before the session ended: it left, or was sent an ERROR, soon after."""
     scene = case.history.facts["scene"]
-    if stay.connected is None:
+    if stay.connected is None or (send.transaction is not None and stay.errors):
         return True
     if _answered(stay, b"unknown command"):
         return False  # all that was sent before it is read
     ends = [event.at for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.ended.at if scene.kind != "plain" else -inf)
+    ends += [each.at for each in case.fates if each.who == stay.client and each.at >= (stay.began or 0.0)]
     return bool(ends) and send.event.at > min(ends) - (1.0 if scene.weather[2] < 0.1 else 5.0)
 
 
@@ -415,8 +416,9 @@ def an_error_says_what_may_be_lost(case: Case) -> Iterator[str]:
             continue
         error = _given(stay.errors[0])
         for send in stay.sends:
+            kept = case.history.facts["scene"].confirm or send.receipt is not None
             overflowed = case.history.facts.get("counters", {}).get("fanout_overflowed")
-            if send.number is not None and not case.took.get(send.body) and not overflowed:
+            if send.number is not None and not case.took.get(send.body) and kept and not overflowed:
                 yield f"{stay.name} read {error} and {send.body[:20].decode()} was not delivered"
             if send.receipt is not None and send.transaction is None and send.receipt not in stay.receipts:
                 yield f"{stay.name} read {error} and no RECEIPT {send.receipt.decode()}"
@@ -425,14 +427,30 @@ def an_error_says_what_may_be_lost(case: Case) -> Iterator[str]:
 def who_half_closes_is_answered(case: Case) -> Iterator[str]:
     """A client that closed its sending direction reads its RECEIPTs, if nothing happens to brokers."""
     scene = case.history.facts["scene"]
-    who = {event.who for event in case.fates if not event.detail.startswith(("half", "starts", "is well"))}
-    if scene.settings["disconnect_timeout"] < 5.0 or who.intersection(scene.brokers) or "relay" in who:
+    if scene.settings["disconnect_timeout"] < 5.0:
         return
-    for stay in case.stays.values():
-        if half_closed(case, stay) and stay.ended is not None and stay.ended.detail == "closed" and not stay.errors:
+    last = max([0.0, *[each.at for each in case.fates if each.who in (*scene.brokers, "relay")]])
+    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
+    for event in case.fates:
+        stay = case.stays.get((event.who, event.session))
+        if not event.detail.startswith("half") or event.at < last + 20.0 or rude or stay is None:
+            continue
+        if stay.ended is not None and stay.ended.detail == "closed" and not stay.errors:
             for name in stay.asked:
                 if name not in stay.receipts and not in_doubt(case, stay, name):
                     yield f"{stay.name} half-closed, and read no RECEIPT {name.decode()}"
+
+
+def nothing_comes_late(case: Case) -> Iterator[str]:
+    """What a client sent that has left is taken within `disconnect_timeout`, or not at all."""
+    scene = case.history.facts["scene"]
+    for stay, send in case.sends:
+        end = stay.ended
+        if end is None or scene.kind == "plain":
+            continue
+        for event in case.took.get(send.body, ()):
+            if event.at > end.at + scene.settings["disconnect_timeout"] + 5.0:
+                yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {send.body[:20].decode()} at {event.at:.3f}"
 
 
 def silence_is_noticed(case: Case) -> Iterator[str]:
@@ -563,7 +581,8 @@ def everybody_is_served_soon(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         for name, event in stay.receipts.items():
             asked = stay.asked.get(name)
-            if asked is not None and event.at > max(asked.at, case.calm) + SOON:
+            late = asked is not None and event.at > max(asked.at, case.calm) + SOON
+            if asked is not None and late and not in_doubt(case, stay, name):
                 yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
         if stay.connected is not None and stay.began is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
             yield f"{stay.name} waited for CONNECTED from {stay.began:.3f} to {stay.connected.at:.3f}"
@@ -586,6 +605,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     who_errs_is_told,
     an_error_says_what_may_be_lost,
     who_half_closes_is_answered,
+    nothing_comes_late,
     silence_is_noticed,
     a_broker_is_not_flooded,
     nobody_goes_to_a_paused_broker,

@@ -141,6 +141,9 @@ def draw(seed: int, number: int) -> Plan:
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
         steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * 25))]
+        if random() < 0.1:
+            last = random() * length
+            steps += [Step(last, name, "disconnect"), Step(last + random(), name, choice(_ENDS[1:4]))]
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
@@ -157,6 +160,7 @@ _ACTS: Final = (
         "unsubscribe",
         "nack",
         "begin",
+        "begin",
         "commit",
         "commit",
         "abort",
@@ -169,11 +173,11 @@ _ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "poison"
 
 def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     random = chance.random
-    act = chance.choice(_ENDS if random() < 0.03 else _ACTS)
+    act = chance.choice(_ENDS if random() < 0.05 else _ACTS)
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
-        "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
-        "ack": (some, asks, int(random() < 0.2) * (1 + some)),
+        "send": (some, asks, int(random() < 0.5) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "ack": (some, asks, int(random() < 0.4) * (1 + some)),
         "nack": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
         "unsubscribe": (some, asks),
@@ -189,7 +193,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
-    later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
+    later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 10.0)) * random()
     match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "mood")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]

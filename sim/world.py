@@ -213,7 +213,8 @@ class World:
 
     def _leave(self) -> None:
         """All clients go, each in its way."""
-        for number, client in enumerate(self.clients.values()):
+        for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
+            client.act("send", number, number // 4 % 2, 0, 0)
             client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
@@ -239,6 +240,8 @@ class World:
                 )
             for message in broker.remaining():
                 broker.note(What.KEPT, detail=message.body.decode())
+        if self.net.dead:
+            self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
         self.history.facts["counters"] = {
             name: count for each in state.sessions.listeners.values() for name, count in each.counters.items()
         }
