@@ -214,7 +214,7 @@ class Client:
         self._ask(b"NONSENSE", [], 0)
         self.leaving = True
 
-    def poison(self, place: int) -> None:
+    def poison(self, place: int = 0) -> None:
         """Send a message for which brokers close the connection."""
         self._comes_back = False
         body = b"%b.poison" % self.name.encode()

@@ -144,10 +144,19 @@ def draw(seed: int, number: int) -> Plan:
         if random() < 0.1:
             last = random() * length
             steps += [Step(last, name, "disconnect"), Step(last + random(), name, choice(_ENDS[1:4]))]
+        elif random() < 0.2:  # last words
+            last = random() * length
+            steps += [
+                Step(last, name, "send", (int(random() * 4), int(random() * 2), 0, choice((0, 20_000))))
+                for _ in range(3)
+            ]
+            steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
     if bad < 0.85:
+        at = 0.0
         for _ in range(1 + int(random() * 5)):
-            steps += _fate(chance, random() * length, [*brokers])
+            at = at + random() if at and random() < 0.5 else random() * length
+            steps += _fate(chance, at, [*brokers])
     return Plan(f"{seed}/{number}", Scene(kind, brokers, clients, weather, settings), tuple(sorted(steps)))
 
 
@@ -194,9 +203,13 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 10.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "mood")):
+    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "mood", "outage")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]
+        case "outage":
+            most = int(random() * 400)
+            steps = [Step(at + random() * 0.1, each, "kill", (most, 0)) for each in brokers]
+            return [*steps, *[Step(later, each, "start") for each in brokers]]
         case "mood":
             mood = 1 + int(random() * 2)
             return [Step(at, name, "mood", (mood,)), Step(later, name, "mood", (0,))]
