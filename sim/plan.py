@@ -157,6 +157,8 @@ def draw(seed: int, number: int) -> Plan:
         for _ in range(1 + int(random() * 5)):
             at = at + random() if at and random() < 0.5 else random() * length
             steps += _fate(chance, at, [*brokers])
+    if settings["longest_delay"] > 1.0:  # brokers that poison makes go are asked after growing pauses
+        steps = [step for step in steps if step.act != "poison"]
     return Plan(f"{seed}/{number}", Scene(kind, brokers, clients, weather, settings), tuple(sorted(steps)))
 
 
