@@ -325,7 +325,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and ((left and nobody_else(case)) or half_closed(case, stay))
-            late = late or stay.erred is not None or expected(case, stay, text)
+            late = late or stay.erred is not None or expected(case, stay, event.at, text)
             if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
@@ -353,14 +353,18 @@ def half_closed(case: Case, stay: Stay) -> bool:
     )
 
 
-def expected(case: Case, stay: Stay, text: bytes) -> bool:
+def expected(case: Case, stay: Stay, at: float, text: bytes) -> bool:
     """Whether the world gave a reason for this ERROR: a broker refuses clients, the client fell silent, or its version
     has a command that a broker's has not.
     """
     scene = case.history.facts["scene"]
-    fates = [(event.who, event.detail) for event in case.fates]
+    fates = [(event.who, event.detail) for event in case.fates if event.at <= at]
     refuses = any(what == "refuses" for _, what in fates)
-    lost = stay.connected is None or any(who in scene.brokers and what not in HARMLESS for who, what in fates)
+    lost = stay.connected is None or any(
+        each.who in scene.brokers and each.detail not in HARMLESS and stay.began - 5.0 <= each.at <= at
+        for each in case.fates
+        if stay.began is not None
+    )
     if text.startswith((REFUSED, b"the quorum cannot be reached")) and refuses:
         return lost
     if text.startswith(b"the quorum cannot be reached"):
@@ -396,7 +400,7 @@ def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.ended.at if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= (stay.began or 0.0)]
-    return bool(ends) and send.event.at > min(ends) - (1.0 if scene.weather[2] < 0.1 else 5.0)
+    return bool(ends) and send.event.at > min(ends) - (0.5 if scene.weather[2] < 0.1 else 5.0)
 
 
 def _answered(stay: Stay, text: bytes) -> bool:

@@ -66,7 +66,7 @@ class Scene:
             for at, name in enumerate(self.brokers, 1)
         ]
         settings = self.settings
-        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=settings["longest_delay"])
+        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=settings.get("longest_delay", 1.0))
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -205,7 +205,7 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 10.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "mood", "outage")):
+    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "pause", "mood", "outage")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]
         case "outage":
@@ -214,9 +214,12 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
             return [*steps, *[Step(later, each, "start") for each in brokers]]
         case "mood":
             mood = 1 + int(random() * 2)
+            if random() < 0.5:
+                return [Step(0.0, name, "mood", (1,))]  # to the end of the weather
             return [Step(at, name, "mood", (mood,)), Step(later, name, "mood", (0,))]
         case "stall":
-            return [Step(at, name, "stall", (1,)), Step(later, name, "stall", (0,))]
+            end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0, 0))
+            return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
