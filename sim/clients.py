@@ -122,7 +122,7 @@ class Client:
 
     def _listen(self, line: Line) -> None:
         """See to it that the relay's heart-beats come."""
-        if line.over:
+        if line.over or line.leaving:
             return
         if line.slow:
             self._heard = self.net.clock.now

@@ -467,7 +467,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
         if end is None or scene.kind == "plain" or hung:
             continue
         for event in case.took.get(send.body, ()):
-            if event.at > end.at + scene.settings["disconnect_timeout"] + 5.0:
+            if event.at > end.at + scene.settings["disconnect_timeout"] + 4.0:
                 yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {send.body[:20].decode()} at {event.at:.3f}"
 
 

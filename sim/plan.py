@@ -204,7 +204,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
-    later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 10.0)) * random()
+    later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 20.0)) * random()
     match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "pause", "mood", "outage")):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]
