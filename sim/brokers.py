@@ -510,8 +510,8 @@ class Session:
             self._leave()
             return False
         twice = self.broker.product.twice and self.broker.chance.random() < 0.3
-        for _ in range(0 if receipt is None else 1 + twice):
-            self._receipt(receipt)
+        for each in () if receipt is None else (receipt, receipt)[: 1 + twice]:
+            self._receipt(each)
         self.broker.net.clock.at(max(self._answered, self.broker.net.clock.now), self._leave)
         return False
 

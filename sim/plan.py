@@ -66,7 +66,9 @@ class Scene:
             for at, name in enumerate(self.brokers, 1)
         ]
         settings = self.settings
-        reconnect = Reconnect(randomize=settings["randomize"], longest_delay=settings.get("longest_delay", 1.0))
+        reconnect = Reconnect(
+            randomize=settings["randomize"], longest_delay=settings.get("longest_delay", 1.0)
+        )
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -205,9 +207,14 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 20.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "pause", "mood", "outage")):
+    match chance.choice(
+        ("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "pause", "mood", "outage")
+    ):
         case "kill":
-            return [Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))), Step(later, name, "start")]
+            return [
+                Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))),
+                Step(later, name, "start"),
+            ]
         case "outage":
             most = int(random() * 400)
             steps = [Step(at + random() * 0.1, each, "kill", (most, 0)) for each in brokers]

@@ -121,7 +121,8 @@ def main() -> int:
             missing += proof.world is None
             world = "-" if proof.world is None else f"{given.seed}/{proof.world}"
             print(
-                f"{proof.defect:32} {proof.rule or 'NOT FOUND':32} {world:>10} {proof.seconds:7.1f} s", flush=True
+                f"{proof.defect:32} {proof.rule or 'NOT FOUND':32} {world:>10} {proof.seconds:7.1f} s",
+                flush=True,
             )
     print(f"{len(wanted) - missing} of {len(wanted)} defects were found")
     return 1 if missing else 0
