@@ -1,29 +1,38 @@
 """What clients and brokers of a world have in common: one end of a connection, which is written to and read from."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sim.layers import Layer
 from sim.net import Clock, End
 
 
 class Line:
-    """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with "closed"
-    or "reset". While `slow`, nothing is read.
+    """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with
+    "closed", "reset", or "refused" where there never was a connection.
+    `layers`: the highest first. While `slow`, nothing is read.
     """
 
     def __init__(
-        self, clock: Clock, end: End, received: Callable[[bytes], None], ended: Callable[[str], None]
+        self,
+        clock: Clock,
+        end: End,
+        received: Callable[[bytes], None],
+        ended: Callable[[str], None],
+        layers: Sequence[Layer] = (),
     ) -> None:
         self._clock = clock
         self._end = end
         self._received = received
         self._ended = ended
+        self._layers = layers
         self._waiting = bytearray()
         self.leaving = False
         self.slow = False
         self.over = False
         end.notify = self.serve
         end.changed()
+        self.write(b"")
 
     @property
     def end(self) -> End:
@@ -33,7 +42,7 @@ class Line:
     def write(self, data: bytes) -> None:
         """Write this, now or when there is room."""
         if not self.over and not self.leaving:
-            self._waiting += data
+            self._write(data, 0)
             self._flush()
 
     def half_close(self) -> None:
@@ -87,12 +96,29 @@ class Line:
             except BlockingIOError:
                 return
             except OSError:
-                self._gone("reset")
+                self._gone("refused" if self._end.peer is None else "reset")
                 return
             if not data:
                 self._gone("closed")
                 return
+            self._read(data)
+
+    def _write(self, data: bytes, at: int) -> None:
+        for layer in self._layers[at:]:
+            data = layer.put(data)
+        self._waiting += data
+
+    def _read(self, data: bytes) -> None:
+        for at in reversed(range(len(self._layers))):
+            if not data:
+                break
+            data, answer = self._layers[at].take(data)
+            self._write(answer, at + 1)
+        self._flush()
+        if data:
             self._received(data)
+        if not self.over and any(each.over for each in self._layers):
+            self._gone("closed")
 
     def _gone(self, how: str) -> None:
         self.over = True

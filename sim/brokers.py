@@ -10,66 +10,130 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
-OWN: Final = frozenset(
-    {b"receipt", b"transaction", b"destination", b"subscription", b"message-id", b"ack", b"redelivered"}
-)
-"""Headers of a SEND that are not in its MESSAGE, or that the broker sets itself."""
-POISON: Final = b"poison"
-"""A SEND with this header, or a CONNECT with this login, costs a client its connection, without a word."""
+OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", b"redelivered", b"from"})
+"""Headers of a MESSAGE that the broker sets itself."""
+ASKED: Final = frozenset({b"receipt", b"transaction"})
+"""Headers of a SEND that are about the SEND."""
 REFUSED: Final = b"access refused by the broker"
-"""The message with which a broker refuses a client."""
+"""The message with which a broker refuses all clients."""
+SILENT: Final = (
+    b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
+    b"The connection will now be closed."
+)
 
 
 class Product(NamedTuple):
-    """How a broker product behaves. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs in
-    it. `across`: an ACK of mode `client` covers the deliveries of all subscriptions. `same_id`: a message keeps its id
-    when it is delivered again. `dead`: a NACK removes the message, as to a dead-letter queue. `closes`: it closes the
-    connection behind an ERROR. `strict`: an ACK that it does not await is an ERROR. `hands_on`: the `receipt` of a SEND is
-    in its MESSAGE. `twice`: it may confirm DISCONNECT twice. `goodbye`: `message` and body of its ERROR when it stops.
+    """How a broker product behaves.
+
+    Receipts. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs in it. `leaks`: a
+    MESSAGE has `receipt` and `transaction` of its SEND.
+
+    Deliveries. `across`: what settles a delivery of mode `client` settles all before it, of any subscription.
+    `together`: NACK of mode `client` settles those before it, as ACK does. `dead`: NACK removes a message, as to a
+    dead-letter queue. `same_id`: a message keeps its id when it is delivered again. `holds`: what an ended subscription
+    was given stays given until the connection ends. `marks`: `redelivered` is said whenever it is true. `recovers`: it
+    is also said of all that was read from the disk.
+
+    Transactions. `early`: ACK and NACK in one take effect at once, and a SEND begins one. `nacks_inside`: NACK may
+    be in one. `begins_twice`: BEGIN of one that is open is confirmed.
+
+    Errors. `names`: an ERROR has the receipt of its frame. `closes`: the version from which on it ends the connection
+    behind an ERROR. `nacks_1_0`: it has NACK on 1.0. `refuses_1_0`: else it ends the connection there. `poison`: it
+    closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
+    was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
+
+    `twofold`: it may confirm DISCONNECT twice. `chokes`: it closes without a word at a login with a bad escape.
+
+    `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
+    neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
+    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbye`: `message` and
+    body of its ERROR when it ends a connection.
     """
 
     name: str
     server: bytes
+    goodbye: tuple[bytes, bytes]
     late: bool = False
+    leaks: bool = False
     across: bool = False
-    same_id: bool = False
+    together: bool = True
     dead: bool = True
-    closes: bool = True
-    strict: bool = True
-    hands_on: bool = False
+    same_id: bool = False
+    holds: bool = False
+    marks: bool = True
+    recovers: bool = False
+    early: bool = False
+    nacks_inside: bool = True
+    begins_twice: bool = False
+    names: bool = True
+    closes: bytes = b"never"
+    nacks_1_0: bool = False
+    refuses_1_0: bool = False
+    poison: bool = False
+    lingers: float = 0.0
     twice: bool = False
-    goodbye: tuple[bytes, bytes] = (b"", b"")
+    silence: float = 0.0
+    nameless: bool = False
+    escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()
+    counts: bool = False
+    twofold: bool = False
+    chokes: bool = False
 
 
 PRODUCTS: Final = (
     Product(
         "rabbitmq",
         b"RabbitMQ/3.10.8",
+        (
+            b"AMQP channel died",
+            b"Reason: {shutdown,\n            {connection_closing,\n                "
+            b'{server_initiated_close,320,<<"maintenance">>}}}',
+        ),
         late=True,
+        leaks=True,
         across=True,
         dead=False,
-        hands_on=True,
-        goodbye=(b"connection_forced", b"CONNECTION_FORCED - broker forced connection closure\n"),
+        holds=True,
+        recovers=True,
+        begins_twice=True,
+        names=False,
+        nacks_1_0=True,
+        escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
+        lingers=10.0,
+        chokes=True,
     ),
     Product(
         "activemq",
         b"ActiveMQ/5.17.2",
-        same_id=True,
-        closes=False,
-        twice=True,
-        goodbye=(
-            b"Broker has been stopped: org.apache.activemq.broker.BrokerService$6@1f",
-            b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: org.a\n\tat org.a.B\n",
+        (
+            b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1",
+            b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: "
+            b"org.apache.activemq.broker.BrokerService$3@271053e1",
         ),
+        together=False,
+        same_id=True,
+        nacks_inside=False,
+        poison=True,
+        twice=True,
+        escapes=((b"1.0", (b"1.1", b"1.0")),),
+        twofold=True,
     ),
     Product(
         "artemis",
-        b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine",
-        same_id=True,
-        goodbye=(b"AMQ229120: connection with ID 7af closed by management", b"\n"),
+        b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine",
+        (b"AMQ229005: connections for 127.0.0.1 closed by management", b""),
+        leaks=True,
+        marks=False,
+        early=True,
+        closes=b"1.2",
+        refuses_1_0=True,
+        silence=60.0,
+        nameless=True,
+        escapes=((b"1.1", (b"1.1", b"1.2")),),
     ),
 )
 
@@ -101,6 +165,13 @@ class Subscription:
     id: bytes | None
     destination: bytes
     mode: bytes
+    number: int
+    prefetch: int
+
+    @property
+    def name(self) -> bytes:
+        """Return what it is named by."""
+        return self.id or self.destination
 
 
 class Broker:
@@ -116,17 +187,17 @@ class Broker:
         self.net = net
         self.history = history
         self.chance = chance
-        self.beat = chance.choice((0, 1000))
-        self.slowness = chance.choice((0.0, 0.001, 0.05))
+        self.slowness = chance.choice((0.0, 0.001, 0.05, 0.05, 0.4))
         self.prefetch = chance.choice((1000, 4, 1))
-        self.rude = chance.random() < 0.15
-        """Whether it closes at DISCONNECT without a RECEIPT."""
-        self.mood = ""
-        """How it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED."""
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
-        self.stalled = False
+        self.stalled = self.refuses = self.full = False
         self.up = False
+        self.rude = chance.random() < 0.15
+        """Whether it closes at DISCONNECT without a RECEIPT."""
+        self.feeling = ""
+        """How it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED."""
+        self.web = self.secure = False
         self._count = 0
         self._connections = 0
 
@@ -143,17 +214,11 @@ class Broker:
             self.net.places[self.place] = self._accept
             self.note(What.FATE, detail="starts")
 
-    def kill(self, most: int, told: int = 0) -> None:
-        """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost. If it is
-        `told` to stop, it says so before.
-        """
+    def kill(self, most: int) -> None:
+        """Be killed: of what was written at most so many bytes arrive, and what is not on the disk may be lost."""
         if not self.up:
             return
-        if told and not self.stalled:
-            most = 1 << 20
-            for session in self.sessions:
-                session.say_goodbye()
-        self.up = self.stalled = False
+        self.up = self.stalled = self.refuses = self.full = False
         self.net.silent.discard(self.place)
         del self.net.places[self.place]
         self.note(What.FATE, detail=f"is killed; of what is on its way {most} bytes arrive")
@@ -166,9 +231,10 @@ class Broker:
             for message in list(queue):
                 if not message.safe and self.chance.random() < 0.5:
                     queue.remove(message)
-                    self.note(What.FORGOT, detail=message.body.decode())
+                    self.note(What.FORGOT, detail=message.body.decode(errors="replace"))
                 else:
                     message.safe = True
+                    message.returned = self.product.recovers
 
     def stall(self, on: bool) -> None:
         """Hang: the port is open, and nothing is answered. Or go on."""
@@ -179,18 +245,52 @@ class Broker:
                 session.line.slow = on
                 session.line.end.changed()
 
-    def feel(self, mood: str) -> None:
-        """Answer CONNECT in this mood from now on."""
-        self.mood = mood
-        self.note(What.FATE, detail=mood or "is well")
+    def refuse(self, on: bool) -> None:
+        """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
+        if self.up and self.refuses is not on:
+            if on:
+                self.part()
+            self.refuses = on
+            self.note(What.FATE, detail="serves nobody" if on else "serves again")
+
+    def part(self) -> None:
+        """End all connections with an ERROR that says that an operator wants it so."""
+        if self.up and not self.stalled:
+            self.note(What.FATE, detail="ends its connections")
+            for session in list(self.sessions):
+                session.part()
+
+    def fill(self, on: bool) -> None:
+        """Reject what comes for a queue, where the product does that: all queues are full. Or have room again."""
+        if self.up and self.full is not on and self.product.late:
+            self.full = on
+            self.note(What.FATE, detail="has full queues" if on else "has room again")
+
+    def feel(self, how: str) -> None:
+        """Answer CONNECT in this way from now on."""
+        if self.feeling != how:
+            self.feeling = how
+            self.note(What.FATE, detail=how or "is well")
+
+    def calm(self) -> None:
+        """Run and serve, whatever was before."""
+        self.stall(False)
+        self.refuse(False)
+        self.fill(False)
+        self.feel("")
+        self.start()
 
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
         self.note(What.MET, self._connections)
-        session = Session(self, self._connections, end)
+        session = self.meets(self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
+
+    def meets(self, number: int, end: End) -> "Session":
+        """Return a new connection."""
+        return Session(self, number, end)
 
     # Messages
 
@@ -198,8 +298,8 @@ class Broker:
         """Take a SEND. Return its message if it is in a queue."""
         self._count += 1
         destination = frame.headers[b"destination"]
-        own = OWN - {b"receipt"} if self.product.hands_on else OWN
-        headers = {name: value for name, value in frame.headers.items() if name not in own}
+        taken = OWN if self.product.leaks else OWN | ASKED
+        headers = {name: value for name, value in frame.headers.items() if name not in taken}
         message = Message(self._count, frame.body, headers, destination)
         self.note(What.TOOK, session, frame)
         if destination.startswith(b"/topic/"):
@@ -207,6 +307,9 @@ class Broker:
                 for subscription in each.subscriptions:
                     if subscription.destination == destination:
                         each.deliver(subscription, message)
+            return None
+        if self.full:
+            self.note(What.FORGOT, session, detail=message.body.decode())
             return None
         self.queues.setdefault(destination, deque()).append(message)
         self.dispatch(destination)
@@ -220,7 +323,7 @@ class Broker:
         queue = self.queues.setdefault(message.destination, deque())
         at = next((at for at, each in enumerate(queue) if each.number > message.number), len(queue))
         queue.insert(at, message)
-        self.note(What.RETURNED, detail=message.body.decode())
+        self.note(What.RETURNED, detail=message.body.decode(errors="replace"))
 
     def dispatch(self, destination: bytes) -> None:
         """Deliver what waits in a queue to consumers that have room."""
@@ -250,17 +353,22 @@ class Session:
         self.broker = broker
         self.number = number
         self.version = b""
+        self._writes = b"1.0"
         self.subscriptions: list[Subscription] = []
         self.given: deque[Delivery] = deque()
         self._reader = Reader(b"1.2")
         self._transactions: dict[bytes, list[Frame]] = {}
         self._taken: list[Message] = []
         self._covered: set[bytes] = set()
+        self._dropped: set[bytes] = set()
+        self._made = 0
         self._gives = 0
-        self._leaving = self._parted = self._committing = False
-        self._answered = 0.0
+        self._leaving = self._confirms = self._parted = False
         self._unanswered: bytes | None = None
-        self.line = Line(broker.net.clock, end, self._received, self._ended)
+        self._refused: bytes | None = None
+        self._answered = self._heard = broker.net.clock.now
+        over = layers(server=True, web=broker.web, secure=broker.secure)
+        self.line = Line(broker.net.clock, end, self._received, self._ended, over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""
@@ -270,27 +378,40 @@ class Session:
         """Whether one more message may be delivered to a subscription."""
         if self.broker.stalled or self.line.over or subscription.mode == b"auto":
             return not (self.broker.stalled or self.line.over)
-        return sum(each.subscription is subscription for each in self.given) < self.broker.prefetch
+        return sum(each.subscription is subscription for each in self.given) < subscription.prefetch
 
     def deliver(self, subscription: Subscription, message: Message) -> None:
         """Write a message to a subscriber."""
         self._gives += 1
-        id = b"m-%b-%d" % (self.broker.name.encode(), message.number)
-        if not self.broker.product.same_id:
-            id = b"T_%b@@session-%d@@%d" % (subscription.id or b"0", self.number, self._gives)
+        product = self.broker.product
+        if product.counts:
+            id = b"%d" % self._gives
+        elif product.same_id:
+            id = b"ID:%b-%d" % (self.broker.name.encode(), message.number)
+        elif product.across:
+            id = b"T_%b@@session-%d@@%d" % (subscription.name, self.number, self._gives)
+        else:
+            id = b"%d,%d" % (1000 * self.number + subscription.number, message.number)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
+        headers.append((b"from", self.broker.name.encode()))
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
-        if message.returned:
+        elif product.nameless:
+            headers.append((b"subscription", b"subscription/" + message.destination.split(b"/", 2)[2]))
+        if message.returned and (product.marks or self.broker.chance.random() < 0.5):
             headers.append((b"redelivered", b"true"))
         name = id
         if self.version == b"1.2" and subscription.mode != b"auto":
-            name = b"%b-%d" % (id, self._gives)
+            name = b"ID:%d-%d" % (self.number, self._gives) if product.same_id else id
             headers.append((b"ack", name))
-        headers += message.headers.items()
+        for each, value in message.headers.items():
+            if self._writes != b"1.0":
+                headers.append((each, value))
+            elif not set(each) & {*b":\n"}:
+                headers.append((each, value.replace(b"\n", b" ")))
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
-            self.note(What.SETTLED, detail=message.body.decode())
+            self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
         else:
             self.given.append(Delivery(name, subscription, message))
         self._say(b"MESSAGE", headers, message.body)
@@ -309,25 +430,37 @@ class Session:
             for place in places:
                 self.broker.dispatch(place)
 
+    def part(self) -> None:
+        """End the connection with the product's own words."""
+        if self.version and not self._leaving:
+            message, body = self.broker.product.goodbye
+            headers: Pairs = [(b"message", message)]
+            if self.broker.product.twofold and self._unanswered is not None:
+                headers.append((b"receipt-id", self._unanswered))  # as ActiveMQ answers while it stops
+                self._refused = self._unanswered
+            self._say(b"ERROR", headers, body)
+            self._leave()
+
     # What is read
 
     def _ended(self, how: str) -> None:
         self.over(again=False)
 
     def _received(self, data: bytes) -> None:
+        self._heard = self.broker.net.clock.now
         self._reader.feed(data)
         try:
             while not (self.line.over or self._leaving) and (frame := self._reader.next()) is not None:
                 self._frame(frame)
-        except (Malformed, KeyError, ValueError) as error:
+            if self._parted and (frame := self._reader.next()) is not None:
+                self.note(What.WRONG, detail=f"the relay wrote behind DISCONNECT: {frame}")
+        except (Malformed, ValueError) as error:
             self.note(What.WRONG, detail=f"the relay wrote what the broker cannot read: {error!r}")
-            self._error(b"bad frame", None)
+            self._error(b"bad frame", None, ends=True)
 
     def _frame(self, frame: Frame) -> None:
         receipt = frame.headers.get(b"receipt")
         self._unanswered = receipt or self._unanswered
-        if self._parted:
-            self.note(What.WRONG, detail=f"the relay wrote behind DISCONNECT: {frame}")
         if not self.version:
             if frame.command in (b"CONNECT", b"STOMP"):
                 self._connect(frame)
@@ -336,34 +469,65 @@ class Session:
             return
         command = frame.command.decode().lower()
         act: Callable[[Frame], bool] | None = getattr(self, f"_{command}", None)
-        if act is None:
-            self._error(b"unknown command", receipt)
-        elif act(frame) and receipt is not None:
-            self._receipt(receipt)
+        try:
+            if act is None:
+                self._error(b"unknown command", receipt)
+            elif act(frame) and receipt is not None:
+                self._receipt(receipt)
+        except KeyError as error:
+            self._error(b"missing header: %b" % error.args[0], receipt)
 
     def _connect(self, frame: Frame) -> None:
-        if frame.headers.get(b"login") == POISON:
-            self._break_off()
-            return
-        if self.broker.mood == "refuses":
-            self._error(REFUSED, None)
+        headers = frame.headers
+        product = self.broker.product
+        if product.chokes and b"\\q" in headers.get(b"login", b""):
             self._leave()
             return
-        asked = frame.headers.get(b"accept-version", b"1.0").split(b",")
-        both = [each for each in self.broker.versions if each in asked]
-        if not both:
-            self._say(b"ERROR", [(b"message", b"Supported versions are 1.0"), (b"version", b"1.0")])
+        if self.broker.feeling == "refuses":
+            self._say(b"ERROR", [(b"message", REFUSED)])
             self._leave()
+            return
+        both = [
+            each
+            for each in self.broker.versions
+            if each in headers.get(b"accept-version", b"1.0").split(b",")
+        ]
+        if self.broker.refuses or not both or headers.get(b"passcode") == b"wrong":
+            refusal = (b"Bad CONNECT", b"Access refused") if both else (b"Version mismatch", b"1.0")
+            message, body = product.goodbye if self.broker.refuses else refusal
+            self._say(b"ERROR", [(b"message", message)], body)
+            self._leave(0.0 if self.broker.refuses else product.lingers)
             return
         self.version = self._reader.version = both[-1]
-        beat = self.broker.beat if self.version != b"1.0" else 0
-        headers = [(b"server", self.broker.product.server), (b"session", b"s-%d" % self.number)]
-        headers += [(b"version", self.version), (b"heart-beat", b"%d,%d" % (beat, beat))]
-        self._say(b"CONNECTED", headers)
-        if self.broker.mood:
-            self.broker.net.clock.after(0.0, self._leave)
-        if beat and int(frame.headers.get(b"heart-beat", b"0,0").split(b",")[1]):
-            self._beat(beat / 1000)
+        spelled = dict(product.escapes).get(self.version, (self.version, self.version))
+        self._reader.escapes, self._writes = spelled
+        self._reader.lenient = spelled != (self.version, self.version)
+        self.note(What.CONNECTED, detail=self.version.decode())
+        ours = product.silence * 500
+        promised, asked = 0, 0
+        answer: Pairs = [(b"session", b"s-%d" % self.number)]
+        if not (product.nameless and self.version == b"1.0"):
+            answer += [(b"version", self.version), (b"server", product.server)]
+        if self.version != b"1.0" and b"heart-beat" in headers:
+            promised, asked = map(int, headers[b"heart-beat"].split(b","))
+            answer.append((b"heart-beat", b"%d,%d" % (asked, promised or ours)))
+        self._say(b"CONNECTED", answer)
+        if self.broker.feeling:
+            self._leave()
+        if asked:
+            self._beat(asked / 1000)
+        if promised or product.silence:
+            self._listen(3 * promised / 1000 or product.silence)
+
+    def _listen(self, seconds: float) -> None:
+        """End the connection when it has been silent for so long."""
+        clock = self.broker.net.clock
+        if not self.line.over:
+            if clock.now >= self._heard + seconds and not self.broker.stalled:
+                if self.broker.product.silence:
+                    self._say(b"ERROR", [(b"message", SILENT % (seconds * 1000))])
+                self._leave()
+            clock.at(max(self._heard + seconds, clock.now + 0.1), self._listen, seconds)
 
     def _beat(self, seconds: float) -> None:
         if not self.line.over:
@@ -372,21 +536,35 @@ class Session:
             self.broker.net.clock.after(seconds, self._beat, seconds)
 
     def _send(self, frame: Frame) -> bool:
-        if POISON in frame.headers:
-            self._break_off()
+        product = self.broker.product
+        receipt = frame.headers.get(b"receipt")
+        if not frame.headers.get(b"priority", b"4").isdigit():
+            if product.poison:
+                self._leave()
+            else:
+                self._error(b"Processing error", receipt)
             return False
-        name = frame.headers.get(b"transaction")
-        if name is not None:
-            return self._inside(name, frame)
+        frame.headers[b"destination"]
+        if frame.headers.get(b"transaction") is not None:
+            return self._inside(frame) and not product.late
+        self._take(frame)
+        return not product.late
+
+    def _take(self, frame: Frame) -> None:
+        """Take a SEND, which may have been in a transaction."""
         message = self.broker.take(frame, self.number)
+        receipt = frame.headers.get(b"receipt")
+        self._confirms = self._confirms or receipt is not None
         if message is not None:
             self._taken.append(message)
-        receipt = frame.headers.get(b"receipt")
+        elif self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
+            if self._confirms:
+                self._leave()
+            return
         if receipt is not None and self.broker.product.late:
-            delay = self.broker.slowness * self.broker.chance.random() * (40 if self._committing else 10)
-            self.broker.net.clock.after(delay, self._confirm, receipt, message)
-            return False
-        return True
+            clock = self.broker.net.clock
+            delay = self.broker.slowness * self.broker.chance.random() * 10
+            clock.at(max(clock.now, self._answered) + delay, self._confirm, receipt, message)
 
     def _confirm(self, receipt: bytes, message: Message | None) -> None:
         if self.line.over or not self.broker.up:
@@ -398,145 +576,201 @@ class Session:
             message.safe = True
         self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
-    def _inside(self, name: bytes, frame: Frame) -> bool:
+    def _inside(self, frame: Frame) -> bool:
+        name = frame.headers[b"transaction"]
+        if self.broker.product.early:
+            self._transactions.setdefault(name, [])
         frames = self._transactions.get(name)
         if frames is None:
             self._error(b"no such transaction", frame.headers.get(b"receipt"))
             return False
         frames.append(frame)
-        return not (self.broker.product.late and frame.command == b"SEND")
+        return True
 
     def _subscribe(self, frame: Frame) -> bool:
-        headers = frame.headers
-        made = Subscription(headers.get(b"id"), headers[b"destination"], headers.get(b"ack", b"auto"))
+        headers, product = frame.headers, self.broker.product
+        wanted = headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize")
+        self._made += 1
+        made = Subscription(
+            headers.get(b"id"),
+            headers[b"destination"],
+            headers.get(b"ack", b"auto"),
+            self._made,
+            self.broker.prefetch if wanted is None else int(wanted),
+        )
+        if not product.twice and any(each.name == made.name for each in self.subscriptions):
+            self._error(b"Duplicated subscription identifier", None)
+            if product.late and b"receipt" in headers:
+                self._receipt(headers[b"receipt"])
+            if product.late:
+                self._leave()
+            return False
         self.subscriptions.append(made)
         self.broker.net.clock.after(0.0, self.broker.dispatch, made.destination)
         return True
 
     def _unsubscribe(self, frame: Frame) -> bool:
-        name, place = frame.headers.get(b"id"), frame.headers.get(b"destination")
-        found = [
-            each for each in self.subscriptions if (each.id == name if name else each.destination == place)
-        ]
-        if not found:
-            self.note(What.WRONG, detail=f"an UNSUBSCRIBE names no subscription: {frame}")
+        name = frame.headers.get(b"id") or frame.headers.get(b"destination")
+        found = next((each for each in self.subscriptions if each.name == name), None)
+        if found is None:
             self._error(b"no such subscription", frame.headers.get(b"receipt"))
             return False
-        self.subscriptions.remove(found[0])
-        back = [each for each in self.given if each.subscription is found[0]]
-        self.given = deque(each for each in self.given if each.subscription is not found[0])
-        for each in reversed(back):
-            self.broker.back(each.message)
-        self.broker.net.clock.after(0.0, self.broker.dispatch, found[0].destination)
+        self.subscriptions.remove(found)
+        if not self.broker.product.holds:
+            back = [each for each in self.given if each.subscription is found]
+            self.given = deque(each for each in self.given if each.subscription is not found)
+            self._dropped.update([each.id for each in back])
+            for each in reversed(back):
+                self.broker.back(each.message)
+            self.broker.net.clock.after(0.0, self.broker.dispatch, found.destination)
         return True
 
     def _ack(self, frame: Frame) -> bool:
-        return self._settle(frame, accept=True)
+        return self._settle(frame)
 
     def _nack(self, frame: Frame) -> bool:
-        return self._settle(frame, accept=False)
+        product, receipt = self.broker.product, frame.headers.get(b"receipt")
+        if self.version == b"1.0" and not product.nacks_1_0:
+            self._error(b"no NACK in 1.0", None if product.refuses_1_0 else receipt, ends=product.refuses_1_0)
+        elif b"transaction" in frame.headers and not product.nacks_inside:
+            self._error(b"NACK in a transaction", receipt)
+        else:
+            return self._settle(frame)
+        return False
 
-    def _settle(self, frame: Frame, accept: bool) -> bool:
-        name = frame.headers.get(b"transaction")
-        if name is not None:
-            return self._inside(name, frame)
-        return self._settle_now(frame, accept)
-
-    def _settle_now(self, frame: Frame, accept: bool) -> bool:
+    def _named(self, frame: Frame) -> Delivery | None:
+        """Return the delivery that an ACK names, of a subscription that there is."""
         headers = frame.headers
         id = headers.get(b"id") if self.version == b"1.2" else headers.get(b"message-id")
         wanted = headers.get(b"subscription") if self.version != b"1.2" else None
-        found = next(
-            (each for each in self.given if each.id == id and wanted in (None, each.subscription.id)), None
-        )
-        if found is None:
-            if id not in self._covered:
-                self.note(What.WRONG, detail=f"an ACK names nothing that waits: {frame}")
-            if self.broker.product.strict:
-                self._error(b"not found", headers.get(b"receipt"))
+        names = {each.name for each in self.subscriptions}
+        for each in self.given:
+            if each.id == id and wanted in (None, each.subscription.id) and each.subscription.name in names:
+                return each
+        return None
+
+    def _settle(self, frame: Frame) -> bool:
+        """Do what ACK or NACK says, now or in its transaction."""
+        product = self.broker.product
+        found = self._named(frame)
+        if found is None and not (product.across and b"transaction" in frame.headers and self._tag(frame)):
+            return self._unawaited(frame)
+        if b"transaction" in frame.headers and not self._inside(frame):
             return False
+        if b"transaction" not in frame.headers or product.early:
+            self._settle_now(frame)
+        if found is not None and b"transaction" in frame.headers:
+            self._covered.add(found.id)  # a client that aborts may say it again
+        return True
+
+    def _tag(self, frame: Frame) -> bool:
+        """Whether an ACK names a subscription in the way of RabbitMQ's ids."""
+        id = frame.headers.get(b"id" if self.version == b"1.2" else b"message-id", b"")
+        name = id.removeprefix(b"T_").partition(b"@@")[0]
+        return id.startswith(b"T_") and any(each.name == name for each in self.subscriptions)
+
+    def _unawaited(self, frame: Frame) -> bool:
+        """Answer an ACK that names nothing that waits. Return whether it is confirmed."""
+        product, receipt = self.broker.product, frame.headers.get(b"receipt")
+        id = frame.headers.get(b"id" if self.version == b"1.2" else b"message-id", b"")
+        if id not in self._covered | self._dropped:
+            self.note(What.WRONG, detail=f"an ACK names nothing that waits: {frame}")
+        if product.across and self._tag(frame):  # the channel ends, behind the receipt
+            if receipt is not None and b"transaction" not in frame.headers:
+                self._receipt(receipt)
+            self._error(b"AMQP channel died", None, ends=True)
+        elif product.same_id and self.version == b"1.2" and id in self._dropped:
+            return True
+        elif product.same_id and self.version != b"1.2" and not id.startswith(b"ID:"):
+            self._leave()
+        else:
+            self._error(b"not found", receipt)
+        return False
+
+    def _settle_now(self, frame: Frame) -> None:
+        product, accept = self.broker.product, frame.command == b"ACK"
+        found = self._named(frame)
+        if found is None:
+            self._unawaited(frame)
+            return
         covered = [found]
-        if found.subscription.mode == b"client":
+        if found.subscription.mode == b"client" and (accept or product.together):
             before = list(self.given)[: self.given.index(found)]
-            across = self.broker.product.across
             covered = [
-                each
-                for each in before
-                if each.subscription.mode == b"client" and (across or each.subscription is found.subscription)
-            ] + [found]
+                each for each in before if product.across or each.subscription is found.subscription
+            ] + covered
         for each in covered:
             self.given.remove(each)
             if each.subscription is not found.subscription:
                 self._covered.add(each.id)
-            if accept or self.broker.product.dead:
-                self.note(What.SETTLED, detail=each.message.body.decode())
+            if accept or product.dead:
+                self.note(What.SETTLED, detail=each.message.body.decode(errors="replace"))
             else:
                 self.broker.back(each.message)
         for place in dict.fromkeys(each.subscription.destination for each in covered):
             self.broker.net.clock.after(0.0, self.broker.dispatch, place)
-        return True
 
     def _begin(self, frame: Frame) -> bool:
         name = frame.headers[b"transaction"]
-        if name in self._transactions:
+        if name in self._transactions and not self.broker.product.begins_twice:
             self._error(b"transaction exists", frame.headers.get(b"receipt"))
             return False
         self._transactions[name] = []
         return True
 
     def _commit(self, frame: Frame) -> bool:
+        product, receipt = self.broker.product, frame.headers.get(b"receipt")
+        frames = self._ended_transaction(frame)
+        if frames is None:
+            return False
+        if product.late and receipt is not None:
+            self._receipt(receipt)
+        for each in frames:
+            if self._leaving:
+                return False
+            if each.command == b"SEND":
+                self._take(each)
+            elif not product.early:
+                self._settle_now(each)
+        return not product.late
+
+    def _abort(self, frame: Frame) -> bool:
+        return self._ended_transaction(frame) is not None
+
+    def _ended_transaction(self, frame: Frame) -> list[Frame] | None:
         frames = self._transactions.pop(frame.headers[b"transaction"], None)
         if frames is None:
             self._error(b"no such transaction", frame.headers.get(b"receipt"))
-            return False
-        self._committing = True
-        for each in frames:
-            outside = each._replace(headers={n: v for n, v in each.headers.items() if n != b"transaction"})
-            if each.command != b"SEND":
-                self._settle_now(outside, each.command == b"ACK")
-            elif self._send(outside) and self.broker.product.late:
-                pass  # no receipt was asked for
-        self._committing = False
-        return True
-
-    def _abort(self, frame: Frame) -> bool:
-        return self._transactions.pop(frame.headers[b"transaction"], None) is not None
+        return frames
 
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
         self._parted = True
         if self.broker.rude:
             self.note(What.FATE, detail="closes at DISCONNECT")
-            self._leave()
-            return False
-        twice = self.broker.product.twice and self.broker.chance.random() < 0.3
-        for each in () if receipt is None else (receipt, receipt)[: 1 + twice]:
-            self._receipt(each)
-        self.broker.net.clock.at(max(self._answered, self.broker.net.clock.now), self._leave)
+            self._answered = 0.0
+        elif receipt is not None:
+            self._receipt(receipt)
+            if self.broker.product.twofold and self.broker.chance.random() < 0.3:
+                self._receipt(receipt)
+        self._leave()
         return False
 
-    def _leave(self) -> None:
+    def _leave(self, seconds: float = 0.0) -> None:
+        """Close the connection, when all answers are written and so many seconds are over. Nothing more is read."""
         if not (self.line.over or self._leaving):
             self._leaving = True
-            self.line.half_close()
-            self.over(again=False)
+            clock = self.broker.net.clock
+            clock.at(max(self._answered, clock.now) + seconds, self._close)
 
-    def _break_off(self) -> None:
-        """Close the connection without a word."""
-        self.line.close()
+    def _close(self) -> None:
+        if self.broker.stalled:
+            self.broker.net.clock.after(0.5, self._close)
+            return
+        self.line.half_close()
         self.over(again=False)
 
     # What is written
-
-    def say_goodbye(self) -> None:
-        """Say that the broker stops, perhaps as the answer to a frame."""
-        product = self.broker.product
-        message, body = product.goodbye
-        headers: Pairs = [(b"message", message)]
-        if product.twice and self._unanswered is not None:
-            headers.append((b"receipt-id", self._unanswered))
-        if self.version:
-            self._say(b"ERROR", headers, body)
 
     def _receipt(self, receipt: bytes) -> None:
         """Confirm a frame, and everything before it, after some time. Receipts keep their order."""
@@ -556,13 +790,19 @@ class Session:
                 message.safe = True
         self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
-    def _error(self, message: bytes, receipt: bytes | None) -> None:
-        named = [] if receipt is None else [(b"receipt-id", receipt)]
-        self._say(b"ERROR", [(b"message", message), *named])
-        if self.broker.product.closes:
+    def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
+        """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""
+        product, clock = self.broker.product, self.broker.net.clock
+        headers = [(b"message", message)]
+        if receipt is not None and product.names:
+            headers.append((b"receipt-id", receipt))
+        clock.at(max(self._answered, clock.now), self._say, b"ERROR", headers)
+        if ends or self.version >= product.closes:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
+        if command == b"RECEIPT" and headers[0][1] == self._refused:
+            return
         if headers == [(b"receipt-id", self._unanswered)]:
             self._unanswered = None
-        self.line.write(write(self.version or b"1.0", command, headers, body))
+        self.line.write(write(self._writes, command, headers, body))

@@ -5,28 +5,55 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sim.actors import Line
-from sim.brokers import POISON
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+CHOKING: Final = b"a\\q"
+"""A login with an escape that there is not."""
 DEAF: Final = 3.0
 """Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
+HEADERS: Final = (
+    *[
+        (b"x", b""),
+        (b"x", b"plain"),
+        (b"x", b"a:b\\c\\\\n"),
+        (b"x-\xc3\xa9", b"a\nb"),
+        (b"x.y z", b" blanks "),
+    ],
+    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\")],
+)
+"""Headers of SENDs. A client of 1.0 cannot say an LF."""
 
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `beats`: it promises heart-beats, and keeps the promise. `login`: in its CONNECT.
+    asks for. `login`: brokers take it; else it comes with a wrong password. `web`: it speaks WebSocket; `secure`: over
+    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
+    promises heart-beats, and keeps the promise. `chokes`: RabbitMQ cannot read its login. `nacks`: brokers have NACK in
+    its version.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    login: bool = True
+    web: bool = False
+    secure: bool = False
+    rough: float = 0.0
+    lenient: bool = False
     beats: bool = False
-    login: bytes = b""
+    chokes: bool = False
+    nacks: bool = True
+
+
+def reader(habit: Habit) -> Reader:
+    """Return what reads for a client. RabbitMQ and Artemis write escapes on 1.1 that it does not have."""
+    return Reader(habit.version, habit.lenient or habit.version == b"1.1")
 
 
 class Owed(NamedTuple):
@@ -38,7 +65,7 @@ class Owed(NamedTuple):
 
 
 class Client:
-    """A client. `act` does a step of the plan. `places` are where relays listen."""
+    """A client. `act` does a step of the plan. `comes_back`: it connects again, if its habit is so."""
 
     def __init__(
         self, name: str, habit: Habit, place: tuple[str, int], net: Network, history: History
@@ -57,12 +84,13 @@ class Client:
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
         self.awaited: dict[bytes, Frame] = {}
-        self._reader = Reader(habit.version)
+        self._reader = reader(habit)
         self._waiting: deque[Callable[[], None]] = deque()
         self._used: set[bytes] = set()
+        self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
-        self._comes_back = True
+        self.comes_back = True
         self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
@@ -83,18 +111,21 @@ class Client:
         self.owed.clear()
         self.awaited.clear()
         self._waiting.clear()
-        self._reader = Reader(self.habit.version)
+        self._reader = reader(self.habit)
         end = End(self.net, self.name)
         self.note(What.CONNECTED)
-        self.line = Line(self.net.clock, end, self._received, self._ended)
+        over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
+        self.line = Line(self.net.clock, end, self._received, self._ended, over)
         end.connect_ex(self.place)
         headers: Pairs = []
         if self.habit.version != b"1.0":
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
             if self.habit.beat or self.habit.beats:
                 headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
-        if self.habit.login:
-            headers.append((b"login", self.habit.login))
+        if not self.habit.login:
+            headers.append((b"passcode", b"wrong"))
+        if self.habit.chokes:
+            headers.append((b"login", CHOKING))
         self._say(b"CONNECT", headers)
         if self.habit.beats:
             self._beat(self.line)
@@ -107,11 +138,11 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self._comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.login and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
-        if self._comes_back:
+        if self.comes_back:
             self.connect()
 
     def _beat(self, line: Line) -> None:
@@ -144,17 +175,19 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
-            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+            if self.habit.beat and not self.habit.rough and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
                 assert self.line is not None
                 self._listen(self.line)
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
             subscription = frame.headers.get(b"subscription", b"")
-            destination, mode = self.subscriptions.get(subscription, (b"", b"auto"))
-            if not subscription:  # of 1.0, where there is one for each destination
+            _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
+            if self.habit.version == b"1.0":  # any name is made up by the broker
                 found = [
-                    each for each in self.subscriptions.items() if each[1][0] == frame.headers[b"destination"]
+                    each
+                    for each in self.subscriptions.items()
+                    if each[1][0] == frame.headers.get(b"destination")
                 ]
                 subscription, (_, mode) = found[0] if found else (b"", (b"", b"auto"))
             if mode != b"auto":
@@ -179,7 +212,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
 
@@ -188,14 +221,16 @@ class Client:
     def reset(self) -> None:
         """Reset the connection."""
         if self.line is not None and not self.line.over:
-            self._comes_back = False
+            self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.abort()
 
     def half_close(self) -> None:
-        """Close the sending direction only."""
-        if self.open and self.line is not None:
-            self._comes_back = False
+        """Close the sending direction only, or all where there is no such thing."""
+        if self.habit.web or self.habit.secure:
+            self.vanish()
+        elif self.open and self.line is not None:
+            self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
@@ -204,35 +239,45 @@ class Client:
         """Hang: send nothing any more, no heart-beats either."""
         self.note(What.FATE, detail="falls silent")
         self.silent = True
-        self._comes_back = False
+        self.comes_back = False
         self.transactions.clear()
         self.awaited.clear()
 
     def fault(self) -> None:
         """Send a frame that nobody knows, and wait for the ERROR."""
-        self._comes_back = False
+        self.comes_back = False
         self._ask(b"NONSENSE", [], 0)
         self.leaving = True
-
-    def poison(self, place: int = 0) -> None:
-        """Send a message for which brokers close the connection."""
-        self._comes_back = False
-        body = b"%b.poison" % self.name.encode()
-        self._ask(b"SEND", [(b"destination", place_name(place)), (POISON, b"true")], 1, body)
 
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
         if self.line is not None and not self.line.over:
             self.line.pause(milliseconds / 1000)
 
-    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
-        """Send a message to a destination; `inside`: in an open transaction."""
+    def poison(self, place: int, receipt: int) -> None:
+        """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
+        self.send(place, receipt, 0, 0, b"abc")
+        if receipt and self.awaited:
+            self.awaited.popitem()  # it is not owed an answer that names it
+
+    def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
+        """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
-        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true")]
+        name, value = HEADERS[place // 5 % len(HEADERS)]
+        if self.habit.version == b"1.0":
+            value = value.replace(b"\n", b"")
+        headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
+        if priority != b"4":
+            headers.append((b"priority", priority))
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
+
+    def burst(self, place: int, count: int) -> None:
+        """Send messages at once that ask for nothing: they may pass the relay's fast path."""
+        for _ in range(count):
+            self.send(place, 0, 0, 0)
 
     def subscribe(self, place: int, mode: int, receipt: int) -> None:
         """Subscribe to a destination, where the client is not subscribed to it; with 1.0, where it never was: what came
@@ -268,8 +313,9 @@ class Client:
         self._settle(b"ACK", which, receipt, inside)
 
     def nack(self, which: int, receipt: int) -> None:
-        """Refuse a delivery. RabbitMQ takes that of 1.0, too."""
-        self._settle(b"NACK", which, receipt, 0)
+        """Refuse a delivery. Only RabbitMQ takes that of 1.0."""
+        if self.habit.nacks:
+            self._settle(b"NACK", which, receipt, 0)
 
     def _settle(self, command: bytes, which: int, receipt: int, inside: int) -> None:
         if not self.owed:
@@ -280,13 +326,17 @@ class Client:
             same = [each for each in self.owed if each.subscription == meant.subscription]
             covered = same[: same.index(meant) + 1]
         self.owed = [each for each in self.owed if each not in covered]
+        for each in covered:
+            self.note(What.ACKED, each.frame)
         headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
         if self.habit.version != b"1.2":
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
             if self.habit.version == b"1.1":
                 headers.append((b"subscription", meant.subscription))
         if inside and self.transactions and meant.mode == MODES[2]:
-            headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
+            name = self.transactions[inside % len(self.transactions)]
+            headers.append((b"transaction", name))
+            self._inside[name] += covered
         self._ask(command, headers, receipt)
 
     def begin(self, receipt: int) -> None:
@@ -294,6 +344,7 @@ class Client:
         if len(self.transactions) < 2:
             self._number += 1
             self.transactions.append(b"t%d" % self._number)
+            self._inside[self.transactions[-1]] = []
             self._ask(b"BEGIN", [(b"transaction", self.transactions[-1])], receipt)
 
     def commit(self, which: int, receipt: int) -> None:
@@ -303,18 +354,18 @@ class Client:
             self._ask(b"COMMIT", [(b"transaction", name)], receipt)
 
     def abort(self, which: int, receipt: int) -> None:
-        """Abort a transaction. RabbitMQ gives no RECEIPT for what was in it."""
+        """Abort a transaction: what it acknowledged waits again. RabbitMQ gives no RECEIPT for what was in it."""
         if self.transactions:
             name = self.transactions.pop(which % len(self.transactions))
-            inside = [r for r, each in self.awaited.items() if each.headers.get(b"transaction") == name]
-            for receipt in inside:
-                if self.awaited[receipt].command != b"BEGIN":
-                    del self.awaited[receipt]
+            self.owed += self._inside[name]
+            for asked, frame in list(self.awaited.items()):
+                if frame.headers.get(b"transaction") == name and frame.command != b"BEGIN":
+                    del self.awaited[asked]
             self._ask(b"ABORT", [(b"transaction", name)], receipt)
 
     def disconnect(self) -> None:
         """Leave in order: DISCONNECT, its RECEIPT, and the end."""
-        self._comes_back = False
+        self.comes_back = False
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
 
@@ -336,4 +387,4 @@ class Client:
 
 def place_name(number: int) -> bytes:
     """Return the destination of this number: queues, then topics."""
-    return (b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 4]
+    return (b"/queue/a", b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 5]

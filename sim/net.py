@@ -130,6 +130,8 @@ class End:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
+        if self._failure not in (0, errno.EINPROGRESS):
+            raise OSError(self._failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
     def send(self, data: Any) -> int:
@@ -473,10 +475,10 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         return self.clock.now
 
     def callLater(
-        self, delay: float, call: Callable[..., object], *arguments: Any, **named: Any
+        self, delay: float, callable: Callable[..., object], *args: object, **kwargs: object
     ) -> DelayedCall:
         made = DelayedCall(
-            self.clock.now + delay, call, arguments, named, self._cancelled, self._moved, self.seconds
+            self.clock.now + delay, callable, args, kwargs, self._cancelled, self._moved, self.seconds
         )
         self._calls[made] = None
         self.clock.at(made.time, self._call, made)
@@ -580,7 +582,7 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         if self.alive:
             self._look()
 
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Port:
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
         made = Port(self, (interface or "192.0.2.100", port), factory)
         self.ports.append(made)
         return made

@@ -2,20 +2,64 @@
 steps is a plan, too: that is how a failing world is made smaller.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from sim.brokers import POISON, PRODUCTS, Product
+from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
+from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.rules import AccessRule, AccessRules
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
+from stomprelay.wire.frame import Limits
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 KINDS: Final = ("plain", "failover", "failover", "failover", "fanout")
+CHANGES: Final[tuple[dict[str, Any], ...]] = (
+    {"buffer": 600, "unacknowledged": 3, "trace": True},
+    {"disconnect_timeout": 1.0, "beats": True, "policy": Policy.TOGETHER},
+    {"brokers": 1},
+    {"versions": (b"1.1", b"1.2")},
+    {"body": 10_000},
+    {"clients": 1},
+    {"denied": ("/queue/c",)},
+    {},
+)
+"""What a configuration that is read anew may change."""
 PLACE: Final = ("192.0.2.100", 61613)
+
+PLAIN: Final[dict[str, Any]] = {
+    "confirm": False,
+    "buffer": 1 << 20,
+    "unacknowledged": 1000,
+    "beats": False,
+    "trace": False,
+    "randomize": False,
+    "policy": Policy.FAILOVER,
+    "all": False,
+    "disconnect_timeout": 5.0,
+    "stop_timeout": 5.0,
+    **dict.fromkeys(("tls", "web", "broker_tls", "broker_web"), False),
+}
+"""The settings at their plainest. A failing world is brought as near to it as it still fails."""
+
+CALM: Final = (0.0, 0.0, 0.001)
+"""Weather in which nothing is cut, and nothing takes long."""
+
+
+TIGHT: Final[dict[str, Any]] = {
+    "before_connect": 300,
+    "unacknowledged": 4,
+    "transactions": 1,
+    "subscriptions": 3,
+    "kept": 4000,
+    "limits": Limits(headers=12, header_line=200, body=2000),
+}
+"""Limits of a listener that clients exceed."""
 
 
 class Step(NamedTuple):
@@ -32,13 +76,33 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """What a world begins with. `brokers` are products and their highest versions by name; `clients` habits by name."""
+    """What a world begins with. `brokers` are products and their highest versions by name; `clients` habits by name.
+
+    mood      the share of what brokers say that is wrong
+    tight     clients exceed limits of the listener, and searches for a broker are given up
+    routed    what begins with `/queue/c` goes to the last broker, by a route
+    auth      clients are identified
+    loss      what becomes of values that the other version cannot express
+    closes    an ERROR of a broker ends its session
+    home      sessions return to the first broker
+    versions  those to ask brokers for; none: the client's and lower ones
+    alone     a SEND to a queue goes to one group alone
+    """
 
     kind: str
     brokers: dict[str, tuple[Product, bytes]]
     clients: dict[str, Habit]
     weather: tuple[float, float, float]
     settings: dict[str, Any]
+    mood: float = 0.0
+    tight: bool = False
+    routed: bool = False
+    auth: bool = False
+    loss: LossPolicy = LossPolicy.REPLACE
+    closes: bool = False
+    home: bool = False
+    versions: tuple[bytes, ...] = ()
+    alone: bool = False
 
     def __str__(self) -> str:
         parts = [
@@ -49,9 +113,15 @@ class Scene:
             ],
         ]
         parts += [
-            f"{name}={habit.version.decode()}{'p' * habit.pipelines}" for name, habit in self.clients.items()
+            f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
+            for name, habit in self.clients.items()
         ]
-        parts += [f"{name}={value}" for name, value in self.settings.items()]
+        parts += [
+            f"{each.name}={value}"
+            for each in fields(self)
+            if each.default is not MISSING and (value := getattr(self, each.name)) != each.default
+        ]
+        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
     @property
@@ -59,16 +129,31 @@ class Scene:
         """Whether the relay asks for receipts of its own."""
         return bool(self.settings["confirm"])
 
-    def listener(self) -> Listener:
-        """Return the listener of the relay."""
+    def listener(self, changed: Mapping[str, Any]) -> Listener:
+        """Return the listener of the relay, with these settings changed."""
+        settings = {**self.settings, **changed}
         made = [
-            Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
+            Broker(
+                f"tcp://{name}",
+                f"tcp:host=192.0.2.{at}:port=61613",
+                f"192.0.2.{at}",
+                tls=self.settings["broker_tls"],
+                path=PATH if self.settings["broker_web"] else None,
+            )
             for at, name in enumerate(self.brokers, 1)
         ]
-        settings = self.settings
+        last = made.pop() if self.routed else None
+        if self.kind == "failover":
+            made = made[: settings.get("brokers")]
+        denied = settings.get("denied", ())
+        limits: dict[str, Any] = {"attempts": 3, "startup_attempts": 2, "timeout": 3.0} if self.tight else {}
         reconnect = Reconnect(
-            randomize=settings["randomize"], longest_delay=settings.get("longest_delay", 1.0)
+            randomize=settings["randomize"],
+            longest_delay=settings.get("longest_delay", 1.0),
+            priority_backup=self.home,
+            **limits,
         )
+        there = None if last is None else Group("there", (last,), reconnect, settings["policy"])
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -86,14 +171,36 @@ class Scene:
             quorum=len(groups) if settings["all"] else 1,
             drain_timeout=1.0,
             checks=Checks(longest_pause=2.0),
+            versions=frozenset(self.versions) or None,
+            close_on_error=self.closes,
+            fan_out_queues=not self.alone,
+            tls=ClientTLS(certificate() if settings["broker_tls"] else None, name=NAME),
         )
+        routes: tuple[Route, ...] = ()
+        if there is not None:
+            over = replace(upstream, name="there", groups=(there,), quorum=1, confirm=settings["confirm"])
+            routes = (Route(Match.PREFIX, "/queue/c", over),)
         return Listener(
             "public",
             f"tcp:{PLACE[1]}:interface={PLACE[0]}",
             upstream,
+            routes,
             heart_beat=Terms(1000, 1000) if settings["beats"] else Terms(),
-            unacknowledged=settings["unacknowledged"],
             trace=settings["trace"],
+            versions=frozenset(settings.get("versions", VERSIONS)),
+            clients=settings.get("clients"),
+            tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
+            web=Web() if settings["web"] else None,
+            rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
+            loss=self.loss,
+            auth="people" if self.auth else None,
+            **(
+                {
+                    "unacknowledged": settings["unacknowledged"],
+                    "limits": Limits(body=settings.get("body", 1 << 20)),
+                }
+                | (TIGHT if self.tight else {})
+            ),
         )
 
 
@@ -118,13 +225,19 @@ def draw(seed: int, number: int) -> Plan:
     brokers = {
         "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(count)
     }
-    clients = {}
+    clients, web, secure = {}, random() < 0.3, random() < 0.05
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000)), random() < 0.3
+            choice(VERSIONS),
+            random() < 0.2,
+            choice((None, 0.1, 1.0)),
+            choice((0, 0, 1000)),
+            random() > 0.01,
+            web and random() < 0.6,
+            secure,
         )
-        if random() < 0.02:
-            clients[f"c{at + 1}"] = clients[f"c{at + 1}"]._replace(login=POISON, returns=None)
+        more = {"beats": random() < 0.3, "chokes": random() < 0.02}
+        clients[f"c{at + 1}"] = clients[f"c{at + 1}"]._replace(**more)
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
     settings = {
@@ -133,16 +246,22 @@ def draw(seed: int, number: int) -> Plan:
         "unacknowledged": choice((1000, 1000, 3)),
         "beats": random() < 0.5,
         "trace": random() < 0.2,
+        "fast": random() < 0.5,
+        "web": web,
+        "tls": secure,
+        "broker_web": random() < 0.1,
+        "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
+        "stop_timeout": choice((0.0, 1.0, 5.0)),
         "longest_delay": choice((1.0, 1.0, 60.0)),
     }
-    length = choice((2.0, 10.0))
+    length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
-        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * 25))]
+        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * many))]
         if random() < 0.1:
             last = random() * length
             steps += [Step(last, name, "disconnect"), Step(last + random(), name, choice(_ENDS[1:4]))]
@@ -153,7 +272,7 @@ def draw(seed: int, number: int) -> Plan:
                 for _ in range(3)
             ]
             steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
-        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
+        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         at = 0.0
         for _ in range(1 + int(random() * 5)):
@@ -161,11 +280,57 @@ def draw(seed: int, number: int) -> Plan:
             steps += _fate(chance, at, [*brokers])
     if settings["longest_delay"] > 1.0:  # brokers that poison makes go are asked after growing pauses
         steps = [step for step in steps if step.act != "poison"]
-    return Plan(f"{seed}/{number}", Scene(kind, brokers, clients, weather, settings), tuple(sorted(steps)))
+    scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
+    return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+
+
+def _rougher(chance: Random, scene: Scene) -> Scene:
+    """Return the scene with what few worlds have."""
+    random, choice = chance.random, chance.choice
+    rough = random() < 0.2
+    mood = choice((0.0, 0.1, 0.5)) if rough else 0.0
+    clients = {}
+    for name, habit in scene.clients.items():
+        wild = choice((0.0, 0.05, 0.3)) if rough else 0.0
+        clients[name] = habit._replace(rough=wild, lenient=mood > 0 or wild > 0)
+    brokers = dict(scene.brokers)
+    routed = random() < 0.15
+    if routed:
+        brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
+    kind = scene.kind
+    if random() < 0.15:
+        kind = choice((kind, "fanout")) if len(brokers) > 1 + routed else kind
+        same, alike = random() < 0.5, choice((b"1.1", b"1.2"))
+        brokers = {
+            name: (choice(PRODUCTS[1:])._replace(counts=True), alike if same else version)
+            for name, (_, version) in brokers.items()
+        }
+        clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
+    nacks = all(product.nacks_1_0 for product, _ in brokers.values())
+    clients = {
+        name: each._replace(nacks=nacks or each.version != b"1.0", returns=None if each.chokes else each.returns)
+        for name, each in clients.items()
+    }
+    return replace(
+        scene,
+        kind=kind,
+        brokers=brokers,
+        clients=clients,
+        mood=mood,
+        tight=rough and random() < 0.25,
+        routed=routed,
+        auth=random() < 0.2,
+        loss=choice([*LossPolicy]) if random() < 0.3 else LossPolicy.REPLACE,
+        closes=random() < 0.1,
+        home=random() < 0.1,
+        versions=choice(((), (), (), (b"1.0",), (b"1.0", b"1.1"))),
+        alone=random() < 0.2,
+    )
 
 
 _ACTS: Final = (
-    *["send"] * 10,
+    *["send"] * 9,
+    "burst",
     *["ack"] * 8,
     *[
         "subscribe",
@@ -181,56 +346,68 @@ _ACTS: Final = (
         "connect",
     ],
 )
-_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "poison", "silence")
+_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "silence")
 
 
 def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     random = chance.random
-    act = chance.choice(_ENDS if random() < 0.05 else _ACTS)
+    act = chance.choice(_ENDS if random() < 0.05 else _ACTS) if random() > 0.004 else "poison"
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.5) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "burst": (some, 2 + some % 8),
         "ack": (some, asks, int(random() < 0.4) * (1 + some)),
         "nack": (some, asks),
+        "poison": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
         "unsubscribe": (some, asks),
         "begin": (asks,),
         "commit": (some, asks),
         "abort": (some, asks),
         "pause": (int(random() * 2000),),
-        "poison": (some,),
     }
     return act, values.get(act, ())
+
+
+_FATES: Final[tuple[str, ...]] = (
+    *["kill"] * 3,
+    *["stall", "cut", "cut_client", "pause", "pause", "refuse", "part", "fill", "relay", "feel", "outage"],
+)
 
 
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 20.0)) * random()
-    match chance.choice(
-        ("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "pause", "mood", "outage")
-    ):
+    match chance.choice(_FATES):
         case "kill":
-            return [
-                Step(at, name, "kill", (int(random() * 400), int(random() < 0.3))),
-                Step(later, name, "start"),
-            ]
+            return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
+        case "stall":
+            end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0,))
+            return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
+        case "refuse" | "fill" as act:
+            return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
+        case "part":
+            return [Step(at, name, "part")]
         case "outage":
             most = int(random() * 400)
-            steps = [Step(at + random() * 0.1, each, "kill", (most, 0)) for each in brokers]
+            steps = [Step(at + random() * 0.1, each, "kill", (most,)) for each in brokers]
             return [*steps, *[Step(later, each, "start") for each in brokers]]
-        case "mood":
-            mood = 1 + int(random() * 2)
+        case "feel":
             if random() < 0.5:
-                return [Step(0.0, name, "mood", (1,))]  # to the end of the weather
-            return [Step(at, name, "mood", (mood,)), Step(later, name, "mood", (0,))]
-        case "stall":
-            end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0, 0))
-            return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
+                return [Step(0.0, name, "feel", (1,))]  # to the end of the weather
+            return [Step(at, name, "feel", (1 + int(random() * 2),)), Step(later, name, "feel", (0,))]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
+        case "relay":
+            what = chance.choice(("kill", "stop", "drain", "reload"))
+            if what == "reload":
+                which = int(random() * len(CHANGES))
+                return [Step(at, "relay", what, (which,)), Step(later, "relay", what, (len(CHANGES) - 1,))]
+            then = Step(later, "relay", "drain", (0,)) if what == "drain" else Step(later, "relay", "start")
+            return [Step(at, "relay", what, (1,) if what == "drain" else ()), then]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),

@@ -28,11 +28,15 @@ class Frame(NamedTuple):
 
     def __str__(self) -> str:
         shown = [
-            f"{name.decode()}:{value.decode('utf-8', 'backslashreplace')}"
+            f"{name.decode('utf-8', 'backslashreplace')}:{value.decode('utf-8', 'backslashreplace')}"
             for name, value in self.headers.items()
         ]
         return " ".join(
-            [self.command.decode(), *shown, self.body.decode("utf-8", "backslashreplace")[:40]]
+            [
+                self.command.decode("utf-8", "backslashreplace"),
+                *shown,
+                self.body.decode("utf-8", "backslashreplace")[:40],
+            ]
         ).rstrip()
 
 
@@ -43,14 +47,14 @@ def escaped(text: bytes, version: bytes) -> bytes:
     return b"".join([_SIGNS[version].get(text[at : at + 1], text[at : at + 1]) for at in range(len(text))])
 
 
-def unescaped(text: bytes, version: bytes) -> bytes:
-    """Return what a header's name or value means in this version. Raises `Malformed`."""
+def unescaped(text: bytes, version: bytes, lenient: bool = False) -> bytes:
+    """Return what a header's name or value means in this version. Raises `Malformed`, if not `lenient`."""
     if b"\\" not in text or version == b"1.0":
         return text
     signs = {written: sign for sign, written in _SIGNS[version].items()}
     parts, at = [], 0
     while (found := text.find(b"\\", at)) >= 0:
-        sign = signs.get(text[found : found + 2])
+        sign = signs.get(text[found : found + 2], text[found : found + 2] if lenient else None)
         if sign is None:
             raise Malformed(f"no escape of {version.decode()}: {text!r}")
         parts += [text[at:found], sign]
@@ -66,10 +70,15 @@ def write(version: bytes, command: bytes, headers: Pairs, body: bytes = b"") -> 
 
 
 class Reader:
-    """Makes frames of a stream. `version` may change between two frames; `beats` counts EOLs between frames."""
+    """Makes frames of a stream. `version` may change between two frames, and `escapes`, the version whose escapes are
+    used; `beats` counts EOLs between frames. A `lenient` reader keeps undefined escapes, and leaves out lines that are
+    no headers.
+    """
 
-    def __init__(self, version: bytes = b"1.2") -> None:
+    def __init__(self, version: bytes = b"1.2", lenient: bool = False) -> None:
         self.version = version
+        self.escapes: bytes | None = None
+        self.lenient = lenient
         self.beats = 0
         self._data = bytearray()
 
@@ -86,7 +95,7 @@ class Reader:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
         start = 0
-        while data[start : start + 1] in (b"\n", b"\r"):
+        while bytes(data[start : start + 1]) in (b"\n", b"\r"):
             self.beats += 1
             start += 1
         end = data.find(b"\n\n", start)
@@ -100,16 +109,20 @@ class Reader:
                 raise Malformed("a head without an end")
             return None
         command, *lines = bytes(data[start:end]).split(b"\n")
-        if self.version == b"1.2" or command in _PLAIN:
+        if self.version == b"1.2" or command in _PLAIN or command.endswith(b"\r"):
             command, lines = command.removesuffix(b"\r"), [line.removesuffix(b"\r") for line in lines]
         headers: dict[bytes, bytes] = {}
         for line in lines:
             name, sign, value = line.partition(b":")
             if not sign or not name:
+                if self.lenient:
+                    continue
                 raise Malformed(f"no header: {line!r}")
             if command not in _PLAIN:
-                name = unescaped(name, self.version)
-                value = unescaped(value if self.version != b"1.0" else value.lstrip(b" "), self.version)
+                escapes = self.escapes or self.version
+                name = unescaped(name, escapes, self.lenient)
+                value = value if self.version != b"1.0" else value.lstrip(b" ")
+                value = unescaped(value, escapes, self.lenient)
             headers.setdefault(name, value)
         length = headers.get(b"content-length")
         if length is None:

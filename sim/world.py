@@ -1,24 +1,35 @@
 """A world: it plays a plan, with a real relay service on the world's clock and network, and returns the history."""
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import inf
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
 
 from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
-from sim.plan import PLACE, Plan, Step
+from sim.pipe import Pipe
+from sim.plan import CHANGES, PLACE, Plan, Step
+from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
+from stomprelay.relay.inputs import Identified, Input, Unknown
+from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.clients import clients
-from stomprelay.service.connection import protocol, relay_driver, runtime
+from stomprelay.service.clients.identification import Identification
+from stomprelay.service.connection import protocol, relay_driver, runtime, web
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
+from stomprelay.wire.decoder import SCANNER
 
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
@@ -36,24 +47,60 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
-        patch.object(relay_driver, "PIPE", None),
-        patch.object(clients, "PIPE", None),
+        patch.object(web, "send", protocol.send_in_python),
+        patch.object(Identification, "ask", _identify),
+        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
 
 
-class RelayProcess:
-    """The relay as one process: a service on a reactor of its own."""
+def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
+    """Stand for `Identification.ask`: find out the user after some time. Some rough clients are not let in."""
+    odd = claim.login is not None
+    answer: Input = Identified(Identity("alice", until=SOCKETS.net.clock.now + 3.0 if odd else inf))
+    if odd and random.random() < 0.3:
+        answer = Unknown(Refusal(Ground.PASSCODE, "another passcode"))
+    service._reactor.callLater(random.random() * 0.3, driver.handle, answer)
 
-    def __init__(self, plan: Plan, clock: Clock, net: Network, history: History) -> None:
-        self.history = history
+
+class RelayProcess:
+    """The relay as one process, the `number`th of its world: a service on a reactor of its own. `faults` has in words
+    what was wrong when it stopped, `again` whether it is to start again then.
+    """
+
+    def __init__(self, number: int, config: Config, clock: Clock, net: Network) -> None:
         self.clock = clock
+        self.number = number
         self.reactor = Reactor(clock, net)
-        config = Config((plan.scene.listener(),), memory=1 << 30)
+        self.again = False
         self.service = RelayService(config, self.reactor, self.reactor.seconds, self._nanoseconds)
-        self.service.clients.prefix = "relay-sim"
+        self.service.clients.prefix = f"relay-{number}"
         self.service.privilegedStartService()
         self.service.startService()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Return what its listeners have counted."""
+        found: Counter[str] = Counter()
+        for each in self.service.state.sessions.listeners.values():
+            found.update(each.counters)
+        return found
+
+    def stop(self, over: Callable[[Failure | None], object]) -> None:
+        """Stop in order; `over` is called then, with what went wrong, and is to `kill` it."""
+        _ = self.service.stopService().addCallbacks(over, over)
+
+    def left(self) -> Iterator[str]:
+        """Yield what is left of it, in words. Call this when it has stopped."""
+        for error in self.reactor.faults:
+            yield f"an exception reached the reactor: {error!r}"
+        if self.service.state.runtime.sockets:
+            return  # their peers took too long: this is logged
+        for call in self.reactor.getDelayedCalls():
+            yield f"a call is left of a relay that has stopped: {call}"
+        if self.reactor.open_ends():
+            yield "sockets are left of a relay that has stopped"
 
     def _nanoseconds(self) -> int:
         return int((1_790_000_000 + self.clock.now) * 1e9)
@@ -70,12 +117,19 @@ class World:
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
-            self.brokers[name] = Broker(
+            kind: Any = partial(RoughBroker, plan.scene.mood) if plan.scene.mood else Broker
+            self.brokers[name] = kind(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
+            self.brokers[name].web = plan.scene.settings["broker_web"]
+            self.brokers[name].secure = plan.scene.settings["broker_tls"]
+        self.changed = CHANGES[-1]
+        self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
         for name, habit in plan.scene.clients.items():
-            self.clients[name] = Client(name, habit, PLACE, self.net, self.history)
+            kind = RoughClient if habit.rough else Client
+            self.clients[name] = kind(name, habit, PLACE, self.net, self.history)
+        self.history.facts["rough"] = [name for name, habit in plan.scene.clients.items() if habit.rough]
 
     def wrong(self, text: str) -> None:
         """Add to the history that something is wrong."""
@@ -93,19 +147,20 @@ class World:
         """Play the plan to its end, and return the history."""
         SOCKETS.net = SELECT.net = self.net
         random.seed(self.plan.seed)
-        globalLogPublisher.addObserver(self._log)
+        log: Any = self._log
+        globalLogPublisher.addObserver(log)
         try:
             self._play()
         except Spinning as error:
             self.wrong(str(error))
         finally:
-            globalLogPublisher.removeObserver(self._log)
+            globalLogPublisher.removeObserver(log)
         return self.history
 
     def _play(self) -> None:
         for broker in self.brokers.values():
             broker.start()
-        self.relay = RelayProcess(self.plan, self.clock, self.net, self.history)
+        self._relay_start()
         for step in self.plan.steps:
             self.clock.at(BEGIN + step.at, self._step, step)
         self.clock.run(BEGIN + LENGTH)
@@ -122,7 +177,7 @@ class World:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
             self._broker(self.brokers[step.who], step)
-        else:
+        elif step.act == "start" or self.relay.reactor.alive:
             getattr(self, f"_relay_{step.act}")(*step.values)
 
     def _broker(self, broker: Broker, step: Step) -> None:
@@ -131,10 +186,12 @@ class World:
                 broker.kill(*step.values)
             case "start":
                 broker.start()
-            case "stall":
-                broker.stall(bool(step.values[0]))
-            case "mood":
+            case "part":
+                broker.part()
+            case "feel":
                 broker.feel(("", "refuses", "goes")[step.values[0]])
+            case "stall" | "refuse" | "fill":
+                getattr(broker, step.act)(bool(step.values[0]))
             case "cut" if broker.sessions:
                 which, most = step.values
                 session = broker.sessions[which % len(broker.sessions)]
@@ -142,6 +199,74 @@ class World:
                     What.FATE, session.number, detail=f"is cut off; of what is on its way {most} bytes arrive"
                 )
                 session.line.end.cut(most)
+
+    @property
+    def relay(self) -> RelayProcess:
+        """The relay that runs, or that ran last."""
+        return self.relays[-1]
+
+    def _fate(self, what: str) -> None:
+        self.history.add(self.clock.now, "relay", What.FATE, detail=what)
+
+    def _relay_start(self) -> None:
+        """Start the relay; when it has stopped, if it is about to."""
+        if self.relays and self.relay.reactor.alive:
+            self.relay.again = self.relay.service.state.sessions.stopping
+            return
+        self._fate("starts")
+        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), self.clock, self.net))
+
+    def _relay_kill(self) -> None:
+        """The relay dies at once."""
+        self._fate("is killed")
+        self.relay.reactor.kill()
+
+    def _relay_stop(self) -> None:
+        """Stop the relay in order. It ends when it is done."""
+        relay = self.relay
+        if relay.service.state.sessions.stopping:
+            return
+        self._fate("stops")
+        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, trouble))
+
+    def _stopped(self, relay: RelayProcess, trouble: Failure | None) -> None:
+        if not relay.reactor.alive:
+            return
+        if trouble is not None:
+            self.wrong(f"the relay cannot stop: {trouble.getTraceback()}")
+        for text in relay.left():
+            self.wrong(text)
+        self._fate("has stopped")
+        relay.reactor.kill()
+        if relay.again:
+            self._relay_start()
+
+    def _relay_drain(self, on: int) -> None:
+        """Refuse new clients, or take them again."""
+        if self.relay.service.state.sessions.stopping:
+            return
+        self._fate("refuses new clients" if on else "takes new clients")
+        self.relay.service.state.sessions.drain(bool(on))
+
+    def _config(self) -> Config:
+        scene = self.plan.scene
+        listener = scene.listener(self.changed)
+        return Config(
+            (listener,),
+            memory=1 << 30,
+            stop_timeout=scene.settings["stop_timeout"],
+            fast_path=scene.settings["fast"],
+        )
+
+    def _relay_reload(self, which: int) -> None:
+        """Use another configuration."""
+        if self.changed == CHANGES[which] or self.relay.service.state.sessions.stopping:
+            return
+        self.changed = CHANGES[which]
+        self._fate(f"reads its configuration: {' '.join(self.changed)}")
+        prepared = self.relay.service.prepare("the simulator", self._config())
+        prepared.open()
+        _ = prepared.commit().addErrback(lambda failure: self.wrong(f"no reload: {failure.getTraceback()}"))
 
     def _relay_cut(self, which: int, most: int) -> None:
         """Cut the connection of a client."""
@@ -166,12 +291,7 @@ class World:
         state = self.relay.service.state
         known = [*state.brokers]
         broker = known[which % len(known)]
-        self.history.add(
-            self.clock.now,
-            "relay",
-            What.FATE,
-            detail=f"{broker.broker} is {'taken out of' if on else 'in'} service",
-        )
+        self._fate(f"{broker.broker} is {'taken out of' if on else 'in'} service")
         if on:
             state.pauses.pause([broker])
         else:
@@ -184,11 +304,12 @@ class World:
         self.history.add(self.clock.now, "relay", What.CALM)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
-            broker.stall(False)
-            broker.start()
-            broker.feel("")
+            broker.calm()
+        self._relay_start()
+        self._relay_reload(-1)
         state = self.relay.service.state
         state.pauses.resume([*state.brokers])
+        state.sessions.drain(False)
 
     def _settle(self) -> None:
         """Each client that is still there settles what it has: the relay must serve it."""
@@ -214,8 +335,10 @@ class World:
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
+            client.comes_back = False
             client.act("send", number, number // 4 % 2, 0, 0)
-            client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
+            ways = ("disconnect", "vanish", "reset", "half_close")
+            client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
     def _look(self) -> None:
@@ -239,17 +362,11 @@ class World:
                     f"broker {broker.name} has {len(broker.sessions)} connections after all clients have gone"
                 )
             for message in broker.remaining():
-                broker.note(What.KEPT, detail=message.body.decode())
+                broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         if self.net.dead:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
-        self.history.facts["counters"] = {
-            name: count for each in state.sessions.listeners.values() for name, count in each.counters.items()
-        }
-        service.stopService()
+        self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
-        if left := [call for call in self.relay.reactor.getDelayedCalls()]:
-            self.wrong(f"calls are left of a relay that has stopped: {left}")
-        if self.relay.reactor.open_ends():
-            self.wrong("sockets are left of a relay that has stopped")
-        for error in self.relay.reactor.faults:
-            self.wrong(f"an exception reached the reactor: {error!r}")
+        if self.relay.reactor.alive:
+            self.wrong("the relay does not stop")
+        self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))

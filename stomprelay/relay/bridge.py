@@ -142,14 +142,17 @@ _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SEND: remove the headers that only a broker may set, and record a receipt that is asked for as owed."""
+    """SEND: remove the headers that only a broker may set, and record a receipt that is asked for as owed; where the
+    session is `tracked`, its resender knows of it.
+    """
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
         return AS_IT_IS
     if RECEIPT_HEADER in found:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
-        session.owed(receipt)
+        if not bridge.tracked:
+            session.owed(receipt)
         if found == _RECEIPT_ALONE:
             return AS_IT_IS
     forged = tuple([name for name in RESERVED if name in found])

@@ -176,7 +176,7 @@ class Namesakes:
 class Ledger:
     """The unsettled deliveries of one client: no ACK or NACK has come, or only one that belongs to an open transaction.
 
-    `full`: there are `most` deliveries or more; do not read from the broker until the ledger is not `crowded` any more.
+    `full`: do not read from the broker until the ledger is not `crowded` any more.
     `orders`: gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the
     client's. `recent`: the newest deliveries. `forgot`: deliveries of lost brokers were forgotten to make room, so that
     an ACK with an unknown name may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and
@@ -220,17 +220,17 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """The number of deliveries for which a broker awaits an ACK."""
-        return self._pending - self._lost + self._in_doubt + len(self.recent)
+        """The number of deliveries for which the client owes an ACK, or a COMMIT of it: those of open subscriptions."""
+        return self._expected + self._in_doubt + len(self.recent)
 
     @property
     def full(self) -> bool:
-        """Whether `most` or more deliveries are unsettled."""
+        """Whether the client owes ACKs for `most` or more deliveries."""
         return self.awaited >= self._most
 
     @property
     def crowded(self) -> bool:
-        """Whether more than half of `most` deliveries are unsettled."""
+        """Whether the client owes ACKs for more than half of `most` deliveries."""
         return self.awaited * 2 > self._most
 
     @property
@@ -360,7 +360,7 @@ class Ledger:
     def _leave(self, account: UnsettledDeliveries) -> None:
         """Forget the pending deliveries of an ended subscription, or remember the subscription for later."""
         self._ended[account] = None
-        if self.crowded or account.empty:
+        if account.empty:
             self._forget(account)
 
     def _make_room(self) -> None:

@@ -339,9 +339,8 @@ class Session:
 
     def lost_broker(self) -> None:
         """Record that the broker is lost, and its deliveries with it. Transactions that cannot be sent again are
-        doomed. Receipts that the broker owed will be asked for again.
+        doomed.
         """
-        self.forget_receipts()
         for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
             self.asked(receipt)
         if self._ledger is not None:

@@ -233,7 +233,6 @@ class Fanout:
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
-        member.session.received(receipt)
         if receipt is None:
             return not target.fans
         member.faults = 0
@@ -251,7 +250,6 @@ class Fanout:
         """Return whether an ERROR passes to the client. Raises `StompError` if it ends the session."""
         counters = self._session.counters
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
-        member.session.received(receipt)
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
@@ -443,8 +441,9 @@ class Fanout:
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)
-        if self.disconnect is DisconnectState.WAITING and self.safe:
-            self.send_disconnect(now)
+        if self.disconnect is DisconnectState.WAITING:
+            if self.safe and any(member.up for _, member in self._places.values()):
+                self.send_disconnect(now)
         elif self.disconnect is DisconnectState.SENT:
             for _, member in self._places.values():
                 if member.up and not member.disconnecting and member.safe:

@@ -110,7 +110,7 @@ class Member:
     @property
     def safe(self) -> bool:
         """Whether all SENDs and COMMITs that were sent to it have arrived, as far as receipts were asked for."""
-        return not self._waiting and self.resender.safe and not self.session.receipts
+        return not self._waiting and self.resender.safe
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""

@@ -1,0 +1,424 @@
+"""The models of brokers, held against the brokers: both play the same conversations, and what each writes is compared.
+
+`python -m sim.models` plays them to the brokers that are installed and to their models, and prints what differs.
+`--record` keeps what the brokers wrote, for the test of the models: `tests/corpus/models`.
+"""
+
+import argparse
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple, Protocol
+
+from sim.actors import Line
+from sim.brokers import PRODUCTS, Broker, Product
+from sim.history import History
+from sim.net import Clock, End, Network, Weather
+from sim.stomp import Frame, Malformed, Pairs, Reader, write
+from tests.e2e import brokers
+from tests.e2e.certificates import Authority
+
+SCRIPT: Final = Path(__file__).with_name("conversations.txt")
+RECORDED: Final = Path(__file__).parents[1] / "tests" / "corpus" / "models"
+VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+MODELS: Final = {each.name: each for each in PRODUCTS}
+MODELS["activemq_6"] = MODELS["activemq"]
+"""The models, by the names of the brokers that they are held against."""
+QUIET: Final = 0.5
+"""Seconds of silence after which a broker is taken to have written all."""
+
+
+class Conversation(NamedTuple):
+    """What is written, line by line, in one version."""
+
+    name: str
+    version: bytes
+    lines: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Return its name and version."""
+        return f"{self.name} in {self.version.decode()}"
+
+
+def conversations() -> list[Conversation]:
+    """Return all conversations, in all their versions."""
+    made = []
+    for part in SCRIPT.read_text().split("\n== ")[1:]:
+        name, *lines = part.strip().splitlines()
+        versions: tuple[bytes, ...] = VERSIONS
+        if lines[0].startswith("in "):
+            versions = tuple(lines.pop(0).encode().split()[1:])
+        made += [Conversation(name, version, tuple(lines)) for version in versions]
+    return made
+
+
+class Wire(Protocol):
+    """A connection to a broker, as a conversation uses it."""
+
+    def write(self, data: bytes) -> None:
+        """Write this."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+    def half_close(self) -> None:
+        """Close the sending direction."""
+
+
+class Side(Protocol):
+    """A broker, or a model of one."""
+
+    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Wire:
+        """Connect."""
+
+    def settle(self, seconds: float = 0.0) -> None:
+        """Let everything be written, and so many seconds pass."""
+
+    def kill(self) -> None:
+        """Kill the broker, and start it again."""
+
+
+@dataclass(eq=False)
+class Talk:
+    """A client of a conversation: what it has read since it was last asked."""
+
+    version: bytes
+    wire: Wire | None = None
+    answers: list[str] = field(default_factory=list)
+    messages: list[Frame] = field(default_factory=list)
+    got: dict[bytes, Frame] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reader = Reader(self.version)
+
+    def received(self, data: bytes) -> None:
+        """Read bytes of the broker."""
+        self._reader.feed(data)
+        try:
+            while (frame := self._reader.next()) is not None:
+                self._read(frame)
+        except (Malformed, ValueError) as error:
+            self.answers.append(f"unreadable: {error}")
+
+    def _read(self, frame: Frame) -> None:
+        headers = frame.headers
+        if frame.command == b"MESSAGE":
+            self.messages.append(frame)
+            self.got[frame.body] = frame
+            return
+        shown = [frame.command.decode(), headers.get(b"receipt-id", b"").decode()]
+        if frame.command == b"CONNECTED":
+            server = headers.get(b"server", b"nobody").decode().partition("/")[0]
+            shown = ["CONNECTED", f"version:{headers.get(b'version', b'none').decode()}", f"server:{server}"]
+            shown.append(f"heart-beat:{headers.get(b'heart-beat', b'0,0').decode()}")
+        self.answers.append(" ".join(shown).rstrip())
+
+    def ended(self, how: str) -> None:
+        """Note that the broker ended the connection."""
+        self.answers.append("ended")
+
+
+class Player:
+    """Plays one conversation, a line at a time. `seen` is what came, a line of text for each frame."""
+
+    def __init__(self, conversation: Conversation, side: Side, mark: str) -> None:
+        self.conversation = conversation
+        self.seen: list[str] = []
+        self._side = side
+        self._mark = mark
+        self._talks: dict[str, Talk] = {}
+        self._ids: dict[bytes, set[bytes]] = {}
+
+    def write(self, line: str) -> None:
+        """Do what a line says."""
+        self.seen.append(line)
+        who, command, *words = line.split()
+        talk = self._talks.get(who)
+        if talk is None or (command == "CONNECT" and talk.answers[-1:] == ["dropped"]):
+            talk = self._talks[who] = Talk(self.conversation.version)
+            talk.wire = self._side.connect(talk.received, talk.ended)
+        assert talk.wire is not None
+        if command == "drop":
+            talk.wire.close()
+            talk.answers.append("dropped")
+        elif command == "shut":
+            talk.wire.half_close()
+        else:
+            talk.wire.write(self._frame(talk, command, words))
+
+    def _frame(self, talk: Talk, command: str, words: list[str]) -> bytes:
+        version = self.conversation.version
+        headers: Pairs = []
+        body = b""
+        if command in ("CONNECT", "STOMP"):
+            headers = [] if version == b"1.0" else [(b"accept-version", version), (b"host", b"/")]
+            headers += [(b"login", b"guest"), (b"passcode", b"guest")]
+        if command == "SEND":
+            headers = [(b"persistent", b"true")]
+        for word in words:
+            kind = "queue" if word != "t" else "topic"
+            if word.startswith("|"):
+                body = word[1:].encode()
+            elif word.startswith("@"):
+                headers += self._named(talk, word[1:].encode())
+            elif ":" in word:
+                name, _, value = word.encode().partition(b":")
+                headers = [*[each for each in headers if each[0] != name], (name, value)]
+            elif len(word) == 1:
+                if command != "UNSUBSCRIBE" or version == b"1.0":
+                    headers.append((b"destination", f"/{kind}/{self._mark}-{word}".encode()))
+            elif word.startswith("r"):
+                headers.append((b"receipt", word.encode()))
+            elif version != b"1.0":
+                headers.append((b"id", word.encode()))
+        return write(version, command.encode(), headers, body)
+
+    def _named(self, talk: Talk, body: bytes) -> Pairs:
+        nothing = {b"ack": b"none", b"message-id": b"none", b"subscription": b"s1"}
+        headers = talk.got[body].headers if body in talk.got else nothing
+        if self.conversation.version == b"1.2":
+            return [(b"id", headers.get(b"ack", headers[b"message-id"]))]
+        named = [(b"message-id", headers[b"message-id"])]
+        if self.conversation.version == b"1.1":
+            named.append((b"subscription", headers.get(b"subscription", b"")))
+        return named
+
+    def look(self) -> None:
+        """Add what came to `seen`: answers in their order, then messages in that of their queue."""
+        for who, talk in self._talks.items():
+            answers = [each for each in talk.answers if each != "dropped"]
+            talk.messages.sort(key=lambda each: each.headers.get(b"destination", b""))
+            shown = [*answers, *[self._shown(each) for each in talk.messages]]
+            self.seen += [f"  {who} {each}" for each in shown]
+            talk.answers = [each for each in talk.answers if each == "dropped"]
+            talk.messages.clear()
+
+    def _shown(self, frame: Frame) -> str:
+        headers = frame.headers
+        ids = self._ids.setdefault(frame.body, set())
+        id = headers.get(b"message-id", b"none")
+        shown = [f"MESSAGE {frame.body.decode()}"]
+        if ids:
+            shown.append("old id" if id in ids else "new id")
+        ids.add(id)
+        if (again := headers.get(b"redelivered", b"false")) != b"false":
+            shown.append(f"redelivered:{again.decode()}")
+        for name in (b"subscription", b"receipt", b"transaction"):
+            if name in headers:
+                value = headers[name].decode().replace(self._mark, "")
+                shown.append(f"{name.decode()}:{value}")
+        return " ".join(shown)
+
+
+def play(asked: list[Conversation], side: Side, mark: str) -> dict[str, list[str]]:
+    """Play conversations side by side, a line of each at a time. Return what was seen of each, by its title."""
+    players = [Player(each, side, f"{mark}-{number}") for number, each in enumerate(asked)]
+    for at in range(max(len(each.lines) for each in asked)):
+        pause = 0.0
+        for player in players:
+            if at < len(player.conversation.lines):
+                line = player.conversation.lines[at]
+                if line == "kill":
+                    player.seen.append(line)
+                    side.kill()
+                elif line.startswith("wait"):
+                    player.seen.append(line)
+                    pause = max(pause, float(line.split()[1]))
+                else:
+                    player.write(line)
+        side.settle(pause)
+        for player in players:
+            player.look()
+    return {each.conversation.title: each.seen for each in players}
+
+
+def play_all(asked: list[Conversation], side: Side) -> dict[str, list[str]]:
+    """Play conversations: those in which the broker is killed at last, each by itself."""
+    seen = {}
+    quiet = [each for each in asked if "kill" not in each.lines]
+    if quiet:
+        seen = play(quiet, side, "m")
+    for number, each in enumerate(each for each in asked if "kill" in each.lines):
+        seen |= play([each], side, f"k{number}")
+    return seen
+
+
+class Steady(Random):
+    """Chance that always falls alike."""
+
+    def random(self) -> float:
+        """Return 0."""
+        return 0.0
+
+
+class Model:
+    """A model, without any weather."""
+
+    def __init__(self, product: Product) -> None:
+        self.clock = Clock()
+        self.net = Network(self.clock, Random(0), Weather(slowest=0.0))
+        self.broker = Broker("a", product, b"1.2", self.net, History(), Steady())
+        self.broker.slowness, self.broker.prefetch = 0.0, 1000
+        self.broker.start()
+
+    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
+        """Connect."""
+        end = End(self.net)
+        line = Line(self.clock, end, received, ended)
+        end.connect_ex(self.broker.place)
+        return line
+
+    def settle(self, seconds: float = 0.0) -> None:
+        """Let time pass."""
+        self.clock.run(self.clock.now + QUIET + seconds)
+
+    def kill(self) -> None:
+        """Kill the broker when all is written, and start it again."""
+        self.broker.kill(0)
+        self.broker.start()
+
+
+class Cable:
+    """A connection to a broker over TCP."""
+
+    def __init__(self, port: int, received: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.received = received
+        self.ended = ended
+        self.over = False
+
+    def write(self, data: bytes) -> None:
+        """Write this, if the broker still reads."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            pass  # `serve` notices the end
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.over = True
+        self.socket.close()
+
+    def half_close(self) -> None:
+        """Close the sending direction."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def serve(self) -> bool:
+        """Read what has come. Return whether it is more than heart-beats."""
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        if data:
+            self.received(data)
+        else:
+            self.close()
+            self.ended("closed")
+        return not data or bool(data.strip(b"\r\n"))
+
+
+class Real:
+    """A broker that runs. `running` is one of `tests.e2e.brokers`."""
+
+    def __init__(self, running: brokers.Broker) -> None:
+        self._running = running
+        self._cables: list[Cable] = []
+
+    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Cable:
+        """Connect."""
+        self._cables.append(Cable(self._running.port, received, ended))
+        return self._cables[-1]
+
+    def settle(self, seconds: float = 0.0) -> None:
+        """Read until nothing but heart-beats has come for a while."""
+        until = time.monotonic() + QUIET + seconds
+        while (left := until - time.monotonic()) > 0:
+            cables = {each.socket: each for each in self._cables if not each.over}
+            for found in select.select(list(cables), [], [], left)[0]:
+                if cables[found].serve():
+                    until = max(until, time.monotonic() + QUIET)
+
+    def kill(self) -> None:
+        """Kill it, and wait until it is up again."""
+        self._running.kill()
+        self._running.start()
+        self._running.wait_until_up()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self._cables:
+            each.close()
+
+
+@contextmanager
+def real(name: str) -> Iterator[Real]:
+    """Run a broker. Raises `brokers.Absent`."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "authority").mkdir()
+        credentials = Authority(Path(folder) / "authority", "authority").issue(name)
+        with brokers.INSTALLED[name](Path(folder) / name, credentials) as running:
+            side = Real(running)
+            yield side
+            side.close()
+
+
+def recorded(name: str) -> dict[str, list[str]]:
+    """Return what a broker wrote when it was recorded, by the titles of the conversations."""
+    name = MODELS[name].name
+    parts = ("\n" + (RECORDED / f"{name}.txt").read_text()).split("\n== ")[1:]
+    return {part.split("\n")[0]: part.rstrip().split("\n")[1:] for part in parts}
+
+
+def differences(
+    product: Product, expected: dict[str, list[str]], found: dict[str, list[str]]
+) -> Iterator[str]:
+    """Yield the conversations that differ: `-` is what only the broker wrote, `+` what only the model did."""
+    mark = "" if product.marks else " redelivered:true"
+    for title, seen in expected.items():
+        both = [
+            [line.replace(mark, "") if mark else line for line in lines]
+            for lines in (seen, found.get(title, []))
+        ]
+        if both[0] != both[1]:
+            shown = unified_diff(both[0], both[1], n=50, lineterm="")
+            yield "\n".join([f"== {title}", *list(shown)[3:]])
+
+
+def main() -> int:
+    """Play, compare and print. Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m sim.models", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="keep what the brokers write")
+    parser.add_argument("--only", default="", help="only conversations whose title has this text")
+    parser.add_argument("brokers", nargs="*", help=f"of {' '.join(MODELS)}")
+    options = parser.parse_args()
+    asked = [each for each in conversations() if options.only in each.title]
+    status = 0
+    for name in options.brokers or MODELS:
+        product = MODELS[name]
+        try:
+            with real(name) as side:
+                expected = play_all(asked, side)
+        except brokers.Absent as absent:
+            sys.stdout.write(f"{name} is not compared: it {absent}\n")
+            continue
+        if options.record and name == product.name:
+            text = "\n\n".join(["\n".join([f"== {title}", *lines]) for title, lines in expected.items()])
+            (RECORDED / f"{name}.txt").write_text(text + "\n")
+        found = list(differences(product, expected, play_all(asked, Model(product))))
+        told = [*found, f"{name}: {len(found)} of {len(asked)} conversations differ"]
+        sys.stdout.write("\n\n".join(told) + "\n")
+        status = status or bool(found)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

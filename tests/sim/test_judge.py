@@ -1,0 +1,166 @@
+"""The judge: a history that is right gives no finding, and one line that is false is named by its rule."""
+
+import pytest
+
+from sim.brokers import PRODUCTS
+from sim.clients import Habit
+from sim.history import Event, History, What
+from sim.judge import RULES, judge
+from sim.plan import CALM, PLAIN, Scene
+from sim.stomp import Frame
+
+RIGHT = """\
+a.0 fate starts
+relay.0 fate starts
+a.1 connected 1.2
+c1.1 connected
+c1.1 sent CONNECT accept-version:1.2
+c1.1 read CONNECTED version:1.2
+c1.1 sent SUBSCRIBE id:1 destination:/queue/a ack:client receipt:r-1
+c1.1 read RECEIPT receipt-id:r-1
+c1.1 sent SEND destination:/queue/a receipt:r-2 x:v c1.1
+a.1 took SEND destination:/queue/a x:v c1.1
+c1.1 read RECEIPT receipt-id:r-2
+a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 acked MESSAGE from:a c1.1
+c1.1 sent ACK id:m-1
+a.1 settled c1.1
+c1.1 sent BEGIN transaction:t1
+c1.1 sent SEND destination:/queue/b transaction:t1 c1.2
+c1.1 sent ABORT transaction:t1
+c1.1 sent SEND destination:/queue/b x:plain c1.3
+c1.1 sent SEND destination:/queue/b c1.4
+a.1 took SEND destination:/queue/b x:plain c1.3
+a.1 took SEND destination:/queue/b c1.4
+c1.1 sent UNSUBSCRIBE id:1 receipt:r-3
+c1.1 read RECEIPT receipt-id:r-3
+c1.1 sent DISCONNECT receipt:r-4
+c1.1 read RECEIPT receipt-id:r-4
+c1.1 ended left
+"""
+
+
+def _event(at: int, line: str) -> Event:
+    """Return the event of a line, as a history prints it. The last word of a frame is its body, if it is no header."""
+    who, what, *words = line.split()
+    name, session = who.split(".")
+    kind = What(what)
+    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED):
+        return Event(at, name, kind, int(session), None, " ".join(words))
+    pairs = [word.partition(":") for word in words[1:] if ":" in word]
+    headers = {name.encode(): value.replace("_", " ").encode() for name, _, value in pairs}
+    body = words[-1].encode() if ":" not in words[-1] and len(words) > 1 else b""
+    return Event(at, name, kind, int(session), Frame(words[0].encode(), headers, body))
+
+
+def _rules(
+    text: str, *, kind: str = "failover", confirm: bool = True, counters: dict[str, int] | None = None
+) -> set[str]:
+    """Return the rules that find something in this history, with these counters of the relay."""
+    brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
+    scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm})
+    history = History(scene=scene, counters=counters or {})
+    history.events = [_event(at, line) for at, line in enumerate(text.splitlines())]
+    return {finding.rule for finding in judge(history)}
+
+
+@pytest.mark.parametrize("kind", ["plain", "failover", "fanout"])
+@pytest.mark.parametrize("confirm", [True, False])
+def test_what_is_right_gives_no_finding(kind: str, confirm: bool) -> None:
+    """A client that sends, reads, aborts and leaves, and a broker that does what it is asked for."""
+    assert _rules(RIGHT, kind=kind, confirm=confirm) == set()
+
+
+SENDS = "a.1 took SEND destination:/queue/b x:plain c1.3\na.1 took SEND destination:/queue/b c1.4\n"
+LEAVES = "c1.1 sent DISCONNECT receipt:r-4\nc1.1 read RECEIPT receipt-id:r-4\nc1.1 ended left\n"
+CONFIRMED = "a.1 took SEND destination:/queue/a x:v c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
+GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+"""
+GIVES, READS = GIVEN.splitlines(keepends=True)
+
+
+def _swapped(lines: str) -> str:
+    return "".join(reversed(lines.splitlines(keepends=True)))
+
+
+FALSE = [
+    ("nothing_is_wrong", LEAVES, LEAVES + "relay.0 wrong an exception reached the reactor\n"),
+    # a RECEIPT twice; one that nobody asked for
+    ("a_receipt_comes_once", CONFIRMED, CONFIRMED + "c1.1 read RECEIPT receipt-id:r-2\n"),
+    ("a_receipt_comes_once", CONFIRMED, CONFIRMED + "c1.1 read RECEIPT receipt-id:r-9\n"),
+    # a RECEIPT before a broker has the message; for a message that its broker lost; for one that no broker took
+    ("a_receipt_is_true", CONFIRMED, _swapped(CONFIRMED)),
+    ("a_receipt_is_true", CONFIRMED, CONFIRMED.replace("c1.1 read", "a.0 forgot c1.1\nc1.1 read")),
+    ("a_receipt_is_true", CONFIRMED, "c1.1 read RECEIPT receipt-id:r-2\n"),
+    ("no_error_and_receipt", LEAVES, "c1.1 read ERROR message:no receipt-id:r-2\n" + LEAVES),
+    ("nothing_uncommitted_is_taken", LEAVES, LEAVES + "a.1 took SEND destination:/queue/b c1.2\n"),
+    ("order_is_kept", SENDS, _swapped(SENDS)),
+    # two copies at one broker, or at two
+    ("a_copy_is_marked", SENDS, SENDS + SENDS),
+    ("a_copy_is_marked", SENDS, SENDS + SENDS.replace("a.1", "b.1")),
+    # a MESSAGE of another destination; after the end of the subscription; more often than it was given; never given
+    ("only_what_was_subscribed", LEAVES, GIVEN.replace("/a", "/b").replace("n:1", "n:2") + LEAVES),
+    ("only_what_was_subscribed", LEAVES, GIVEN + LEAVES),
+    ("only_what_was_subscribed", GIVEN, GIVEN + READS),
+    ("only_what_was_subscribed", GIVEN, READS),
+    # another value; a value of the relay's; a copy of a broker of which the client has none
+    ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
+    ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
+    # a SEND that no broker took
+    ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
+    # a MESSAGE before one that its broker gave first
+    (
+        "deliveries_keep_their_order",
+        GIVEN,
+        GIVES
+        + GIVES.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS,
+    ),
+    # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
+    ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
+    ("nobody_is_disturbed", LEAVES, "c1.1 read ERROR message:the_broker_was_lost\nc1.1 ended closed\n"),
+]
+
+
+@pytest.mark.parametrize(("rule", "lines", "instead"), FALSE)
+def test_what_is_false_is_named(rule: str, lines: str, instead: str) -> None:
+    """Some lines of what is right are replaced, left out, or come twice."""
+    assert lines in RIGHT
+    assert rule in _rules(RIGHT.replace(lines, instead))
+
+
+def test_every_rule_has_a_false_history() -> None:
+    """A rule that finds nothing in any history of this module is not known to find anything."""
+    assert {*[rule for rule, _, _ in FALSE], "counters_fit"} == {rule.__name__ for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("sessions_opened", 0), ("sessions_connected", 2), ("client_frames", 99), ("clients_vanished", 1)],
+)
+def test_counters_fit(name: str, count: int) -> None:
+    """Less than what clients have seen is counted, or more than they did."""
+    assert _rules(RIGHT, counters={name: count}) == {"counters_fit"}
+
+
+@pytest.mark.parametrize(("counted", "found"), [(0, {"nothing_is_lost_quietly"}), (1, set())])
+def test_what_may_be_lost_is_counted(counted: int, found: set[str]) -> None:
+    """Without `confirm` a SEND may be lost with its broker, and the counter has to say so."""
+    text = RIGHT.replace(SENDS, SENDS.splitlines(keepends=True)[0])
+    assert _rules(text, confirm=False, counters={"possibly_lost": counted}) == found
+
+
+@pytest.mark.parametrize(
+    ("lines", "instead"),
+    [
+        (SENDS, SENDS + SENDS.replace("a.1", "b.1").replace("/b ", "/b relay-resent:true ")),
+        (LEAVES, "c1.1 read ERROR message:the_transaction_cannot_be_committed\nc1.1 ended closed\n"),
+    ],
+)
+def test_what_the_documents_allow_is_no_finding(lines: str, instead: str) -> None:
+    """A copy that is marked as sent again, and an ERROR for a transaction whose broker was lost."""
+    assert _rules(RIGHT.replace(lines, instead)) == set()
