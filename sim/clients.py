@@ -175,7 +175,11 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
-            if self.habit.beat and not self.habit.rough and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+            if (
+                self.habit.beat
+                and not self.habit.rough
+                and not frame.headers.get(b"heart-beat", b"0").startswith(b"0")
+            ):
                 assert self.line is not None
                 self._listen(self.line)
             while self._waiting:

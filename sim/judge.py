@@ -107,6 +107,7 @@ class Case:
 def arranged(history: History) -> Case:
     """Return a history, arranged for the rules."""
     case = Case(history)
+    listed = {What.FATE: case.fates, What.MET: case.met, What.WRONG: case.wrongs}
     rough = history.facts.get("rough", ())
     before = None
     for event in history:
@@ -126,14 +127,10 @@ def arranged(history: History) -> Case:
                 case.gave[event.frame.body].append(event)  # type: ignore[union-attr]
             case What.FORGOT:
                 case.forgot[event.detail.encode()].append(event)
-            case What.FATE:
-                case.fates.append(event)
-            case What.MET:
-                case.met.append(event)
+            case kind if kind in listed:
+                listed[kind].append(event)
             case What.CALM:
                 case.calm = event.at
-            case What.WRONG:
-                case.wrongs.append(event)
             case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who not in rough:
                 stay = case.stays.setdefault(
                     (event.who, event.session), Stay(event.who, event.session, event.at)
@@ -565,12 +562,20 @@ def nobody_else(case: Case) -> bool:
     )
 
 
-HARMLESS: Final = ("refuses", "starts", "is well", "goes on", "serves again", "has full queues", "has room again")
+HARMLESS: Final = (
+    "refuses",
+    "starts",
+    "is well",
+    "goes on",
+    "serves again",
+    "has full queues",
+    "has room again",
+)
 """What happens to a broker and costs it no session."""
 
 
 def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
-    """Whether the relay need not have read a SEND before the session ended: it left, or was sent an ERROR, soon after."""
+    """Whether the relay need not have read a SEND before the session ended, soon after it."""
     scene = case.history.facts["scene"]
     if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
         return True
@@ -658,7 +663,8 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
             continue
         for event in case.took.get(send.body, ()):
             if event.at > end.at + scene.settings["disconnect_timeout"] + 4.0:
-                yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {send.body[:20].decode()} at {event.at:.3f}"
+                what = send.body[:20].decode()
+                yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {what} at {event.at:.3f}"
 
 
 def silence_is_noticed(case: Case) -> Iterator[str]:
@@ -765,10 +771,7 @@ def everybody_is_served_soon(case: Case) -> Iterator[str]:
             late = asked is not None and event.at > max(asked.at, case.calm) + SOON
             if asked is not None and late and not in_doubt(case, stay, name):
                 yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
-        if (
-            stay.connected is not None
-            and stay.connected.at > max(stay.began, case.calm) + SOON
-        ):
+        if stay.connected is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
             yield f"{stay.name} waited for CONNECTED from {stay.began:.3f} to {stay.connected.at:.3f}"
 
 

@@ -43,7 +43,8 @@ PLAIN: Final[dict[str, Any]] = {
     "all": False,
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
-    **dict.fromkeys(("tls", "web", "broker_tls", "broker_web"), False),
+    "longest_delay": 1.0,
+    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
@@ -236,8 +237,8 @@ def draw(seed: int, number: int) -> Plan:
             web and random() < 0.6,
             secure,
         )
-        more = {"beats": random() < 0.3, "chokes": random() < 0.02}
-        clients[f"c{at + 1}"] = clients[f"c{at + 1}"]._replace(**more)
+        habit = clients[f"c{at + 1}"]
+        clients[f"c{at + 1}"] = habit._replace(beats=random() < 0.3, chokes=random() < 0.02)
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
     settings = {
@@ -274,11 +275,11 @@ def draw(seed: int, number: int) -> Plan:
             steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
-        at = 0.0
+        begins = 0.0
         for _ in range(1 + int(random() * 5)):
-            at = at + random() if at and random() < 0.5 else random() * length
-            steps += _fate(chance, at, [*brokers])
-    if settings["longest_delay"] > 1.0:  # brokers that poison makes go are asked after growing pauses
+            begins = begins + random() if begins and random() < 0.5 else random() * length
+            steps += _fate(chance, begins, [*brokers])
+    if settings["longest_delay"] == 60.0:  # brokers that poison makes go are asked after growing pauses
         steps = [step for step in steps if step.act != "poison"]
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
@@ -308,7 +309,9 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
         clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
     nacks = all(product.nacks_1_0 for product, _ in brokers.values())
     clients = {
-        name: each._replace(nacks=nacks or each.version != b"1.0", returns=None if each.chokes else each.returns)
+        name: each._replace(
+            nacks=nacks or each.version != b"1.0", returns=None if each.chokes else each.returns
+        )
         for name, each in clients.items()
     }
     return replace(

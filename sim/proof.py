@@ -2,9 +2,9 @@
 
     python -m sim.proof [NAME ...] [--minutes 10] [--jobs 2] [--seed 1] [--first 0]
 
-A defect is put into a copy of `stomprelay` and `sim`. Worlds are played there until one has a finding of a rule that has
-none in the same world without the defect. A table tells which rule found it in which world. The exit status is 1 if a
-defect is not found.
+A defect is put into a copy of `stomprelay` and `sim`. Worlds are played there until one has a finding of a rule that
+has none in the same world without the defect. A table tells which rule found it in which world. The exit status is 1 if
+a defect is not found.
 """
 
 import argparse
