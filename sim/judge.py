@@ -685,9 +685,7 @@ HARMLESS: Final = (
 
 
 def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
-    """Whether the relay need not have read a SEND before the session ended: the client left, or was sent an ERROR, soon
-    after.
-    """
+    """Whether the relay need not have read a SEND before the session ended, soon after it."""
     scene = case.history.facts["scene"]
     if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
         return True

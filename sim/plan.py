@@ -43,7 +43,8 @@ PLAIN: Final[dict[str, Any]] = {
     "all": False,
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
-    **dict.fromkeys(("tls", "web", "broker_tls", "broker_web"), False),
+    "longest_delay": 1.0,
+    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
@@ -274,11 +275,11 @@ def draw(seed: int, number: int) -> Plan:
             steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
-        when = 0.0
+        begins = 0.0
         for _ in range(1 + int(random() * 5)):
-            when = when + random() if when and random() < 0.5 else random() * length
-            steps += _fate(chance, when, [*brokers])
-    if settings["longest_delay"] != 1.0:  # brokers that poison makes go are asked after growing pauses
+            begins = begins + random() if begins and random() < 0.5 else random() * length
+            steps += _fate(chance, begins, [*brokers])
+    if settings["longest_delay"] == 60.0:  # brokers that poison makes go are asked after growing pauses
         steps = [step for step in steps if step.act != "poison"]
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
