@@ -184,7 +184,7 @@ class Run:
         act, values = client_act(chance)
         if client.line is None or client.line.over:
             act, values = "connect", ()
-        mode = int(client.name[1:]) % 3
+        mode = int(client.name[1:]) // 3 % 3
         if act in ("send", "burst"):  # with no odd header: brokers have their own ways with them
             values = (values[0] % 5, *values[1:])
         elif act == "subscribe":
