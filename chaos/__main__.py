@@ -86,9 +86,13 @@ def main(arguments: Sequence[str]) -> int:
                 run = Run(
                     running, secure, asked.brokers, habits(asked.seed, asked.sessions), asked.seed, poison
                 )
-                asyncio.run(run.play(strikes, asked.seconds, inf if asked.faults is None else asked.faults))
-                if asked.history is not None:
-                    asked.history.write_text("".join(f"{event}\n" for event in run.history))
+                try:
+                    asyncio.run(
+                        run.play(strikes, asked.seconds, inf if asked.faults is None else asked.faults)
+                    )
+                finally:
+                    if asked.history is not None:
+                        asked.history.write_text("".join(f"{event}\n" for event in run.history))
                 verdict = run.verdict(title)
                 print(verdict, flush=True)
         except Absent as absent:

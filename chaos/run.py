@@ -25,6 +25,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.fleet import Fleet, failover, nodes
 from tests.e2e.load import drain
 from tests.e2e.ports import free_port
+from tests.e2e.raw import Closed
 from tests.e2e.relay import served
 
 KINDS: Final = (*brokers.INSTALLED, "memory")
@@ -257,16 +258,14 @@ class Run:
         while True:
             for name, node in zip(self._names, self._running.nodes, strict=True):
                 for queue in (*[place_name(each).decode() for each in QUEUES], *DEAD):
-                    for body in await asyncio.to_thread(drain, node.broker.port, queue):
-                        self._clock.do(
-                            self.history.add,
-                            self._clock.now,
-                            name,
-                            What.KEPT,
-                            0,
-                            None,
-                            body.decode().rstrip("."),
-                        )
+                    try:
+                        bodies = await asyncio.to_thread(drain, node.broker.port, queue)
+                    except (OSError, Closed) as error:
+                        self._note(name, What.WRONG, f"{queue} cannot be drained: {error!r}")
+                        continue
+                    for body in bodies:
+                        kept = body.decode().rstrip(".")
+                        self.history.add(self._clock.now, name, What.KEPT, detail=kept)
             missing = [each for each in judge(self.history) if each.rule in LOSS]
             if not missing or time.monotonic() > deadline:
                 return
