@@ -253,21 +253,28 @@ class Run:
         return found
 
     async def _drain(self) -> None:
-        """Take what the brokers have, again and again while something is missing: it may come late."""
-        deadline = time.monotonic() + PATIENCE
+        """Take what the brokers have, again and again while something is missing: it may come late, or be given to a
+        connection of which the broker does not know yet that it has ended.
+        """
+        deadline = time.monotonic() + 2 * PATIENCE
         while True:
+            stuck = ""
             for name, node in zip(self._names, self._running.nodes, strict=True):
                 for queue in (*[place_name(each).decode() for each in QUEUES], *DEAD):
                     try:
                         bodies = await asyncio.to_thread(drain, node.broker.port, queue)
                     except (OSError, Closed) as error:
-                        self._note(name, What.WRONG, f"{queue} cannot be drained: {error!r}")
+                        stuck = f"{queue} of {name} cannot be drained: {error!r}"
                         continue
                     for body in bodies:
                         kept = body.decode().rstrip(".")
                         self.history.add(self._clock.now, name, What.KEPT, detail=kept)
-            missing = [each for each in judge(self.history) if each.rule in LOSS]
-            if not missing or time.monotonic() > deadline:
+            missing = any(each.rule in LOSS for each in judge(self.history))
+            if time.monotonic() > deadline:
+                if stuck:
+                    self._note("relay", What.WRONG, stuck)
+                return
+            if not missing and not stuck:
                 return
             await asyncio.sleep(1)
 
