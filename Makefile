@@ -20,7 +20,7 @@ INSTALL := $(ALONE) $(BIN)/python -m pip install --quiet --disable-pip-version-c
 OURS := STOMPRELAY_PURE=1 $(INSTALL) --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz sim chaos crash demo docs news clean distclean
+.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz sim sim-models chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ fuzz: ready ## random conversations with a relay in process (ARGS="--seed 1 --by
 
 sim: ready ## clients, relays, brokers and bad networks in virtual time (ARGS="--seed 1 --world 7 --watch", ARGS="--shrink")
 	$(BIN)/python -m sim --seed $$(date -u +%Y%m%d) $(ARGS)
+
+sim-models: ready ## the simulator's models of brokers, held against those that are installed (ARGS="--only nack rabbitmq")
+	$(BIN)/python -m sim.models $(ARGS)
 
 chaos: ready ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
 	$(BIN)/python -m chaos $(ARGS)

@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
-from chaos.account import Account
 from chaos.faults import blows
 from chaos.poison import Poison
-from chaos.report import report
-from chaos.run import KINDS, LOGIN, Run, arena
-from chaos.sessions import crew
+from chaos.run import KINDS, Run, arena, habits
 from tests.e2e.brokers import Absent
 
 
@@ -36,7 +33,10 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         help="clients at a time that say what brokers close the connection for (8 with --faults, else 0)",
     )
-    parser.add_argument("--sessions", type=int, default=24, help="clients, half of them consumers (24)")
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="write down what happened, an event a line"
+    )
+    parser.add_argument("--sessions", type=int, default=24, help="clients (24)")
     parser.add_argument(
         "--brokers",
         type=_kinds,
@@ -55,7 +55,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     if parsed.seconds is None:
         parsed.seconds = 60.0 if parsed.faults is None else inf
     if parsed.sessions < 2:
-        parser.error("--sessions must be at least 2: somebody sends, somebody reads")
+        parser.error("--sessions must be at least 2")
     return parsed
 
 
@@ -71,35 +71,35 @@ def main(arguments: Sequence[str]) -> int:
     """Run it. Answers the exit status."""
     asked = options(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children are ended on the way out
-    account = Account()
-    sessions = crew(asked.sessions, asked.seed, account)
-    durable = [kind != "memory" for kind in asked.brokers]
     strikes = [
-        blows(asked.seed, number, durable=keeps, many=asked.faults is not None)
-        for number, keeps in enumerate(durable)
+        blows(asked.seed, number, durable=kind != "memory", many=asked.faults is not None)
+        for number, kind in enumerate(asked.brokers)
     ]
     poison = Poison(asked.seed, asked.poison) if asked.poison else None
     chance = random.Random(asked.seed)
     how = "&".join(f"{name}={str(chance.random() < 0.5).lower()}" for name in ("randomize", "priorityBackup"))
     title = f"seed {asked.seed}: {', '.join(asked.brokers)}; {how}"
     print(title, flush=True)
-    broken = ""
     with tempfile.TemporaryDirectory(prefix="stomprelay-chaos-") as directory:
         try:
-            login = LOGIN if poison is None else ""  # else all would log in alike
-            with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000", login) as running:
-                run = Run(running, sessions, account, poison)
+            with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000") as (running, secure):
+                run = Run(
+                    running, secure, asked.brokers, habits(asked.seed, asked.sessions), asked.seed, poison
+                )
                 asyncio.run(run.play(strikes, asked.seconds, inf if asked.faults is None else asked.faults))
-                print(f"{report(title, len(sessions), account, run.faults, run.figures)}", flush=True)
+                if asked.history is not None:
+                    asked.history.write_text("".join(f"{event}\n" for event in run.history))
+                verdict = run.verdict(title)
+                print(verdict, flush=True)
         except Absent as absent:
             print(absent, file=sys.stderr)
             return 2
         except (
             AssertionError
         ) as error:  # a broker did not come up again, or the relay logged what it must not
-            broken = str(error)
-            print(broken, file=sys.stderr)
-    return 1 if broken or account.failed else 0
+            print(error, file=sys.stderr)
+            return 1
+    return 1 if verdict.broken else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One run: brokers and a relay are started, sessions work, blows fall; at the end all is healed and counted."""
+"""One run: brokers and a relay are started, clients act, blows fall; then all is healed, and the history is read."""
 
 import asyncio
 import time
@@ -7,38 +7,51 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
-from typing import Final
+from random import Random
+from typing import Any, Final
 
-from chaos.account import Account, Message
 from chaos.faults import Blow
-from chaos.outages import Outages
 from chaos.poison import Poison
-from chaos.sessions import Consumer, Session
+from chaos.real import Clock, Network
+from chaos.verdict import Verdict
+from sim.brokers import PRODUCTS
+from sim.clients import Client, Habit, place_name
+from sim.history import History, What
+from sim.judge import Finding, arranged, judge
+from sim.plan import CALM, PLAIN, VERSIONS, Scene, client_act
+from sim.stomp import Frame
 from tests.e2e import brokers
 from tests.e2e.certificates import Authority
-from tests.e2e.fleet import Fleet, failover, fleet, nodes
+from tests.e2e.fleet import Fleet, failover, nodes
 from tests.e2e.load import drain
+from tests.e2e.ports import free_port
+from tests.e2e.relay import served
 
 KINDS: Final = (*brokers.INSTALLED, "memory")
 
 PATIENCE: Final = 60.0
-"""Seconds in which sessions must end once everything is well, and everything that was confirmed must have come."""
+"""Seconds in which clients must be answered and gone, once everything is well."""
 
-LOGIN: Final = 'login = "guest"\npasscode = "guest"'
-"""What the relay's own probes log in with, too."""
+PACE: Final = 0.15
+"""Seconds between two acts of a client, on average."""
 
-IDLE: Final = 3.0
-"""Seconds without a message after which consumers have had what their brokers have for them."""
+FEW: Final = 10
+"""How many findings of one rule are told one by one."""
 
+LOSS: Final = ("a_receipt_is_true", "nothing_is_lost_quietly")
+"""The rules that find what is lost."""
 
-ENOUGH: Final = 5.0
-"""Seconds at a stretch for which a broker is well, in which every receipt that is waited for must have come."""
+QUEUES: Final = tuple([place_name(number).decode() for number in range(3)])
+"""Each is read in one mode of acknowledgement, the first with `auto`. In a topic nothing is kept."""
+
+DEAD: Final = ("/queue/ActiveMQ.DLQ", "/queue/DLQ")
+"""Where brokers put what was refused or delivered too often."""
 
 
 @contextmanager
-def arena(kinds: Sequence[str], directory: Path, options: str, login: str = LOGIN) -> Iterator[Fleet]:
-    """Run a broker of each kind, and a relay that takes sessions from one to the other. `login` are lines of its
-    upstream: without them each client's own login counts.
+def arena(kinds: Sequence[str], directory: Path, options: str) -> Iterator[tuple[Fleet, int]]:
+    """Run a broker of each kind, and a relay that takes sessions from one to the other. Its listeners speak WebSocket,
+    too; the second one is behind TLS, at the port that is returned.
 
     Raises `brokers.Absent` when a broker is not installed.
     """
@@ -55,36 +68,97 @@ def arena(kinds: Sequence[str], directory: Path, options: str, login: str = LOGI
                 credentials = authority.issue(f"{kind}-{number}")
                 made.append(stack.enter_context(brokers.INSTALLED[kind](home, credentials)))
         members = stack.enter_context(nodes(*made))
-        yield stack.enter_context(fleet(directory, members, failover(members, options, more=login)))
+        secure, own = free_port(), authority.issue("relay")
+        listener = f"""
+web = true
+heart_beat = [1000, 1000]
+[listener.secure]
+endpoint = "tcp:{secure}:interface=127.0.0.1"
+upstream = "main"
+web = true
+heart_beat = [1000, 1000]
+tls = {{ certificate = "{own.certificate}", key = "{own.key}" }}
+"""
+        running = stack.enter_context(served(directory, failover(members, options), listener, ports=[secure]))
+        yield Fleet(running, running.port, running.admin, members), secure
+
+
+class Short(History):
+    """A history of frames whose bodies are without the dots that make them long."""
+
+    def add(
+        self, at: float, who: str, what: What, session: int = 0, frame: Frame | None = None, detail: str = ""
+    ) -> None:
+        """Add an event, which is the last one so far."""
+        if frame is not None:
+            frame = frame._replace(body=frame.body.rstrip(b"."))
+        super().add(at, who, what, session, frame, detail)
+
+
+def habits(seed: int, count: int) -> dict[str, Habit]:
+    """Return the habits of so many clients, by their names."""
+    chance = Random(seed)
+    random, choice = chance.random, chance.choice
+    made = {}
+    for number in range(1, count + 1):
+        made[f"c{number}"] = Habit(
+            VERSIONS[number % 3],
+            random() < 0.2,
+            choice((0.1, 1.0)),
+            choice((0, 1000)),
+            web=random() < 0.25,
+            secure=random() < 0.2,
+            beats=random() < 0.5,
+            login=b"guest",
+        )
+    return made
 
 
 class Run:
-    """The time between the first session and the last: `faults` counts what was done to the brokers, `figures` are
-    what the relay had at the end. Where there is `poison` its clients come and go all the time.
-    """
+    """The time between the first session and the last. Where there is `poison` its clients come and go all the time."""
 
     def __init__(
-        self, running: Fleet, sessions: Sequence[Session], account: Account, poison: Poison | None = None
+        self,
+        running: Fleet,
+        secure: int,
+        kinds: Sequence[str],
+        habits: dict[str, Habit],
+        seed: int,
+        poison: Poison | None = None,
     ) -> None:
         self.faults: Counter[str] = Counter()
         self.figures: list[tuple[str, str]] = []
+        self._names = [f"{kind}-{number}" for number, kind in enumerate(kinds)]
+        # No client reads two queues, so that no ACK covers what it does not mean.
+        models = {each.name: each._replace(across=False) for each in PRODUCTS}
+        members = {
+            name: (models.get(kind.removesuffix("_6"), PRODUCTS[-1]), b"1.2")
+            for name, kind in zip(self._names, kinds, strict=True)
+        }
+        scene = Scene("failover", members, habits, CALM, PLAIN | {"confirm": True, "beats": True})
+        self.history = Short(scene=scene, brokers_seen=False)
         self._poison = poison
-        self._outages = Outages(len(running.nodes))
-        self._most: float = inf
         self._running = running
-        self._sessions = sessions
-        self._account = account
-        self._began = time.monotonic()
+        self._secure = secure
+        self._seed = seed
+        self._over = False
 
     async def play(self, blows: Sequence[Iterable[Blow]], seconds: float, most: float = inf) -> None:
         """All of it. `blows` are by broker; they fall for so many seconds, or until there were so many of them."""
-        self._most = most
-        work = {each: asyncio.create_task(each.run(self._running.port)) for each in self._sessions}
+        self._clock = Clock()
+        asyncio.get_running_loop().set_exception_handler(self._failed)
+        self._note("relay", What.FATE, "starts")
+        self._clients = []
+        for name, habit in self.history.facts["scene"].clients.items():
+            port = self._secure if habit.secure else self._running.port
+            client = Client(name, habit, ("127.0.0.1", port), Network(self._clock), self.history)
+            self._clients.append(client)
+            self._clock.after(0.0, self._live, client, Random(f"{self._seed}/{name}"))
         poison = None
         if self._poison is not None:
             poison = asyncio.create_task(self._poison.run(self._running.port))
         memory = self._running.relay.memory()
-        strikers = [asyncio.create_task(self._strike(each)) for each in blows]
+        strikers = [asyncio.create_task(self._strike(*each, most)) for each in enumerate(blows)]
         if seconds < inf:
             await asyncio.sleep(seconds)
             # A blow that came late because its broker took long to heal still falls; none comes after it.
@@ -94,86 +168,141 @@ class Run:
         if self._poison is not None and poison is not None:
             self._poison.stop()
             await poison
-        self._say("all is well; producers end")
-        consumers = [each for each in self._sessions if isinstance(each, Consumer)]
-        await self._end({each: task for each, task in work.items() if each not in consumers})
-        await self._quiet()
-        self._say("consumers end")
-        await self._end({each: task for each, task in work.items() if each in consumers})
-        await self._drain({each.queue for each in self._sessions})
-        self._account.withheld = self._outages.unexplained(self._account.waits, ENOUGH)
+        self._over = True
+        self._note("relay", What.CALM, "all is well")
+        await self._settle()
         await self._leave(memory)
+        await self._drain()
 
-    _over = False
+    def _live(self, client: Client, chance: Random) -> None:
+        """Let a client act, and again after a while. It reads one queue, and the topic."""
+        if self._over:
+            return
+        act, values = client_act(chance)
+        if client.line is None or client.line.over:
+            act, values = "connect", ()
+        mode = int(client.name[1:]) % 3
+        if act == "subscribe":
+            topic = values[0] % 4 == 3
+            values = (3, 0, values[2]) if topic else (mode, mode, values[2])
+        if act != "nack" or client.habit.version != b"1.0":
+            for _ in range(1 + values[0] % 8 if act == "ack" else 1):
+                client.act(act, *values)
+        self._clock.after(chance.expovariate(1 / PACE), self._live, client, chance)
 
-    async def _strike(self, blows: Iterable[Blow]) -> None:
+    async def _strike(self, number: int, blows: Iterable[Blow], most: float) -> None:
+        node, name = self._running.nodes[number], self._names[number]
         for blow in blows:
             await asyncio.sleep(blow.after)
-            if self._over or self.faults.total() >= self._most:
+            if self._over or self.faults.total() >= most:
                 return
-            node = self._running.nodes[blow.broker]
-            self._say(f"{node.broker.name} ({blow.broker}): {blow.fault.name}, {blow.lasting:.1f} s")
             self.faults[blow.fault.name] += 1
-            self._outages.began(blow.broker, time.monotonic())
+            self._note(name, What.FATE, f"{blow.fault.name}, {blow.lasting:.1f} s")
             await asyncio.to_thread(blow.fault.inject, node)
             await asyncio.sleep(blow.lasting)
             # Not in a thread: a broker that is started dies with the thread that started it.
             blow.fault.begin_healing(node)
             await asyncio.to_thread(node.heal)
-            self._outages.ended(blow.broker, time.monotonic())
+            self._note(name, What.FATE, "is well")
+
+    async def _settle(self) -> None:
+        """Each client settles what it has, and is answered."""
+        for client in self._clients:
+            self._clock.do(client.settle)
+        await self._until(lambda: not any(each.open and each.awaited for each in self._clients))
+        for client in self._clients:
+            for _ in range(len(client.owed)):
+                self._clock.do(client.act, "ack", 0, 0)
+            self._clock.do(client.complain)
 
     async def _leave(self, memory: int) -> None:
-        """Wait until the relay has no session and no connection but its probes', and see what it has."""
-        deadline = time.monotonic() + PATIENCE
-        while (left := await asyncio.to_thread(self._sessions_left)) and time.monotonic() < deadline:
-            await asyncio.sleep(0.2)
-        brokers = await asyncio.to_thread(self._running.admin.brokers)
-        served = sum(int(each["sessions"]) for each in brokers.values())
-        if left or served:
-            self._account.left.append(f"{left} sessions, {served} of them at brokers")
+        """All clients go, each in its way; then the relay has no session and no connection but its probes'."""
+        for number, client in enumerate(self._clients):
+            self._clock.do(client.act, ("disconnect", "vanish", "reset", "half_close")[number % 4])
+        admin = self._running.admin
+
+        def left() -> str:
+            served = sum(int(each["sessions"]) for each in admin.brokers().values())
+            return f"{int(admin.metrics()['sessions'])}, {served} at brokers"
+
+        if not await self._until(lambda: left() == "0, 0 at brokers"):
+            self._note("relay", What.WRONG, f"sessions are left: {left()}")
+        self.history.facts["counters"] = {"possibly_lost": admin.counted("possibly_lost")}
         self.figures += [
-            ("sessions at the end", f"{left:,}"),
-            ("  at brokers", f"{served:,}"),
+            ("sessions at the end", left()),
             ("broker connections at the end", f"{sum(n.proxy.connections for n in self._running.nodes):,}"),
-            ("the relay's memory", f"{self._running.relay.memory() / 2**20:,.0f} MiB"),
-            ("  at the start", f"{memory / 2**20:,.0f} MiB"),
+            ("possibly lost", f"{admin.counted('possibly_lost'):,}"),
+            (
+                "the relay's memory",
+                f"{self._running.relay.memory() >> 20:,} MiB, {memory >> 20:,} at the start",
+            ),
         ]
-        if self._poison is not None:
-            self.figures.append(("poison clients", f"{self._poison.came.total():,}"))
-            self.figures += [(f"  {kind}", f"{count:,}") for kind, count in sorted(self._poison.came.items())]
 
-    def _sessions_left(self) -> int:
-        """Ask the relay how many sessions it has."""
-        return int(self._running.admin.metrics()["sessions"])
-
-    async def _end(self, work: dict[Session, asyncio.Task[None]]) -> None:
-        for session in work:
-            session.stop()
-        await asyncio.wait(work.values(), timeout=PATIENCE)
-        for session, task in work.items():
-            if not task.done():
-                self._account.stuck.append(session.name)
-                task.cancel()
-        await asyncio.gather(*work.values(), return_exceptions=True)
-
-    async def _quiet(self) -> None:
-        """Wait until consumers have everything, or get nothing more: the rest is on a broker where nobody reads."""
-        seen, since = -1, time.monotonic()
-        while self._account.missing() and time.monotonic() - since < IDLE:
-            await asyncio.sleep(0.1)
-            if (count := sum(self._account.received.values())) != seen:
-                seen, since = count, time.monotonic()
-
-    async def _drain(self, queues: set[str]) -> None:
+    async def _until(self, reached: Any) -> bool:
+        """Wait until this is true, for as long as patience lasts. Return whether it became true."""
         deadline = time.monotonic() + PATIENCE
-        first = True
-        while first or (self._account.lost and time.monotonic() < deadline):
-            first = False
-            for queue in sorted(queues):
-                found = [
-                    await asyncio.to_thread(drain, node.broker.port, queue) for node in self._running.nodes
-                ]
-                self._account.drained([[Message.of(body) for body in each] for each in found])
+        while not (found := bool(reached())) and time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+        return found
 
-    def _say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
+    async def _drain(self) -> None:
+        """Take what the brokers have, again and again while something is missing: it may come late."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for name, node in zip(self._names, self._running.nodes, strict=True):
+                for queue in (*QUEUES, *DEAD):
+                    for body in await asyncio.to_thread(drain, node.broker.port, queue):
+                        self._clock.do(
+                            self.history.add,
+                            self._clock.now,
+                            name,
+                            What.KEPT,
+                            0,
+                            None,
+                            body.decode().rstrip("."),
+                        )
+            missing = [each for each in judge(self.history) if each.rule in LOSS]
+            if not missing or time.monotonic() > deadline:
+                return
+            await asyncio.sleep(1)
+
+    def _note(self, who: str, what: What, detail: str) -> None:
+        """Add an event to the history, and print it."""
+        self._clock.do(lambda: self.history.add(self._clock.now, who, what, detail=detail))
+        print(f"{self._clock.now:6.1f} s  {who}: {detail}", flush=True)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._note(
+            "relay", What.WRONG, f"the run itself failed: {context['message']} {context.get('exception')!r}"
+        )
+
+    def verdict(self, title: str) -> Verdict:
+        """Return the figures, and what the judge finds."""
+        case, findings = arranged(self.history), judge(self.history)
+        found = Counter(each.rule for each in findings)
+        sends = [send for _, send in case.sends]
+        poison = [] if self._poison is None else [("poison clients", f"{self._poison.came.total():,}")]
+        rows = [
+            ("sessions", f"{len(case.stays):,}"),
+            ("SENDs", f"{len(sends):,}"),
+            ("  confirmed", f"{sum(each.confirmed is not None for each in sends):,}"),
+            ("  lost", f"{found['a_receipt_is_true']:,}"),
+            ("receipts twice", f"{found['a_receipt_comes_once']:,}"),
+            ("disturbed", f"{found['nobody_is_disturbed']:,}"),
+            ("faults", f"{self.faults.total():,}"),
+            *((f"  {name}", f"{count:,}") for name, count in sorted(self.faults.items())),
+            *poison,
+            *self.figures,
+        ]
+        return Verdict(title, rows, _few(findings))
+
+
+def _few(findings: Sequence[Finding]) -> list[str]:
+    """Return findings as text, a few of each rule."""
+    told: list[str] = []
+    seen: Counter[str] = Counter()
+    for each in findings:
+        seen[each.rule] += 1
+        if seen[each.rule] <= FEW:
+            told.append(str(each))
+    return [*told, *(f"{rule}: {count - FEW:,} more" for rule, count in seen.items() if count > FEW)]

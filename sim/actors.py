@@ -1,29 +1,38 @@
 """What clients and brokers of a world have in common: one end of a connection, which is written to and read from."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sim.layers import Layer
 from sim.net import Clock, End
 
 
 class Line:
     """An end of a connection with what waits to be written. `received` is called with bytes; `ended` once, with
-    "closed", "reset", or "refused" where there never was a connection. While `slow`, nothing is read.
+    "closed", "reset", or "refused" where there never was a connection.
+    `layers`: the highest first. While `slow`, nothing is read.
     """
 
     def __init__(
-        self, clock: Clock, end: End, received: Callable[[bytes], None], ended: Callable[[str], None]
+        self,
+        clock: Clock,
+        end: End,
+        received: Callable[[bytes], None],
+        ended: Callable[[str], None],
+        layers: Sequence[Layer] = (),
     ) -> None:
         self._clock = clock
         self._end = end
         self._received = received
         self._ended = ended
+        self._layers = layers
         self._waiting = bytearray()
-        self._leaving = False
+        self.leaving = False
         self.slow = False
         self.over = False
         end.notify = self.serve
         end.changed()
+        self.write(b"")
 
     @property
     def end(self) -> End:
@@ -32,13 +41,13 @@ class Line:
 
     def write(self, data: bytes) -> None:
         """Write this, now or when there is room."""
-        if not self.over and not self._leaving:
-            self._waiting += data
+        if not self.over and not self.leaving:
+            self._write(data, 0)
             self._flush()
 
     def half_close(self) -> None:
         """Write no more. What was written still goes."""
-        self._leaving = True
+        self.leaving = True
         self._flush()
 
     def close(self) -> None:
@@ -73,7 +82,7 @@ class Line:
                 self._waiting.clear()  # the end is read, too
                 return
             del self._waiting[:count]
-        if self._leaving and not self._end.shut and not self._end.broken:
+        if self.leaving and not self._end.shut and not self._end.broken:
             self._end.shutdown(1)
 
     def serve(self) -> None:
@@ -92,7 +101,24 @@ class Line:
             if not data:
                 self._gone("closed")
                 return
+            self._read(data)
+
+    def _write(self, data: bytes, at: int) -> None:
+        for layer in self._layers[at:]:
+            data = layer.put(data)
+        self._waiting += data
+
+    def _read(self, data: bytes) -> None:
+        for at in reversed(range(len(self._layers))):
+            if not data:
+                break
+            data, answer = self._layers[at].take(data)
+            self._write(answer, at + 1)
+        self._flush()
+        if data:
             self._received(data)
+        if not self.over and any(each.over for each in self._layers):
+            self._gone("closed")
 
     def _gone(self, how: str) -> None:
         self.over = True

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
+from sim.layers import layers
 from sim.net import End, Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
-OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", b"redelivered"})
+OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", b"redelivered", b"from"})
 """Headers of a MESSAGE that the broker sets itself."""
 ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
@@ -184,6 +185,7 @@ class Broker:
         self.sessions: list[Session] = []
         self.stalled = self.refuses = self.full = False
         self.up = False
+        self.web = self.secure = False
         self._count = 0
         self._connections = 0
 
@@ -232,8 +234,10 @@ class Broker:
                 session.line.end.changed()
 
     def refuse(self, on: bool) -> None:
-        """Answer each CONNECT with an ERROR that says that the broker serves nobody. Or serve again."""
+        """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
         if self.up and self.refuses is not on:
+            if on:
+                self.part()
             self.refuses = on
             self.note(What.FATE, detail="serves nobody" if on else "serves again")
 
@@ -341,7 +345,8 @@ class Session:
         self._gives = 0
         self._leaving = self._confirms = False
         self._answered = self._heard = broker.net.clock.now
-        self.line = Line(broker.net.clock, end, self._received, self._ended)
+        over = layers(server=True, web=broker.web, secure=broker.secure)
+        self.line = Line(broker.net.clock, end, self._received, self._ended, over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""
@@ -366,6 +371,7 @@ class Session:
         else:
             id = b"%d,%d" % (1000 * self.number + subscription.number, message.number)
         headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
+        headers.append((b"from", self.broker.name.encode()))
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
         elif product.nameless:

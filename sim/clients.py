@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
-from sim.net import End, Network
+from sim.layers import layers
+from sim.net import Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+DEAF: Final = 3.0
+"""Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
 HEADERS: Final = (
     *[
@@ -26,15 +29,22 @@ HEADERS: Final = (
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly.
+    asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
+    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
+    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too.
     """
 
     version: bytes
     pipelines: bool = False
     returns: float | None = None
     beat: int = 0
+    known: bool = True
+    web: bool = False
+    secure: bool = False
     rough: float = 0.0
     lenient: bool = False
+    beats: bool = False
+    login: bytes = b""
 
 
 def reader(habit: Habit) -> Reader:
@@ -76,6 +86,7 @@ class Client:
         self._number = 0
         self._bodies = 0
         self.comes_back = True
+        self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -96,16 +107,23 @@ class Client:
         self.awaited.clear()
         self._waiting.clear()
         self._reader = reader(self.habit)
-        end = End(self.net, self.name)
+        end = self.net.end(self.name)
         self.note(What.CONNECTED)
-        self.line = Line(self.net.clock, end, self._received, self._ended)
+        over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
+        self.line = Line(self.net.clock, end, self._received, self._ended, over)
         end.connect_ex(self.place)
         headers: Pairs = []
         if self.habit.version != b"1.0":
             headers = [(b"accept-version", self.habit.version), (b"host", b"/")]
-            if self.habit.beat:
-                headers.append((b"heart-beat", b"0,%d" % self.habit.beat))
+            if self.habit.beat or self.habit.beats:
+                headers.append((b"heart-beat", b"%d,%d" % (1000 * self.habit.beats, self.habit.beat)))
+        if self.habit.login:
+            headers += [(b"login", self.habit.login), (b"passcode", self.habit.login)]
+        elif not self.habit.known:
+            headers.append((b"passcode", b"wrong"))
         self._say(b"CONNECT", headers)
+        if self.habit.beats:
+            self._beat(self.line)
 
     @property
     def open(self) -> bool:
@@ -115,14 +133,32 @@ class Client:
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
-        if self.comes_back and self.habit.returns is not None and not self.leaving:
+        if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
             self.net.clock.after(self.habit.returns, self._again)
 
     def _again(self) -> None:
         if self.comes_back:
             self.connect()
 
+    def _beat(self, line: Line) -> None:
+        """Send heart-beats on a connection until it ends."""
+        if not (line.over or line.leaving):
+            line.write(b"\n")
+            self.net.clock.after(0.6, self._beat, line)
+
+    def _listen(self, line: Line) -> None:
+        """See to it that the relay's heart-beats come."""
+        if line.over:
+            return
+        if line.slow:
+            self._heard = self.net.clock.now
+        elif self.net.clock.now > self._heard + DEAF:
+            self.note(What.WRONG, detail=f"heard nothing for {DEAF} s")
+            return
+        self.net.clock.after(0.5, self._listen, line)
+
     def _received(self, data: bytes) -> None:
+        self._heard = self.net.clock.now
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -134,6 +170,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
+            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+                assert self.line is not None
+                self._listen(self.line)
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -182,8 +221,10 @@ class Client:
             self.line.abort()
 
     def half_close(self) -> None:
-        """Close the sending direction only."""
-        if self.open and self.line is not None:
+        """Close the sending direction only, or all where there is no such thing."""
+        if self.habit.web or self.habit.secure:
+            self.vanish()
+        elif self.open and self.line is not None:
             self.comes_back = False
             self.leaving = True
             self.note(What.FATE, detail="half-closes")
@@ -194,17 +235,30 @@ class Client:
         if self.line is not None and not self.line.over:
             self.line.pause(milliseconds / 1000)
 
-    def send(self, place: int, receipt: int, inside: int, size: int) -> None:
+    def poison(self, place: int, receipt: int) -> None:
+        """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
+        self.send(place, receipt, 0, 0, b"abc")
+        if receipt:
+            self.awaited.popitem()  # it is not owed an answer that names it
+
+    def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
         """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
         self._bodies += 1
         body = b"%b.%d" % (self.name.encode(), self._bodies)
-        name, value = HEADERS[place // 4 % len(HEADERS)]
+        name, value = HEADERS[place // 5 % len(HEADERS)]
         if self.habit.version == b"1.0":
             value = value.replace(b"\n", b"")
         headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
+        if priority != b"4":
+            headers.append((b"priority", priority))
         if inside and self.transactions:
             headers.append((b"transaction", self.transactions[inside % len(self.transactions)]))
         self._ask(b"SEND", headers, receipt, body.ljust(size, b"."))
+
+    def burst(self, place: int, count: int) -> None:
+        """Send messages at once that ask for nothing: they may pass the relay's fast path."""
+        for _ in range(count):
+            self.send(place, 0, 0, 0)
 
     def subscribe(self, place: int, mode: int, receipt: int) -> None:
         """Subscribe to a destination, where the client is not subscribed to it; with 1.0, where it never was: what came
@@ -254,7 +308,7 @@ class Client:
             covered = same[: same.index(meant) + 1]
         self.owed = [each for each in self.owed if each not in covered]
         for each in covered:
-            self.note(What.ACKED, detail=each.frame.body.decode(errors="replace"))
+            self.note(What.ACKED, each.frame)
         headers: Pairs = [(b"id", meant.frame.headers.get(b"ack", b""))]
         if self.habit.version != b"1.2":
             headers = [(b"message-id", meant.frame.headers.get(b"message-id", b""))]
@@ -296,6 +350,23 @@ class Client:
         self._ask(b"DISCONNECT", [], 1)
         self.leaving = True
 
+    # The end of a world
+
+    def settle(self) -> None:
+        """Abort what is open, and send one more message: the relay must serve it."""
+        while self.open and self.transactions:
+            self.act("abort", 0, 1)
+        self.act("send", 0, 1, 0, 0)
+
+    def complain(self) -> None:
+        """Note what the relay has not answered, if the client is still there."""
+        if self.open and not self.connected:
+            self.note(What.WRONG, detail="was not answered in calm weather")
+        for receipt, frame in self.awaited.items():
+            if self.open:
+                detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
+                self.note(What.WRONG, detail=detail)
+
     # What is written
 
     def _ask(self, command: bytes, headers: Pairs, receipt: int, body: bytes = b"") -> None:
@@ -314,4 +385,4 @@ class Client:
 
 def place_name(number: int) -> bytes:
     """Return the destination of this number: queues, then topics."""
-    return (b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 4]
+    return (b"/queue/a", b"/queue/a", b"/queue/b", b"/queue/c", b"/topic/t")[number % 5]

@@ -27,7 +27,7 @@ class What(Enum):
     GAVE = "gave"
     """A broker delivered a message (`frame`: the MESSAGE)."""
     ACKED = "acked"
-    """A client acknowledged or refused a message (`detail`: its body); one of several with one ACK, perhaps."""
+    """A client acknowledged or refused a message (`frame`), perhaps several with one ACK."""
     SETTLED = "settled"
     """A broker removed a message, because it was acknowledged (`detail`: its body)."""
     RETURNED = "returned"

@@ -1,7 +1,10 @@
 """What must hold of a history, one function for each rule. Each yields what it found, in words; `judge` asks
 all of them.
 
-The same rules hold for worlds of the simulator and for runs with real brokers, whose own events may be absent.
+The same rules hold for worlds of the simulator and for runs with real brokers, whose own events are absent
+(`facts["brokers_seen"]` is False). There a message counts as taken if a client read it or a broker has it at the
+end; what is sent to a topic, or to a queue that somebody reads with `ack:auto`, is assumed to be taken. Rules that need
+more are left out (`OF_BROKERS`).
 """
 
 from collections import Counter, defaultdict
@@ -55,6 +58,7 @@ class Stay:
     errors: list[Event] = field(default_factory=list)
     read: list[Event] = field(default_factory=list)
     subscribed: dict[bytes, bytes] = field(default_factory=dict)
+    modes: dict[bytes, bytes] = field(default_factory=dict)
     unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
     commits: dict[bytes, Event] = field(default_factory=dict)
     connected: Event | None = None
@@ -80,8 +84,15 @@ class Case:
     wrongs: list[Event] = field(default_factory=list)
     twofold: list[tuple[Stay, Event]] = field(default_factory=list)
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    acked: set[str] = field(default_factory=set)
+    acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     astray: list[Event] = field(default_factory=list)
+    kept: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    calm: float = inf
+
+    @property
+    def seen(self) -> bool:
+        """Return whether the brokers' own events are in the history."""
+        return bool(self.history.facts.get("brokers_seen", True))
 
     @property
     def sends(self) -> Iterator[tuple[Stay, Sent]]:
@@ -92,7 +103,8 @@ class Case:
 
     def holds(self, body: bytes, by: float | None = None) -> bool:
         """Whether a broker took a message (before `by`) more often than it forgot it."""
-        taken = Counter(each.who for each in self.took.get(body, ()) if by is None or each.at <= by)
+        found = self.took.get(body, ())
+        taken = Counter(each.who for each in found if by is None or each.at <= by or not self.seen)
         lost = Counter(each.who for each in self.forgot.get(body, ()))
         return any(count > lost[who] for who, count in taken.items())
 
@@ -107,21 +119,22 @@ def arranged(history: History) -> Case:
         before = event
         match event.what:
             case What.ACKED:
-                case.acked.add(event.detail)
-            case What.SETTLED if not given and event.detail not in case.acked:
-                case.astray.append(event)
+                case.acked.add((_given(event).headers.get(b"from", b""), _given(event).body))
+            case What.SETTLED if not given:
+                if (event.who.encode(), event.detail.encode()) not in case.acked:
+                    case.astray.append(event)
             case What.CONNECTED if event.detail:
                 case.versions[event.who, event.session] = event.detail.encode()
-            case What.TOOK:
-                case.took[event.frame.body].append(event)  # type: ignore[union-attr]
-            case What.GAVE:
-                case.gave[event.frame.body].append(event)  # type: ignore[union-attr]
-            case What.FORGOT:
-                case.forgot[event.detail.encode()].append(event)
-            case What.FATE:
-                case.fates.append(event)
-            case What.WRONG:
-                case.wrongs.append(event)
+            case What.TOOK | What.GAVE:
+                found = case.took if event.what is What.TOOK else case.gave
+                found[_given(event).body].append(event)
+            case What.FORGOT | What.KEPT:
+                found = case.forgot if event.what is What.FORGOT else case.kept
+                found[event.detail.encode()].append(event)
+            case What.FATE | What.WRONG:
+                (case.fates if event.what is What.FATE else case.wrongs).append(event)
+            case What.CALM:
+                case.calm = event.at
             case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who not in rough:
                 stay = case.stays.setdefault(
                     (event.who, event.session), Stay(event.who, event.session, event.at)
@@ -132,7 +145,25 @@ def arranged(history: History) -> Case:
                     _read(case, stay, event, _given(event))
                 elif event.what is What.ENDED:
                     stay.ended = event
+    if not case.seen:
+        _infer(case)
     return case
+
+
+def _infer(case: Case) -> None:
+    """Fill in what brokers took whose own events are absent."""
+    forgetful = set()
+    for stay in case.stays.values():
+        for event in stay.read:
+            if _given(event).command == b"MESSAGE":
+                case.took[_given(event).body].append(event)
+        forgetful |= {stay.subscribed[name] for name, mode in stay.modes.items() if mode == b"auto"}
+    for body, events in case.kept.items():
+        case.took[body] += events
+    for _, send in case.sends:
+        topic = send.destination.startswith(b"/topic/")
+        if send.number is not None and (topic or send.destination in forgetful):
+            case.took[send.body].append(send.event)
 
 
 def _given(event: Event) -> Frame:
@@ -153,6 +184,7 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
         case b"SUBSCRIBE":
             name = headers.get(b"id", headers[b"destination"])
             stay.subscribed[name] = headers[b"destination"]
+            stay.modes[name] = headers.get(b"ack", b"auto")
             stay.unsubscribed.pop(name, None)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
@@ -244,15 +276,22 @@ def nothing_uncommitted_is_taken(case: Case) -> Iterator[str]:
 
 
 def order_is_kept(case: Case) -> Iterator[str]:
-    """A broker takes what one client sends to one destination in the client's order, copies included."""
+    """A broker takes what one client sends to one destination in the client's order, copies included. If its events are
+    absent: it keeps in this order what nobody has read and no other broker has.
+    """
     places: dict[bytes, tuple[Stay, Sent]] = {each.body: (stay, each) for stay, each in case.sends}
     last: dict[tuple[str, str, bytes], int] = {}
     seen: set[tuple[str, bytes]] = set()
     lost = {(event.who, body) for body, found in case.forgot.items() for event in found}
     for event in case.history:
-        if event.what is not What.TOOK:
+        if event.what is What.TOOK:
+            body = _given(event).body
+        elif event.what is What.KEPT and not case.seen:
+            body = event.detail.encode()
+            if any(each.what is not What.KEPT or each.who != event.who for each in case.took[body]):
+                continue
+        else:
             continue
-        body = _given(event).body
         stay, send = places.get(body, (None, None))
         if stay is None or send is None or send.number is None or (event.who, body) in seen:
             continue
@@ -279,7 +318,9 @@ def a_copy_is_marked(case: Case) -> Iterator[str]:
 
 
 def only_what_was_subscribed(case: Case) -> Iterator[str]:
-    """A client reads a MESSAGE only for a subscription of its own, from that destination, and as a broker gave it."""
+    """A client reads a MESSAGE only for a subscription of its own, from that destination, and as a broker gave it.
+    A real ActiveMQ gives some more behind the RECEIPT of UNSUBSCRIBE.
+    """
     scene = case.history.facts["scene"]
     for stay in case.stays.values():
         read: Counter[bytes] = Counter()
@@ -294,11 +335,11 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
                 yield f"{stay.name} read {frame}, and is not subscribed to it"
             receipt = stay.unsubscribed.get(name)
             answered = stay.receipts.get(receipt) if receipt is not None else None
-            if answered is not None and answered.at < event.at and scene.kind != "fanout":
+            if answered is not None and answered.at < event.at and scene.kind != "fanout" and case.seen:
                 yield f"{stay.name} read {frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in read.items():
             gave = len(case.gave.get(body, ()))
-            if count > gave:
+            if count > gave and case.seen:
                 what = body[:20].decode(errors="replace")
                 yield f"{stay.name} read {what} {count} times, which brokers gave {gave} times"
 
@@ -342,11 +383,13 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
 
 
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
-    """A broker removes a message only if a client acknowledged it."""
+    """A broker removes a message only if a client acknowledged it: a copy that this broker delivered."""
     scene = case.history.facts["scene"]
-    alike = any(product.counts for product, _ in scene.brokers.values())
-    if not (across(case) or case.history.facts.get("rough") or (alike and scene.kind != "fanout")):
-        for event in case.astray:
+    calm = sum(event.who in scene.brokers for event in case.fates) == len(scene.brokers)
+    told_apart = calm or {each.version for each in scene.clients.values()} == {b"1.2"}
+    for event in () if case.history.facts.get("rough") else case.astray:
+        product, _ = scene.brokers[event.who]
+        if not product.across and (told_apart or not product.counts):
             yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
 
 
@@ -423,6 +466,9 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             late = text.startswith(LATE) and (left or half_closed(case, stay))
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
+            refused = refused or not scene.clients[stay.client].known
+            refused = refused or any(b"priority" in _given(each.event).headers for each in stay.sends)
+            late = late or (text == ASTRAY and bool(stay.unsubscribed))
             due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
             if scene.kind != "plain" and not late and not due and not across(case):
                 yield f"{stay.name} read {event.frame}"
@@ -439,6 +485,10 @@ ALLOWED: Final = (
 
 LATE: Final = b"connection to the broker was lost"
 """How the message of the ERROR begins that a client reads when it leaves and brokers do not answer in time."""
+
+
+ASTRAY: Final = b"Subscription not found"
+"""RabbitMQ's own ERROR for a delivery of a subscription that has just ended. The session goes on."""
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
@@ -489,6 +539,75 @@ def half_closed(case: Case, stay: Stay) -> bool:
     )
 
 
+def a_session_ends(case: Case) -> Iterator[str]:
+    """A session ends soon after its client sent DISCONNECT or closed its sending direction, in calm weather."""
+    for stay in case.stays.values():
+        left = [each.at for each in stay.asked.values() if _given(each).command == b"DISCONNECT"]
+        left += [each.at for each in case.fates if each[1:4] == (stay.client, What.FATE, stay.number)]
+        end = inf if stay.ended is None else stay.ended.at
+        if left and end > max(min(left), case.calm) + ENDS and case.calm < inf:
+            yield f"{stay.name} wanted to leave at {min(left):.3f}, and its end came at {end:.3f}"
+
+
+ENDS: Final = 29.0
+"""Seconds within which a session ends in calm weather."""
+
+
+def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
+    """With heart-beats and several brokers no client waits for a RECEIPT, or for CONNECTED, while one broker is well
+    for `ENOUGH` seconds. What is in a transaction waits for its COMMIT.
+    """
+    scene = case.history.facts["scene"]
+    beats = scene.settings["beats"] and scene.settings["unacknowledged"] >= 1000
+    disturbed = any(each.who == "relay" and each.detail != "starts" for each in case.fates)
+    if scene.kind != "failover" or not beats or disturbed:
+        return
+    spells = _spells(case)
+    for stay in case.stays.values():
+        waits = [(stay.began, stay.connected, "CONNECTED")] if stay.connected is not None else []
+        for name, event in stay.receipts.items():
+            asked = stay.asked.get(name)
+            if asked is not None and (
+                b"transaction" not in _given(asked).headers or asked in stay.commits.values()
+            ):
+                waits.append(
+                    (max(asked.at, waits[0][1].at if waits else 0.0), event, f"RECEIPT {name.decode()}")
+                )
+        for began, event, what in waits:
+            well = max((min(event.at, end) - max(began, start) for start, end in spells), default=0.0)
+            if well > ENOUGH:
+                span = f"from {began:.3f} to {event.at:.3f}"
+                yield f"{stay.name} waited for {what} {span}, and a broker was well for {well:.1f} s"
+
+
+ENOUGH: Final = 7.0
+"""Seconds for which a broker is well without a break, in which every client is served. Clients may read nothing for two
+of them.
+"""
+
+
+def _spells(case: Case) -> list[tuple[float, float]]:
+    """Return from when to when a broker was well, of all brokers."""
+    since = dict.fromkeys(case.history.facts["scene"].brokers, -inf)
+    found = []
+    for event in case.fates:
+        if event.who in case.history.facts["scene"].brokers:
+            if event.who in since:
+                found.append((since.pop(event.who), event.at))
+            if event.detail.startswith(("starts", "goes on", "is well", "is cut")):
+                since[event.who] = event.at
+    return found + [(each, inf) for each in since.values()]
+
+
+OF_BROKERS: Final = (
+    a_copy_is_marked,
+    values_arrive,
+    an_ack_is_for_its_message,
+    deliveries_keep_their_order,
+    counters_fit,
+)
+"""Rules that say nothing where the brokers' own events are absent."""
+
 RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     nothing_is_wrong,
     a_receipt_comes_once,
@@ -504,11 +623,15 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     nobody_is_disturbed,
     deliveries_keep_their_order,
     counters_fit,
+    a_session_ends,
+    a_receipt_is_not_withheld,
 )
 
 
 def judge(history: History) -> list[Finding]:
     """Return what is wrong in a history, by all rules."""
     case = arranged(history)
-    rules = RULES[:1] if history.facts["scene"].mood else RULES
+    rules = [rule for rule in RULES if case.seen or rule not in OF_BROKERS]
+    if history.facts["scene"].mood:
+        rules = rules[:1]
     return [Finding(rule.__name__, text) for rule in rules for text in rule(case)]

@@ -29,6 +29,9 @@ from tests.e2e.certificates import Authority
 SCRIPT: Final = Path(__file__).with_name("conversations.txt")
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "corpus" / "models"
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+MODELS: Final = {each.name: each for each in PRODUCTS}
+MODELS["activemq_6"] = MODELS["activemq"]
+"""The models, by the names of the brokers that they are held against."""
 QUIET: Final = 0.5
 """Seconds of silence after which a broker is taken to have written all."""
 
@@ -370,6 +373,7 @@ def real(name: str) -> Iterator[Real]:
 
 def recorded(name: str) -> dict[str, list[str]]:
     """Return what a broker wrote when it was recorded, by the titles of the conversations."""
+    name = MODELS[name].name
     parts = ("\n" + (RECORDED / f"{name}.txt").read_text()).split("\n== ")[1:]
     return {part.split("\n")[0]: part.rstrip().split("\n")[1:] for part in parts}
 
@@ -377,13 +381,13 @@ def recorded(name: str) -> dict[str, list[str]]:
 def differences(
     product: Product, expected: dict[str, list[str]], found: dict[str, list[str]]
 ) -> Iterator[str]:
-    """Yield the conversations that differ, with lines in front of which is `-` if only the broker wrote them, `+` if
-    only the model did.
-    """
+    """Yield the conversations that differ: `-` is what only the broker wrote, `+` what only the model did."""
+    mark = "" if product.marks else " redelivered:true"
     for title, seen in expected.items():
-        both = [seen, found.get(title, [])]
-        if not product.marks:
-            both = [[line.replace(" redelivered:true", "") for line in lines] for lines in both]
+        both = [
+            [line.replace(mark, "") if mark else line for line in lines]
+            for lines in (seen, found.get(title, []))
+        ]
         if both[0] != both[1]:
             shown = unified_diff(both[0], both[1], n=50, lineterm="")
             yield "\n".join([f"== {title}", *list(shown)[3:]])
@@ -394,24 +398,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.models", description=__doc__)
     parser.add_argument("--record", action="store_true", help="keep what the brokers write")
     parser.add_argument("--only", default="", help="only conversations whose title has this text")
-    parser.add_argument("products", nargs="*", help=f"of {' '.join(each.name for each in PRODUCTS)}")
+    parser.add_argument("brokers", nargs="*", help=f"of {' '.join(MODELS)}")
     options = parser.parse_args()
     asked = [each for each in conversations() if options.only in each.title]
     status = 0
-    for product in PRODUCTS:
-        if options.products and product.name not in options.products:
-            continue
+    for name in options.brokers or MODELS:
+        product = MODELS[name]
         try:
-            with real(product.name) as side:
+            with real(name) as side:
                 expected = play_all(asked, side)
         except brokers.Absent as absent:
-            print(f"{product.name} is not compared: it {absent}")
+            sys.stdout.write(f"{name} is not compared: it {absent}\n")
             continue
-        if options.record:
+        if options.record and name == product.name:
             text = "\n\n".join(["\n".join([f"== {title}", *lines]) for title, lines in expected.items()])
-            (RECORDED / f"{product.name}.txt").write_text(text + "\n")
+            (RECORDED / f"{name}.txt").write_text(text + "\n")
         found = list(differences(product, expected, play_all(asked, Model(product))))
-        print(*found, f"{product.name}: {len(found)} of {len(asked)} conversations differ", sep="\n\n")
+        told = [*found, f"{name}: {len(found)} of {len(asked)} conversations differ"]
+        sys.stdout.write("\n\n".join(told) + "\n")
         status = status or bool(found)
     return status
 

@@ -292,6 +292,10 @@ class Network:
         self.ends: dict[int, End] = {}
         self._last = 0
 
+    def end(self, name: str) -> End:
+        """Return a new end, for an attempt to connect."""
+        return End(self, name)
+
     def opened(self, end: End) -> int:
         """Return a descriptor for a new end."""
         self._last += 1

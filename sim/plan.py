@@ -3,16 +3,17 @@ steps is a plan, too: that is how a failing world is made smaller.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from sim.brokers import PRODUCTS, Product
 from sim.clients import Habit
+from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
-from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
 from stomprelay.relay.model.rules import AccessRule, AccessRules
-from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 
@@ -42,7 +43,7 @@ PLAIN: Final[dict[str, Any]] = {
     "all": False,
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
-    **dict.fromkeys(("tls", "web", "broker_tls", "broker_web"), False),
+    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
@@ -115,9 +116,12 @@ class Scene:
             f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
             for name, habit in self.clients.items()
         ]
-        more = [(each.name, getattr(self, each.name), each.default) for each in fields(self)[5:]]
-        more += [(name, value, PLAIN.get(name)) for name, value in self.settings.items()]
-        parts += [f"{name}={value}" for name, value, plain in more if value != plain]
+        parts += [
+            f"{each.name}={value}"
+            for each in fields(self)
+            if each.default is not MISSING and (value := getattr(self, each.name)) != each.default
+        ]
+        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
         return " ".join(parts)
 
     @property
@@ -129,7 +133,13 @@ class Scene:
         """Return the listener of the relay, with these settings changed."""
         settings = {**self.settings, **changed}
         made = [
-            Broker(f"tcp://{name}", f"tcp:host=192.0.2.{at}:port=61613", f"192.0.2.{at}")
+            Broker(
+                f"tcp://{name}",
+                f"tcp:host=192.0.2.{at}:port=61613",
+                f"192.0.2.{at}",
+                tls=self.settings["broker_tls"],
+                path=PATH if self.settings["broker_web"] else None,
+            )
             for at, name in enumerate(self.brokers, 1)
         ]
         last = made.pop() if self.routed else None
@@ -161,6 +171,7 @@ class Scene:
             versions=frozenset(self.versions) or None,
             close_on_error=self.closes,
             fan_out_queues=not self.alone,
+            tls=ClientTLS(certificate() if settings["broker_tls"] else None, name=NAME),
         )
         routes: tuple[Route, ...] = ()
         if there is not None:
@@ -175,6 +186,8 @@ class Scene:
             trace=settings["trace"],
             versions=frozenset(settings.get("versions", VERSIONS)),
             clients=settings.get("clients"),
+            tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
+            web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
             loss=self.loss,
             auth="people" if self.auth else None,
@@ -209,10 +222,16 @@ def draw(seed: int, number: int) -> Plan:
     brokers = {
         "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(count)
     }
-    clients = {}
+    clients, web, secure = {}, random() < 0.3, random() < 0.05
     for at in range(1 + int(random() * 3)):
         clients[f"c{at + 1}"] = Habit(
-            choice(VERSIONS), random() < 0.2, choice((None, 0.1, 1.0)), choice((0, 0, 1000))
+            choice(VERSIONS),
+            random() < 0.2,
+            choice((None, 0.1, 1.0)),
+            choice((0, 0, 1000)),
+            random() > 0.01,
+            web and random() < 0.6,
+            secure,
         )
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
@@ -222,17 +241,22 @@ def draw(seed: int, number: int) -> Plan:
         "unacknowledged": choice((1000, 1000, 3)),
         "beats": random() < 0.5,
         "trace": random() < 0.2,
+        "fast": random() < 0.5,
+        "web": web,
+        "tls": secure,
+        "broker_web": random() < 0.1,
+        "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
         "stop_timeout": choice((0.0, 1.0, 5.0)),
     }
-    length = choice((2.0, 10.0))
+    length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
-        steps += [Step(random() * length, name, *_client(chance)) for _ in range(5 + int(random() * 25))]
-        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 4), int(random() * 3), 1)))
+        steps += [Step(random() * length, name, *client_act(chance)) for _ in range(5 + int(random() * many))]
+        steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         for _ in range(1 + int(random() * 5)):
             steps += _fate(chance, random() * length, [*brokers])
@@ -253,10 +277,18 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
     routed = random() < 0.15
     if routed:
         brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
-    if random() < 0.1:
-        brokers = {name: (each._replace(counts=True), version) for name, (each, version) in brokers.items()}
+    kind = scene.kind
+    if random() < 0.15:
+        kind = choice((kind, "fanout")) if len(brokers) > 1 + routed else kind
+        same, alike = random() < 0.5, choice((b"1.1", b"1.2"))
+        brokers = {
+            name: (choice(PRODUCTS[1:])._replace(counts=True), alike if same else version)
+            for name, (_, version) in brokers.items()
+        }
+        clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
     return replace(
         scene,
+        kind=kind,
         brokers=brokers,
         clients=clients,
         mood=mood,
@@ -272,7 +304,8 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
 
 
 _ACTS: Final = (
-    *["send"] * 10,
+    *["send"] * 9,
+    "burst",
     *["ack"] * 8,
     *[
         "subscribe",
@@ -290,14 +323,17 @@ _ACTS: Final = (
 _ENDS: Final = ("disconnect", "vanish", "reset", "half_close")
 
 
-def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
+def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
+    """Return what a client does next."""
     random = chance.random
-    act = chance.choice(_ENDS if random() < 0.03 else _ACTS)
+    act = chance.choice(_ENDS if random() < 0.03 else _ACTS) if random() > 0.002 else "poison"
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "burst": (some, 2 + some % 8),
         "ack": (some, asks, int(random() < 0.2) * (1 + some)),
         "nack": (some, asks),
+        "poison": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
         "unsubscribe": (some, asks),
         "begin": (asks,),

@@ -17,6 +17,7 @@ from sim.brokers import Broker
 from sim.clients import Client
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
+from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
@@ -24,10 +25,11 @@ from stomprelay.relay.inputs import Identified, Input, Unknown
 from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
 from stomprelay.service.clients import clients
 from stomprelay.service.clients.identification import Identification
-from stomprelay.service.connection import protocol, relay_driver, runtime
+from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
+from stomprelay.wire.decoder import SCANNER
 
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
@@ -45,9 +47,10 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
-        patch.object(relay_driver, "PIPE", None),
+        patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
-        patch.object(clients, "PIPE", None),
+        patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
+        patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
 
@@ -118,6 +121,8 @@ class World:
             self.brokers[name] = kind(
                 name, product, version, self.net, self.history, Random(plan.seed + name)
             )
+            self.brokers[name].web = plan.scene.settings["broker_web"]
+            self.brokers[name].secure = plan.scene.settings["broker_tls"]
         self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
         self.clients: dict[str, Client] = {}
@@ -244,7 +249,12 @@ class World:
     def _config(self) -> Config:
         scene = self.plan.scene
         listener = scene.listener(self.changed)
-        return Config((listener,), memory=1 << 30, stop_timeout=scene.settings["stop_timeout"])
+        return Config(
+            (listener,),
+            memory=1 << 30,
+            stop_timeout=scene.settings["stop_timeout"],
+            fast_path=scene.settings["fast"],
+        )
 
     def _relay_reload(self, which: int) -> None:
         """Use another configuration."""
@@ -302,29 +312,21 @@ class World:
     def _settle(self) -> None:
         """Each client that is still there settles what it has: the relay must serve it."""
         for client in self.clients.values():
-            while client.open and client.transactions:
-                client.act("abort", 0, 1)
-            client.act("send", 0, 1, 0, 0)
+            client.settle()
         self.clock.run(self.clock.now + SETTLING)
         for client in self.clients.values():
             for _ in range(len(client.owed)):
                 client.act("ack", 0, 0)
         self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
-            if client.open and not client.connected:
-                self.history.add(
-                    self.clock.now, client.name, What.WRONG, detail="was not answered in calm weather"
-                )
-            for receipt, frame in client.awaited.items():
-                if client.open:
-                    detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
-                    self.history.add(self.clock.now, client.name, What.WRONG, client.session, detail=detail)
+            client.complain()
 
     def _leave(self) -> None:
         """All clients go, each in its way."""
         for number, client in enumerate(self.clients.values()):
             client.comes_back = False
-            client.act(("disconnect", "vanish", "reset", "half_close")[number % 4])
+            ways = ("disconnect", "vanish", "reset", "half_close")
+            client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
         self.clock.run(self.clock.now + LEAVING)
 
     def _look(self) -> None:

@@ -18,13 +18,13 @@ c1.1 sent CONNECT accept-version:1.2
 c1.1 read CONNECTED version:1.2
 c1.1 sent SUBSCRIBE id:1 destination:/queue/a ack:client receipt:r-1
 c1.1 read RECEIPT receipt-id:r-1
-c1.1 sent SEND destination:/queue/a receipt:r-2 c1.1
-a.1 took SEND destination:/queue/a c1.1
+c1.1 sent SEND destination:/queue/a receipt:r-2 x:v c1.1
+a.1 took SEND destination:/queue/a x:v c1.1
 c1.1 read RECEIPT receipt-id:r-2
-a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 acked MESSAGE from:a c1.1
 c1.1 sent ACK id:m-1
-c1.1 acked c1.1
 a.1 settled c1.1
 c1.1 sent BEGIN transaction:t1
 c1.1 sent SEND destination:/queue/b transaction:t1 c1.2
@@ -38,15 +38,16 @@ c1.1 read RECEIPT receipt-id:r-3
 c1.1 sent DISCONNECT receipt:r-4
 c1.1 read RECEIPT receipt-id:r-4
 c1.1 ended left
+relay.0 calm
 """
 
 
-def _event(at: int, line: str) -> Event:
+def _event(at: float, line: str) -> Event:
     """Return the event of a line, as a history prints it. The last word of a frame is its body, if it is no header."""
     who, what, *words = line.split()
     name, session = who.split(".")
     kind = What(what)
-    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE):
+    if kind not in (What.SENT, What.READ, What.TOOK, What.GAVE, What.ACKED):
         return Event(at, name, kind, int(session), None, " ".join(words))
     pairs = [word.partition(":") for word in words[1:] if ":" in word]
     headers = {name.encode(): value.replace("_", " ").encode() for name, _, value in pairs}
@@ -55,13 +56,18 @@ def _event(at: int, line: str) -> Event:
 
 
 def _rules(
-    text: str, *, kind: str = "failover", confirm: bool = True, counters: dict[str, int] | None = None
+    text: str,
+    *,
+    kind: str = "failover",
+    confirm: bool = True,
+    counters: dict[str, int] | None = None,
+    seen: bool = True,
 ) -> set[str]:
     """Return the rules that find something in this history, with these counters of the relay."""
     brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
-    scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm})
-    history = History(scene=scene, counters=counters or {})
-    history.events = [_event(at, line) for at, line in enumerate(text.splitlines())]
+    scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm, "beats": True})
+    history = History(scene=scene, counters=counters or {}, brokers_seen=seen)
+    history.events = [_event(at / 10, line) for at, line in enumerate(text.splitlines())]
     return {finding.rule for finding in judge(history)}
 
 
@@ -74,9 +80,9 @@ def test_what_is_right_gives_no_finding(kind: str, confirm: bool) -> None:
 
 SENDS = "a.1 took SEND destination:/queue/b x:plain c1.3\na.1 took SEND destination:/queue/b c1.4\n"
 LEAVES = "c1.1 sent DISCONNECT receipt:r-4\nc1.1 read RECEIPT receipt-id:r-4\nc1.1 ended left\n"
-CONFIRMED = "a.1 took SEND destination:/queue/a c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
-GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
-c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 c1.1
+CONFIRMED = "a.1 took SEND destination:/queue/a x:v c1.1\nc1.1 read RECEIPT receipt-id:r-2\n"
+GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
+c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
 """
 GIVES, READS = GIVEN.splitlines(keepends=True)
 
@@ -105,20 +111,30 @@ FALSE = [
     ("only_what_was_subscribed", LEAVES, GIVEN + LEAVES),
     ("only_what_was_subscribed", GIVEN, GIVEN + READS),
     ("only_what_was_subscribed", GIVEN, READS),
-    # a header that a broker takes with another value; a header of the relay's own that a client reads
-    ("values_arrive", SENDS, SENDS.replace("x:plain", "x:odd")),
-    ("values_arrive", GIVEN, GIVES + READS.replace("ack", "relay-trace:1 ack")),
-    ("an_ack_is_for_its_message", "c1.1 acked c1.1\n", ""),
+    # another value; a value of the relay's; a copy of a broker of which the client has none
+    ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
+    ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
     # a SEND that no broker took
     ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
     # a MESSAGE before one that its broker gave first
     (
         "deliveries_keep_their_order",
         GIVEN,
-        GIVES + GIVES.replace("m-1 c1.1", "m-2 c2.1") + READS.replace("m-1 c1.1", "m-2 c2.1") + READS,
+        GIVES
+        + GIVES.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
+        + READS,
     ),
     # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
     ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
+    # DISCONNECT and no end; a RECEIPT a long time after its SEND
+    ("a_session_ends", LEAVES, LEAVES.replace("c1.1 ended left\n", "")),
+    (
+        "a_receipt_is_not_withheld",
+        CONFIRMED,
+        CONFIRMED.replace("c1.1 read", "relay.0 logged\n" * 80 + "c1.1 read"),
+    ),
     ("nobody_is_disturbed", LEAVES, "c1.1 read ERROR message:the_broker_was_lost\nc1.1 ended closed\n"),
 ]
 
@@ -142,6 +158,60 @@ def test_every_rule_has_a_false_history() -> None:
 def test_counters_fit(name: str, count: int) -> None:
     """Less than what clients have seen is counted, or more than they did."""
     assert _rules(RIGHT, counters={name: count}) == {"counters_fit"}
+
+
+UNSEEN = """\
+relay.0 fate starts
+c1.1 connected
+c1.1 sent CONNECT
+c1.1 read CONNECTED version:1.2
+c1.1 sent SUBSCRIBE id:1 destination:/queue/auto ack:auto
+c1.1 sent SEND destination:/queue/a receipt:r-1 c1.1
+c1.1 sent SEND destination:/queue/a receipt:r-2 c1.2
+c1.1 sent SEND destination:/queue/auto receipt:r-3 c1.3
+c1.1 sent SEND destination:/queue/a transaction:t c1.4
+c1.1 read RECEIPT receipt-id:r-1
+c1.1 read RECEIPT receipt-id:r-2
+c1.1 read RECEIPT receipt-id:r-3
+a.0 fate SIGKILL
+relay.0 calm
+a.0 kept c1.1
+a.0 kept c1.2
+b.0 kept c1.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "instead", "found"),
+    [
+        ("", "", set()),
+        # not at any broker any more; of a queue with `ack:auto` one cannot know
+        ("a.0 kept c1.2\n", "", {"a_receipt_is_true", "nothing_is_lost_quietly"}),
+        # read by a client
+        ("a.0 kept c1.2\n", "c1.1 read MESSAGE subscription:1 destination:/queue/auto c1.2\n", set()),
+        # never committed
+        ("b.0 kept c1.1\n", "b.0 kept c1.4\n", {"nothing_uncommitted_is_taken"}),
+        # the wrong way round; so it may come if another broker has it, too
+        ("b.0 kept c1.1\n", "", set()),
+        ("a.0 kept c1.1\na.0 kept c1.2\n", "a.0 kept c1.2\na.0 kept c1.1\n", set()),
+        ("a.0 kept c1.1\na.0 kept c1.2\nb.0", "a.0 kept c1.2\na.0 kept c1.1\na.0", {"order_is_kept"}),
+    ],
+)
+def test_brokers_whose_events_are_absent(lines: str, instead: str, found: set[str]) -> None:
+    """What real brokers took is known by what clients read and what is left in the end."""
+    assert lines in UNSEEN
+    assert _rules(UNSEEN.replace(lines, instead, 1), seen=False) == found
+
+
+@pytest.mark.parametrize(("length", "found"), [(10, set()), (80, {"a_receipt_is_not_withheld"})])
+def test_an_outage_explains_a_wait(length: int, found: set[str]) -> None:
+    """A RECEIPT may come late where no broker was well for long enough to give it."""
+    down = "a.0 fate is killed\nb.0 fate is killed\n"
+    text = CONFIRMED.replace(
+        "c1.1 read",
+        down + "relay.0 logged\n" * 80 + "a.0 fate starts\n" + "relay.0 logged\n" * length + "c1.1 read",
+    )
+    assert _rules(RIGHT.replace(CONFIRMED, text)) == found
 
 
 @pytest.mark.parametrize(("counted", "found"), [(0, {"nothing_is_lost_quietly"}), (1, set())])

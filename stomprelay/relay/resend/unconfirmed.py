@@ -205,6 +205,8 @@ class Unconfirmed:
     size: int = 0
     sends: int = 0
     unproved: int = 0
+    _unkept: int = 0  # all SENDs that were not kept
+    _covers: dict[bytes, int] = field(default_factory=dict)  # how many of these a receipt covers
     committing: Committing = field(default_factory=Committing)
     given: list[bytes] = field(default_factory=list)
     _name: bytes = b""
@@ -258,6 +260,7 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt and has to be sent it once."""
+        self._cover(receipt)
         owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
         self.owed_receipts[receipt] = owed + 1
@@ -269,9 +272,16 @@ class Unconfirmed:
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt, so that they are not kept."""
         self.unproved += sends
+        self._unkept += sends
+
+    def _cover(self, receipt: bytes) -> None:
+        """A frame asks for this receipt, which will show that the broker has all SENDs before it."""
+        if self.unproved:
+            self._covers[receipt] = self._unkept
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
         """Keep frames that `receipt` will confirm, with so many SENDs. Not `sent`: they wait for a broker."""
+        self._cover(receipt)
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
@@ -304,6 +314,7 @@ class Unconfirmed:
 
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
         """Record a COMMIT of the transaction `name`. Its outcome is unknown until this receipt confirms it."""
+        self._cover(receipt)
         self.committing.committed(name, receipt, ours=ours)
         self._latest = receipt
 
@@ -316,7 +327,7 @@ class Unconfirmed:
 
     def received(self, receipt: bytes) -> bool:
         """Record a RECEIPT. Return whether it passes to the client. Give the client those of `take_late` after it."""
-        self.unproved = 0
+        self.unproved = min(self.unproved, self._unkept - self._covers.get(receipt, 0))
         if self._comes_next(receipt):
             self._confirm(1)
         elif (number := self._first(receipt)) is not None:
@@ -345,7 +356,6 @@ class Unconfirmed:
                 break
         else:
             return False
-        self.unproved = 0
         for count in counts:
             self._confirm(count)
         return True
@@ -365,6 +375,7 @@ class Unconfirmed:
 
     def settle(self, receipt: bytes) -> bool:
         """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
+        self._covers.pop(receipt, None)
         owed = self.owed_receipts.get(receipt)
         if owed is None:
             return False
@@ -431,6 +442,7 @@ class Unconfirmed:
         because an UNSUBSCRIBE or ACK needs no other broker. Returns what is in doubt, see `Committing.lost`.
         """
         self.unproved = 0
+        self._covers.clear()
         for kept in self.aside:
             self.size -= len(kept.wire)
             self.sends -= kept.sends

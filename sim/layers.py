@@ -1,0 +1,153 @@
+"""What stands between STOMP and a socket: WebSocket and TLS, as clients and brokers of a world speak them."""
+
+import datetime
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Protocol
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request, TextMessage
+
+PATH: Final = "/ws"
+"""Where WebSocket is spoken."""
+NAME: Final = "sim.example"
+"""The name in the certificate."""
+_KEPT: Final = TemporaryDirectory(prefix="sim-")
+
+
+@cache
+def certificate() -> str:
+    """Return the path of a certificate with its key, which is its own authority. All of its parts have fixed lengths,
+    so the handshakes of a world are alike each time.
+    """
+    key = Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+        .not_valid_after(datetime.datetime(2049, 1, 1, tzinfo=datetime.UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .sign(key, None)
+    )
+    path = Path(_KEPT.name, "own.pem")
+    path.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + made.public_bytes(Encoding.PEM)
+    )
+    return str(path)
+
+
+class Layer(Protocol):
+    """One layer of a connection's end. `over`: the other end has closed it."""
+
+    over: bool
+
+    def put(self, data: bytes) -> bytes:
+        """Return what these bytes of the layer above are below, with what else waits."""
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return what these bytes of the layer below are above, and what is to be written below in answer."""
+
+
+class Web:
+    """WebSocket. A `server` accepts whatever is asked for; a client offers all versions of STOMP."""
+
+    def __init__(self, server: bool) -> None:
+        self.over = False
+        self._ws = WSConnection(ConnectionType.SERVER if server else ConnectionType.CLIENT)
+        self._early = bytearray()
+        self._open = False
+        self._first = b""
+        if not server:
+            asked = Request(NAME, PATH, subprotocols=["v12.stomp", "v11.stomp", "v10.stomp"])
+            self._first = self._ws.send(asked)
+
+    def put(self, data: bytes) -> bytes:
+        """Return a message of all that waits; before the handshake is over only its beginning, once."""
+        self._early += data
+        below, self._first = self._first, b""
+        if self._open and self._early and not self.over:
+            below += self._ws.send(BytesMessage(data=bytes(self._early)))
+            self._early.clear()
+        return below
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return the payloads in these bytes, and what is to be answered."""
+        above, below = b"", b""
+        self._ws.receive_data(data)
+        for event in self._ws.events():
+            match event:
+                case Request():
+                    self._open = True
+                    below += self._ws.send(AcceptConnection(subprotocol=event.subprotocols[0]))
+                case AcceptConnection():
+                    self._open = True
+                case TextMessage():
+                    above += event.data.encode()
+                case BytesMessage():
+                    above += event.data
+                case Ping():
+                    below += self._ws.send(event.response())
+                case CloseConnection():
+                    below += self._ws.send(event.response())
+                    self.over = True
+        return above, below + self.put(b"")
+
+
+@cache
+def _context(server: bool) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_METHOD)
+    context.set_min_proto_version(SSL.TLS1_3_VERSION)
+    if server:
+        context.use_certificate_file(certificate())
+        context.use_privatekey_file(certificate())
+    return context
+
+
+class Secure:
+    """TLS 1.3."""
+
+    def __init__(self, server: bool) -> None:
+        self.over = False
+        self._tls = SSL.Connection(_context(server))
+        (self._tls.set_accept_state if server else self._tls.set_connect_state)()
+        self._early = bytearray()
+
+    def put(self, data: bytes) -> bytes:
+        """Return the records of these bytes; before the handshake is over the handshake's."""
+        self._early += data
+        try:
+            self._tls.do_handshake()
+            while self._early:
+                del self._early[: self._tls.send(bytes(self._early[:16384]))]
+        except SSL.WantReadError:
+            pass
+        return self._all(self._tls.bio_read)
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return what is in these records, and what the handshake goes on with."""
+        self._tls.bio_write(data)
+        below = self.put(b"")
+        above = self._all(self._tls.recv)
+        return above, below + self.put(b"")
+
+    def _all(self, read: Any) -> bytes:
+        found = []
+        try:
+            while True:
+                found.append(read(1 << 16))
+        except SSL.WantReadError:
+            pass
+        except SSL.ZeroReturnError:
+            self.over = True
+        return b"".join(found)
+
+
+def layers(server: bool, web: bool, secure: bool) -> tuple[Layer, ...]:
+    """Return new layers, the highest first."""
+    return (*([Web(server)] if web else ()), *([Secure(server)] if secure else ()))
