@@ -18,6 +18,8 @@ OWN: Final = frozenset({b"destination", b"subscription", b"message-id", b"ack", 
 """Headers of a MESSAGE that the broker sets itself."""
 ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
+REFUSED: Final = b"access refused by the broker"
+"""The message with which a broker refuses all clients."""
 SILENT: Final = (
     b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
     b"The connection will now be closed."
@@ -43,6 +45,9 @@ class Product(NamedTuple):
     behind an ERROR. `nacks_1_0`: it has NACK on 1.0. `refuses_1_0`: else it ends the connection there. `poison`: it
     closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
     was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
+
+    `hasty`: behind an automatic acknowledgement it may end a connection without the RECEIPT of its DISCONNECT.
+    `twofold`: it may confirm DISCONNECT twice. `chokes`: it closes without a word at a login with a bad escape.
 
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
@@ -74,8 +79,11 @@ class Product(NamedTuple):
     twice: bool = False
     silence: float = 0.0
     nameless: bool = False
+    hasty: bool = False
     escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()
     counts: bool = False
+    twofold: bool = False
+    chokes: bool = False
 
 
 PRODUCTS: Final = (
@@ -98,6 +106,7 @@ PRODUCTS: Final = (
         nacks_1_0=True,
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
+        chokes=True,
     ),
     Product(
         "activemq",
@@ -113,6 +122,7 @@ PRODUCTS: Final = (
         poison=True,
         twice=True,
         escapes=((b"1.0", (b"1.1", b"1.0")),),
+        twofold=True,
     ),
     Product(
         "artemis",
@@ -126,6 +136,7 @@ PRODUCTS: Final = (
         silence=60.0,
         nameless=True,
         escapes=((b"1.1", (b"1.1", b"1.2")),),
+        hasty=True,
     ),
 )
 
@@ -185,6 +196,10 @@ class Broker:
         self.sessions: list[Session] = []
         self.stalled = self.refuses = self.full = False
         self.up = False
+        self.rude = chance.random() < 0.15
+        """Whether it closes at DISCONNECT without a RECEIPT."""
+        self.feeling = ""
+        """How it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED."""
         self.web = self.secure = False
         self._count = 0
         self._connections = 0
@@ -254,16 +269,24 @@ class Broker:
             self.full = on
             self.note(What.FATE, detail="has full queues" if on else "has room again")
 
+    def feel(self, how: str) -> None:
+        """Answer CONNECT in this way from now on."""
+        if self.feeling != how:
+            self.feeling = how
+            self.note(What.FATE, detail=how or "is well")
+
     def calm(self) -> None:
         """Run and serve, whatever was before."""
         self.stall(False)
         self.refuse(False)
         self.fill(False)
+        self.feel("")
         self.start()
 
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name
+        self.note(What.MET, self._connections)
         session = self.meets(self._connections, end)
         session.line.slow = self.stalled
         self.sessions.append(session)
@@ -343,7 +366,9 @@ class Session:
         self._dropped: set[bytes] = set()
         self._made = 0
         self._gives = 0
-        self._leaving = self._confirms = False
+        self._leaving = self._confirms = self._automatic = self._parted = False
+        self._unanswered: bytes | None = None
+        self._refused: bytes | None = None
         self._answered = self._heard = broker.net.clock.now
         over = layers(server=True, web=broker.web, secure=broker.secure)
         self.line = Line(broker.net.clock, end, self._received, self._ended, over)
@@ -389,6 +414,7 @@ class Session:
                 headers.append((each, value.replace(b"\n", b" ")))
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
+            self._automatic = True
             self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
         else:
             self.given.append(Delivery(name, subscription, message))
@@ -412,7 +438,11 @@ class Session:
         """End the connection with the product's own words."""
         if self.version and not self._leaving:
             message, body = self.broker.product.goodbye
-            self._say(b"ERROR", [(b"message", message)], body)
+            headers: Pairs = [(b"message", message)]
+            if self.broker.product.twofold and self._unanswered is not None:
+                headers.append((b"receipt-id", self._unanswered))  # as ActiveMQ answers while it stops
+                self._refused = self._unanswered
+            self._say(b"ERROR", headers, body)
             self._leave()
 
     # What is read
@@ -426,12 +456,15 @@ class Session:
         try:
             while not (self.line.over or self._leaving) and (frame := self._reader.next()) is not None:
                 self._frame(frame)
+            if self._parted and (frame := self._reader.next()) is not None:
+                self.note(What.WRONG, detail=f"the relay wrote behind DISCONNECT: {frame}")
         except (Malformed, ValueError) as error:
             self.note(What.WRONG, detail=f"the relay wrote what the broker cannot read: {error!r}")
             self._error(b"bad frame", None, ends=True)
 
     def _frame(self, frame: Frame) -> None:
         receipt = frame.headers.get(b"receipt")
+        self._unanswered = receipt or self._unanswered
         if not self.version:
             if frame.command in (b"CONNECT", b"STOMP"):
                 self._connect(frame)
@@ -451,6 +484,13 @@ class Session:
     def _connect(self, frame: Frame) -> None:
         headers = frame.headers
         product = self.broker.product
+        if product.chokes and b"\\q" in headers.get(b"login", b""):
+            self._leave()
+            return
+        if self.broker.feeling == "refuses":
+            self._say(b"ERROR", [(b"message", REFUSED)])
+            self._leave()
+            return
         both = [
             each
             for each in self.broker.versions
@@ -476,6 +516,8 @@ class Session:
             promised, asked = map(int, headers[b"heart-beat"].split(b","))
             answer.append((b"heart-beat", b"%d,%d" % (asked, promised or ours)))
         self._say(b"CONNECTED", answer)
+        if self.broker.feeling:
+            self._leave()
         if asked:
             self._beat(asked / 1000)
         if promised or product.silence:
@@ -621,6 +663,8 @@ class Session:
             return False
         if b"transaction" not in frame.headers or product.early:
             self._settle_now(frame)
+        if found is not None and b"transaction" in frame.headers:
+            self._covered.add(found.id)  # a client that aborts may say it again
         return True
 
     def _tag(self, frame: Frame) -> bool:
@@ -705,8 +749,15 @@ class Session:
 
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
-        if receipt is not None:
+        self._parted = True
+        hasty = self.broker.product.hasty and self._automatic and self.broker.chance.random() < 0.1
+        if self.broker.rude:
+            self.note(What.FATE, detail="closes at DISCONNECT")
+            self._answered = 0.0
+        elif receipt is not None and not hasty:
             self._receipt(receipt)
+            if self.broker.product.twofold and self.broker.chance.random() < 0.3:
+                self._receipt(receipt)
         self._leave()
         return False
 
@@ -755,4 +806,8 @@ class Session:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:
+        if command == b"RECEIPT" and headers[0][1] == self._refused:
+            return
+        if headers == [(b"receipt-id", self._unanswered)]:
+            self._unanswered = None
         self.line.write(write(self._writes, command, headers, body))

@@ -10,6 +10,8 @@ from sim.layers import layers
 from sim.net import Network
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
+CHOKING: Final = b"a\\q"
+"""A login with an escape that there is not."""
 DEAF: Final = 3.0
 """Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
@@ -21,7 +23,7 @@ HEADERS: Final = (
         (b"x-\xc3\xa9", b"a\nb"),
         (b"x.y z", b" blanks "),
     ],
-    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\")],
+    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\"), (b"x:y", b"a name"), (b"x\ny", b"a name")],
 )
 """Headers of SENDs. A client of 1.0 cannot say an LF."""
 
@@ -31,7 +33,8 @@ class Habit(NamedTuple):
     again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
     asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
     TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
-    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too.
+    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too. `chokes`: RabbitMQ cannot
+    read its login. `nacks`: brokers have NACK in its version.
     """
 
     version: bytes
@@ -45,6 +48,8 @@ class Habit(NamedTuple):
     lenient: bool = False
     beats: bool = False
     login: bytes = b""
+    chokes: bool = False
+    nacks: bool = True
 
 
 def reader(habit: Habit) -> Reader:
@@ -75,6 +80,7 @@ class Client:
         self.line: Line | None = None
         self.connected = False
         self.leaving = False
+        self.silent = False
         self.subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
@@ -99,7 +105,7 @@ class Client:
         if self.line is not None and not self.line.over:
             return
         self.session += 1
-        self.connected = self.leaving = False
+        self.connected = self.leaving = self.silent = False
         self.subscriptions.clear()
         self._used.clear()
         self.transactions.clear()
@@ -121,6 +127,8 @@ class Client:
             headers += [(b"login", self.habit.login), (b"passcode", self.habit.login)]
         elif not self.habit.known:
             headers.append((b"passcode", b"wrong"))
+        if self.habit.chokes:
+            headers.append((b"login", CHOKING))
         self._say(b"CONNECT", headers)
         if self.habit.beats:
             self._beat(self.line)
@@ -141,14 +149,14 @@ class Client:
             self.connect()
 
     def _beat(self, line: Line) -> None:
-        """Send heart-beats on a connection until it ends."""
-        if not (line.over or line.leaving):
+        """Send heart-beats on a connection until it ends or the client falls silent."""
+        if not (line.over or self.silent or line.leaving):
             line.write(b"\n")
             self.net.clock.after(0.6, self._beat, line)
 
     def _listen(self, line: Line) -> None:
-        """See to it that the relay's heart-beats come."""
-        if line.over:
+        """See to it that the relay's heart-beats come. Behind a half-closed connection they may end."""
+        if line.over or line.leaving:
             return
         if line.slow:
             self._heard = self.net.clock.now
@@ -170,7 +178,11 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
-            if self.habit.beat and not frame.headers.get(b"heart-beat", b"0").startswith(b"0"):
+            if (
+                self.habit.beat
+                and not self.habit.rough
+                and not frame.headers.get(b"heart-beat", b"0").startswith(b"0")
+            ):
                 assert self.line is not None
                 self._listen(self.line)
             while self._waiting:
@@ -198,7 +210,7 @@ class Client:
         """Do a step of the plan: now, or when CONNECTED has come. Without a connection do nothing."""
         if name in ("connect", "vanish", "reset", "half_close", "pause"):
             getattr(self, name)(*values)
-        elif self.open:
+        elif self.open and (not self.silent or name == "disconnect"):
             if self.connected or self.habit.pipelines:
                 getattr(self, name)(*values)
             else:
@@ -230,6 +242,20 @@ class Client:
             self.note(What.FATE, detail="half-closes")
             self.line.half_close()
 
+    def silence(self) -> None:
+        """Hang: send nothing any more, no heart-beats either."""
+        self.note(What.FATE, detail="falls silent")
+        self.silent = True
+        self.comes_back = False
+        self.transactions.clear()
+        self.awaited.clear()
+
+    def fault(self) -> None:
+        """Send a frame that nobody knows, and wait for the ERROR."""
+        self.comes_back = False
+        self._ask(b"NONSENSE", [], 0)
+        self.leaving = True
+
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
         if self.line is not None and not self.line.over:
@@ -238,7 +264,7 @@ class Client:
     def poison(self, place: int, receipt: int) -> None:
         """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
         self.send(place, receipt, 0, 0, b"abc")
-        if receipt:
+        if receipt and self.awaited:
             self.awaited.popitem()  # it is not owed an answer that names it
 
     def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
@@ -247,7 +273,7 @@ class Client:
         body = b"%b.%d" % (self.name.encode(), self._bodies)
         name, value = HEADERS[place // 5 % len(HEADERS)]
         if self.habit.version == b"1.0":
-            value = value.replace(b"\n", b"")
+            name, value = name.translate(None, b":\n"), value.replace(b"\n", b"")
         headers: Pairs = [(b"destination", place_name(place)), (b"persistent", b"true"), (name, value)]
         if priority != b"4":
             headers.append((b"priority", priority))
@@ -294,8 +320,8 @@ class Client:
         self._settle(b"ACK", which, receipt, inside)
 
     def nack(self, which: int, receipt: int) -> None:
-        """Refuse a delivery."""
-        if self.habit.version != b"1.0":
+        """Refuse a delivery. Only RabbitMQ takes that of 1.0."""
+        if self.habit.nacks:
             self._settle(b"NACK", which, receipt, 0)
 
     def _settle(self, command: bytes, which: int, receipt: int, inside: int) -> None:

@@ -36,6 +36,8 @@ class What(Enum):
     """A broker that was killed does not have a message any more (`detail`: its body)."""
     KEPT = "kept"
     """At the end a broker has a message in a queue (`detail`: its body)."""
+    MET = "met"
+    """A broker accepted a connection."""
     FATE = "fate"
     """The weather: a broker or a relay was killed or started, a connection was cut (`detail` says it)."""
     LOGGED = "logged"

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
+from sim.brokers import REFUSED
 from sim.history import Event, History, What
 from sim.stomp import Frame
 from stomprelay.relay.model.listener import LossPolicy
 
+LOST: Final = b"what has no receipt may be lost"
+"""What an ERROR of the relay says if it does not know that everything before was delivered."""
 RESENT: Final = b"relay-resent"
 
 
@@ -64,6 +67,8 @@ class Stay:
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
+    erred: Event | None = None
+    acks: list[Event] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -87,6 +92,7 @@ class Case:
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     astray: list[Event] = field(default_factory=list)
     kept: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    met: list[Event] = field(default_factory=list)
     calm: float = inf
 
     @property
@@ -131,8 +137,8 @@ def arranged(history: History) -> Case:
             case What.FORGOT | What.KEPT:
                 found = case.forgot if event.what is What.FORGOT else case.kept
                 found[event.detail.encode()].append(event)
-            case What.FATE | What.WRONG:
-                (case.fates if event.what is What.FATE else case.wrongs).append(event)
+            case What.FATE | What.WRONG | What.MET:
+                {What.FATE: case.fates, What.WRONG: case.wrongs}.get(event.what, case.met).append(event)
             case What.CALM:
                 case.calm = event.at
             case What.SENT | What.READ | What.ENDED | What.CONNECTED if event.who not in rough:
@@ -176,6 +182,9 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
     receipt, transaction = headers.get(b"receipt"), headers.get(b"transaction")
     if receipt is not None:
         stay.asked[receipt] = event
+    if frame.command == b"NONSENSE":
+        stay.erred = event
+        return
     match frame.command:
         case b"SEND":
             made = Sent(event, frame.body, headers[b"destination"], transaction, None, receipt)
@@ -186,6 +195,8 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
             stay.subscribed[name] = headers[b"destination"]
             stay.modes[name] = headers.get(b"ack", b"auto")
             stay.unsubscribed.pop(name, None)
+        case b"ACK" | b"NACK":
+            stay.acks.append(event)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
         case b"COMMIT" if transaction is not None:
@@ -331,7 +342,9 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             read[frame.body] += 1
             place = frame.headers.get(b"destination", b"")
             name = frame.headers.get(b"subscription", place)
-            if stay.subscribed.get(name) != place and place not in stay.subscribed.values():
+            fits = stay.subscribed.get(name) == place
+            named = scene.clients[stay.client].version != b"1.0"
+            if not fits and (named or place not in stay.subscribed.values()):
                 yield f"{stay.name} read {frame}, and is not subscribed to it"
             receipt = stay.unsubscribed.get(name)
             answered = stay.receipts.get(receipt) if receipt is not None else None
@@ -372,6 +385,8 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     if own == version and version in dict(case.history.facts["scene"].brokers[event.who][0].escapes):
         return True
     for name, value in sent.headers.items():
+        if name not in read.headers and {*name} & {*b":\n"} and b"1.0" in (own, version):
+            continue
         both = [value, read.headers.get(name, b"")]
         if b"1.0" in (own, version):
             both = [each.replace(b"\n", b" ").replace(b"%0A", b" ").lstrip(b" ") for each in both]
@@ -400,12 +415,10 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     scene = case.history.facts["scene"]
     missing = []
     for stay, send in case.sends:
-        if send.number is None or case.took.get(send.body) or stay.errors:
+        if send.number is None or case.took.get(send.body) or read_too_late(case, stay, send):
             continue
-        stayed = stay.ended is None or stay.orderly
-        if not stayed:
-            continue
-        if scene.confirm and scene.kind == "failover":
+        stayed = (stay.ended is None or stay.orderly) and not stay.errors
+        if stayed and not scene.routed and scene.confirm and scene.kind == "failover":
             yield f"{stay.name}: no broker took {send.body[:20].decode()}, and nobody was told"
         missing.append(send)
     counted = case.history.facts.get("counters", {}).get("possibly_lost", 0)
@@ -431,6 +444,7 @@ def counters_fit(case: Case) -> Iterator[str]:
     """The relay counts what clients and brokers have seen: at least what they read, at most what they sent."""
     if case.history.facts.get("rough"):
         return  # what clients say that err is not in the stays
+    scene = case.history.facts["scene"]
     stays = list(case.stays.values())
     counters = case.history.facts.get("counters", {})
     sent = [event for event in case.history if event.what is What.SENT]
@@ -443,7 +457,7 @@ def counters_fit(case: Case) -> Iterator[str]:
         "broker_frames": (sum(_given(e).command == b"MESSAGE" for stay in stays for e in stay.read), inf),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
         "frames_resent": (marked, inf),
-        "possibly_lost": (0, sum(len(stay.sends) for stay in stays)),
+        "possibly_lost": (0, sum(len(stay.sends) for stay in stays) * len(scene.brokers)),
     }
     for name, (least, most) in bounds.items():
         if name in counters and not least <= counters[name] <= most:
@@ -464,18 +478,19 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
         for event in stay.errors:
             text = _given(event).headers.get(b"message", b"")
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
-            late = text.startswith(LATE) and (left or half_closed(case, stay))
+            late = text.startswith(LATE) and ((left and nobody_else(case)) or half_closed(case, stay))
+            late = late or stay.erred is not None or expected(case, stay, event.at, text)
+            habit = scene.clients[stay.client]
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
-            refused = refused or not scene.clients[stay.client].known
-            refused = refused or any(b"priority" in _given(each.event).headers for each in stay.sends)
+            refused = refused or not habit.known or habit.chokes or odd(stay)
             late = late or (text == ASTRAY and bool(stay.unsubscribed))
             due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
-            if scene.kind != "plain" and not late and not due and not across(case):
+            due = due or (again(case) and text in UNAWAITED)
+            if scene.kind != "plain" and not late and not due:
                 yield f"{stay.name} read {event.frame}"
 
 
 ALLOWED: Final = (
-    b"NACK cannot be said to the broker",
     b"the outcome of a transaction is unknown",
     b"the transaction cannot be committed",
     b"the quorum cannot be reached",
@@ -526,6 +541,11 @@ BY_SETTING: Final = {
 """How the messages of ERRORs begin that a setting causes."""
 
 
+def again(case: Case) -> bool:
+    """Whether clients may acknowledge once too often: `across`, or what was in a transaction that they aborted."""
+    return across(case) or any(product.early for product, _ in case.history.facts["scene"].brokers.values())
+
+
 def across(case: Case) -> bool:
     """Whether a broker acknowledges across subscriptions, so that a client's own ACKs may be one too many there."""
     return any(product.across for product, _ in case.history.facts["scene"].brokers.values())
@@ -543,7 +563,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """A session ends soon after its client sent DISCONNECT or closed its sending direction, in calm weather."""
     for stay in case.stays.values():
         left = [each.at for each in stay.asked.values() if _given(each).command == b"DISCONNECT"]
-        left += [each.at for each in case.fates if each[1:4] == (stay.client, What.FATE, stay.number)]
+        halves = [each for each in case.fates if each.detail.startswith("half")]
+        left += [each.at for each in halves if (each.who, each.session) == (stay.client, stay.number)]
         end = inf if stay.ended is None else stay.ended.at
         if left and end > max(min(left), case.calm) + ENDS and case.calm < inf:
             yield f"{stay.name} wanted to leave at {min(left):.3f}, and its end came at {end:.3f}"
@@ -555,7 +576,7 @@ ENDS: Final = 29.0
 
 def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
     """With heart-beats and several brokers no client waits for a RECEIPT, or for CONNECTED, while one broker is well
-    for `ENOUGH` seconds. What is in a transaction waits for its COMMIT.
+    for `ENOUGH` seconds. What is in a transaction waits for its COMMIT, and DISCONNECT for what is in transactions.
     """
     scene = case.history.facts["scene"]
     beats = scene.settings["beats"] and scene.settings["unacknowledged"] >= 1000
@@ -565,14 +586,13 @@ def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
     spells = _spells(case)
     for stay in case.stays.values():
         waits = [(stay.began, stay.connected, "CONNECTED")] if stay.connected is not None else []
+        since = stay.connected.at if stay.connected is not None else 0.0
+        inside = any(_inside(stay, each) for each in stay.asked.values())
         for name, event in stay.receipts.items():
             asked = stay.asked.get(name)
-            if asked is not None and (
-                b"transaction" not in _given(asked).headers or asked in stay.commits.values()
-            ):
-                waits.append(
-                    (max(asked.at, waits[0][1].at if waits else 0.0), event, f"RECEIPT {name.decode()}")
-                )
+            last = asked is not None and _given(asked).command == b"DISCONNECT"
+            if asked is not None and not _inside(stay, asked) and not (last and inside):
+                waits.append((max(asked.at, since), event, f"RECEIPT {name.decode()}"))
         for began, event, what in waits:
             well = max((min(event.at, end) - max(began, start) for start, end in spells), default=0.0)
             if well > ENOUGH:
@@ -584,6 +604,11 @@ ENOUGH: Final = 7.0
 """Seconds for which a broker is well without a break, in which every client is served. Clients may read nothing for two
 of them.
 """
+
+
+def _inside(stay: Stay, asked: Event) -> bool:
+    """Whether what asked for a RECEIPT is in a transaction."""
+    return b"transaction" in _given(asked).headers and asked not in stay.commits.values()
 
 
 def _spells(case: Case) -> list[tuple[float, float]]:
@@ -599,12 +624,286 @@ def _spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
+def expected(case: Case, stay: Stay, at: float, text: bytes) -> bool:
+    """Whether the world gave a reason for this ERROR: a broker refuses clients, the client fell silent, or its version
+    has a command that a broker's has not.
+    """
+    scene = case.history.facts["scene"]
+    fates = [(event.who, event.detail) for event in case.fates if event.at <= at]
+    refuses = any(what == "refuses" for _, what in fates)
+    lost = stay.connected is None or any(
+        each.who in scene.brokers and each.detail not in HARMLESS and stay.began - 5.0 <= each.at <= at
+        for each in case.fates
+    )
+    if text.startswith((REFUSED, b"the quorum cannot be reached")) and refuses:
+        return lost
+    if text.startswith(b"a frame cannot be delivered"):
+        return any(what == "has full queues" for _, what in fates)
+    if text.startswith(b"the quorum cannot be reached"):
+        return bool(stay.commits)  # a group does not know the outcome of one
+    if text.startswith(b"NACK cannot be said to the broker"):
+        old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
+        return scene.clients[stay.client].version != b"1.0" and bool(old)
+    return text.startswith(b"heart-beat missed") and (stay.client, "falls silent") in fates
+
+
+def odd(stay: Stay) -> bool:
+    """Whether a client has sent a message for which some brokers close the connection."""
+    return any(b"priority" in _given(each.event).headers for each in stay.sends)
+
+
+UNAWAITED: Final = (b"AMQP channel died", b"not found")
+"""With which messages brokers answer an ACK that they do not await."""
+
+
+def nobody_else(case: Case) -> bool:
+    """Whether no broker was well all the time and in time, so that a client which leaves may have to be told."""
+    scene = case.history.facts["scene"]
+    ill = {event.who for event in case.fates if event.detail not in HARMLESS[1:]}
+    ill |= {
+        event.detail.removeprefix("tcp://").partition(" ")[0] for event in case.fates if event.who == "relay"
+    }
+    rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
+    return (
+        rude
+        or scene.kind != "failover"
+        or scene.settings["disconnect_timeout"] < 5.0
+        or ill.issuperset(scene.brokers)
+    )
+
+
+HARMLESS: Final = (
+    "refuses",
+    "starts",
+    "is well",
+    "goes on",
+    "serves again",
+    "has full queues",
+    "has room again",
+)
+"""What happens to a broker and costs it no session."""
+
+
+def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
+    """Whether the relay need not have read a SEND before the session ended, soon after it."""
+    scene = case.history.facts["scene"]
+    if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
+        return True
+    if stay.erred is not None and send.event.at >= stay.erred.at:
+        return True
+    if odd(stay):
+        return True
+    if _answered(stay, b"unknown command"):
+        return False  # all that was sent before it is read
+    ends = [event.at - scene.settings["disconnect_timeout"] for event in stay.errors]
+    if stay.ended is not None and not stay.orderly:
+        ends.append(stay.ended.at if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+    ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
+    return bool(ends) and send.event.at > min(ends) - (0.5 if scene.weather[2] < 0.1 else 5.0)
+
+
+def _answered(stay: Stay, text: bytes) -> bool:
+    """Whether the first ERROR begins with this text."""
+    return bool(stay.errors) and _given(stay.errors[0]).headers.get(b"message", b"").startswith(text)
+
+
+def in_doubt(case: Case, stay: Stay, receipt: bytes) -> bool:
+    """Whether a broker may owe this receipt for ever: it is of a SEND in a transaction."""
+    return b"transaction" in _given(stay.asked[receipt]).headers
+
+
+def who_errs_is_told(case: Case) -> Iterator[str]:
+    """A client that sends what nobody knows or what costs brokers their connection reads an ERROR."""
+    for stay in case.stays.values():
+        if stay.erred is None or stay.errors or stay.client in {event.who for event in case.fates}:
+            continue
+        if without_relay(case, stay):
+            continue
+        if stay.ended is None or stay.ended.at > case.calm + 30.0:
+            yield f"{stay.name} was never told of {stay.erred.frame}"
+
+
+def an_error_says_what_may_be_lost(case: Case) -> Iterator[str]:
+    """Unless an ERROR says that something may be lost, all that was sent before the frame at fault was delivered, and
+    each RECEIPT came before the ERROR.
+    """
+    for stay in case.stays.values():
+        scene = case.history.facts["scene"]
+        if scene.kind == "fanout" or without_relay(case, stay):
+            continue
+        if not _answered(stay, b"unknown command") or LOST in _given(stay.errors[0]).body:
+            continue
+        error = _given(stay.errors[0])
+        for send in stay.sends:
+            kept = case.history.facts["scene"].confirm or send.receipt is not None
+            if case.history.facts.get("counters", {}).get("fanout_overflowed"):
+                continue
+            if send.number is not None and not case.took.get(send.body) and kept:
+                yield f"{stay.name} read {error} and {send.body[:20].decode()} was not delivered"
+            if send.receipt is not None and send.transaction is None and send.receipt not in stay.receipts:
+                yield f"{stay.name} read {error} and no RECEIPT {send.receipt.decode()}"
+
+
+def who_half_closes_is_answered(case: Case) -> Iterator[str]:
+    """A client that closed its sending direction reads its RECEIPTs, if nothing happens to brokers."""
+    scene = case.history.facts["scene"]
+    if scene.settings["disconnect_timeout"] < 5.0:
+        return
+    last = max([0.0, *[each.at for each in case.fates if each.who in (*scene.brokers, "relay")]])
+    rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
+    for event in case.fates:
+        stay = case.stays.get((event.who, event.session))
+        if not event.detail.startswith("half") or event.at < last + 20.0 or rude or stay is None:
+            continue
+        if stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or odd(stay)):
+            for name in stay.asked:
+                if name not in stay.receipts and not in_doubt(case, stay, name):
+                    yield f"{stay.name} half-closed, and read no RECEIPT {name.decode()}"
+
+
+def nothing_comes_late(case: Case) -> Iterator[str]:
+    """What a client sent that has left is taken within `disconnect_timeout`, or not at all; but what a broker had
+    received that hangs, it may take when it goes on.
+    """
+    scene = case.history.facts["scene"]
+    hung = {event.who for event in case.fates if event.detail == "hangs"}
+    for stay, send in case.sends:
+        end = stay.ended
+        if end is None or scene.kind == "plain" or hung:
+            continue
+        for event in case.took.get(send.body, ()):
+            if event.at > end.at + scene.settings["disconnect_timeout"] + 4.0:
+                what = send.body[:20].decode()
+                yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {what} at {event.at:.3f}"
+
+
+def silence_is_noticed(case: Case) -> Iterator[str]:
+    """A client that promised heart-beats and falls silent does not keep its session."""
+    for event in case.fates:
+        stay = case.stays.get((event.who, event.session))
+        if event.detail != "falls silent" or stay is None or stay.connected is None or odd(stay):
+            continue
+        _, _, wants = _given(stay.connected).headers.get(b"heart-beat", b"0,0").partition(b",")
+        promised = case.history.facts["scene"].clients[stay.client].beats
+        end = inf if stay.ended is None else stay.ended.at
+        if promised and int(wants) and end > max(event.at, case.calm) + 15.0:
+            yield f"{stay.name} was silent from {event.at:.3f} to {end:.3f}"
+
+
+def a_broker_is_not_flooded(case: Case) -> Iterator[str]:
+    """Relays open few connections to a broker in a second, beside one for each that a client opens."""
+    if case.history.facts.get("rough"):
+        return
+    most = 10 * len(case.history.facts["scene"].clients) + 5
+    opened = [stay.began for stay in case.stays.values()]
+    last: dict[str, list[float]] = defaultdict(list)
+    for event in case.met:
+        times = last[event.who]
+        times[:] = [at for at in times if at > event.at - 1.0] + [event.at]
+        if len(times) > most + sum(event.at - 1.5 < at <= event.at for at in opened):
+            yield f"{event.who} got {len(times)} connections within a second"
+            times.clear()
+
+
+def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
+    """A broker that is out of service gets no new connections."""
+    paused: dict[str, float] = {}
+    for event in case.history:
+        if event.what is What.FATE and event.who == "relay":
+            name, _, what = event.detail.removeprefix("tcp://").partition(" ")
+            paused = {} if event.detail == "starts" else paused
+            if what == "is taken out of service":
+                paused.setdefault(name, event.at)
+            elif what == "is in service":
+                paused.pop(name, None)
+        elif event.what is What.CALM:
+            return
+        elif event.what is What.MET and event.at > paused.get(event.who, inf) + 3.0:
+            yield f"{event.who} was out of service, and got a connection"
+
+
+def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
+    """No SEND is counted as possibly lost where no broker was lost and nobody was sent an ERROR."""
+    scene = case.history.facts["scene"]
+    if case.history.facts.get("rough"):
+        return
+    who = {event.who for event in case.fates if not event.detail.startswith(("starts", "is well"))}
+    counted = case.history.facts.get("counters", {}).get("possibly_lost", 0)
+    orderly = not who.intersection(scene.brokers)
+    orderly = orderly and not any(stay.errors or stay.erred or odd(stay) for stay in case.stays.values())
+    orderly = orderly and not any(event.detail in TAKES and not TAKES[event.detail] for event in case.fates)
+    if counted and orderly and scene.settings["disconnect_timeout"] >= 5.0 and scene.settings["buffer"] > 600:
+        yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
+    unsure = sum(send.confirmed is None for _, send in case.sends)
+    if counted > unsure and scene.kind != "fanout":
+        yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
+
+
+def nothing_of_the_relays_own(case: Case) -> Iterator[str]:
+    """No receipt that relays ask for, and no header that they put into SENDs reaches a client."""
+    for stay in case.stays.values():
+        for event in stay.read:
+            headers = _given(event).headers
+            own = headers.get(b"receipt", b"").startswith(b"relay-")
+            if own or headers.get(b"receipt-id", b"").startswith(b"relay-"):
+                yield f"{stay.name} read {event.frame}"
+
+
+def a_commit_is_whole(case: Case) -> Iterator[str]:
+    """An ACK in a transaction whose COMMIT is confirmed has taken effect."""
+    settled = {event.detail.encode() for event in case.history if event.what is What.SETTLED}
+    for stay in case.stays.values():
+        for ack in stay.acks:
+            headers = _given(ack).headers
+            commit = stay.commits.get(headers.get(b"transaction", b""))
+            asked = None if commit is None else _given(commit).headers.get(b"receipt")
+            if asked not in stay.receipts or _given(ack).command != b"ACK":
+                continue
+            name = headers.get(b"id", headers.get(b"message-id"))
+            bodies = {
+                _given(event).body
+                for event in stay.read
+                if name in (_given(event).headers.get(b"ack"), _given(event).headers.get(b"message-id", b"-"))
+            }
+            if bodies and not bodies & settled:
+                yield f"{stay.name} committed {ack.frame}, which had no effect"
+
+
+def everybody_is_served_soon(case: Case) -> Iterator[str]:
+    """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs."""
+    if case.history.facts["scene"].settings["unacknowledged"] < 1000:
+        return
+    for stay in case.stays.values():
+        if stay.erred is not None or odd(stay) or without_relay(case, stay):
+            continue  # brokers that it makes go are asked after growing pauses
+        for name, event in stay.receipts.items():
+            asked = stay.asked.get(name)
+            late = asked is not None and event.at > max(asked.at, case.calm) + SOON
+            if asked is not None and late and not in_doubt(case, stay, name):
+                yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
+        if stay.connected is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
+            yield f"{stay.name} waited for CONNECTED from {stay.began:.3f} to {stay.connected.at:.3f}"
+
+
+SOON: Final = 5.0
+"""Seconds within which a client is answered in calm weather."""
+
 OF_BROKERS: Final = (
     a_copy_is_marked,
     values_arrive,
     an_ack_is_for_its_message,
     deliveries_keep_their_order,
     counters_fit,
+    who_errs_is_told,
+    an_error_says_what_may_be_lost,
+    who_half_closes_is_answered,
+    nothing_comes_late,
+    silence_is_noticed,
+    a_broker_is_not_flooded,
+    nobody_goes_to_a_paused_broker,
+    an_alarm_has_a_cause,
+    a_commit_is_whole,
+    everybody_is_served_soon,
 )
 """Rules that say nothing where the brokers' own events are absent."""
 
@@ -621,6 +920,17 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     an_ack_is_for_its_message,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
+    who_errs_is_told,
+    an_error_says_what_may_be_lost,
+    who_half_closes_is_answered,
+    nothing_comes_late,
+    silence_is_noticed,
+    a_broker_is_not_flooded,
+    nobody_goes_to_a_paused_broker,
+    an_alarm_has_a_cause,
+    nothing_of_the_relays_own,
+    a_commit_is_whole,
+    everybody_is_served_soon,
     deliveries_keep_their_order,
     counters_fit,
     a_session_ends,

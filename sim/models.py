@@ -16,7 +16,7 @@ from difflib import unified_diff
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from sim.actors import Line
 from sim.brokers import PRODUCTS, Broker, Product
@@ -61,38 +61,12 @@ def conversations() -> list[Conversation]:
     return made
 
 
-class Wire(Protocol):
-    """A connection to a broker, as a conversation uses it."""
-
-    def write(self, data: bytes) -> None:
-        """Write this."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-    def half_close(self) -> None:
-        """Close the sending direction."""
-
-
-class Side(Protocol):
-    """A broker, or a model of one."""
-
-    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Wire:
-        """Connect."""
-
-    def settle(self, seconds: float = 0.0) -> None:
-        """Let everything be written, and so many seconds pass."""
-
-    def kill(self) -> None:
-        """Kill the broker, and start it again."""
-
-
 @dataclass(eq=False)
 class Talk:
     """A client of a conversation: what it has read since it was last asked."""
 
     version: bytes
-    wire: Wire | None = None
+    wire: "Line | Cable | None" = None
     answers: list[str] = field(default_factory=list)
     messages: list[Frame] = field(default_factory=list)
     got: dict[bytes, Frame] = field(default_factory=dict)
@@ -130,7 +104,7 @@ class Talk:
 class Player:
     """Plays one conversation, a line at a time. `seen` is what came, a line of text for each frame."""
 
-    def __init__(self, conversation: Conversation, side: Side, mark: str) -> None:
+    def __init__(self, conversation: Conversation, side: "Model | Real", mark: str) -> None:
         self.conversation = conversation
         self.seen: list[str] = []
         self._side = side
@@ -219,7 +193,7 @@ class Player:
         return " ".join(shown)
 
 
-def play(asked: list[Conversation], side: Side, mark: str) -> dict[str, list[str]]:
+def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str, list[str]]:
     """Play conversations side by side, a line of each at a time. Return what was seen of each, by its title."""
     players = [Player(each, side, f"{mark}-{number}") for number, each in enumerate(asked)]
     for at in range(max(len(each.lines) for each in asked)):
@@ -241,7 +215,7 @@ def play(asked: list[Conversation], side: Side, mark: str) -> dict[str, list[str
     return {each.conversation.title: each.seen for each in players}
 
 
-def play_all(asked: list[Conversation], side: Side) -> dict[str, list[str]]:
+def play_all(asked: list[Conversation], side: "Model | Real") -> dict[str, list[str]]:
     """Play conversations: those in which the broker is killed at last, each by itself."""
     seen = {}
     quiet = [each for each in asked if "kill" not in each.lines]
@@ -256,8 +230,8 @@ class Steady(Random):
     """Chance that always falls alike."""
 
     def random(self) -> float:
-        """Return 0."""
-        return 0.0
+        """Return 0.25."""
+        return 0.25
 
 
 class Model:

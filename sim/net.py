@@ -71,8 +71,9 @@ class End:
     to write. `frozen`: nothing that it sends arrives until `thaw`.
     """
 
-    def __init__(self, net: "Network", name: str = "") -> None:
+    def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
         self.net = net
+        self.own = own
         self.name = name
         self.descriptor = net.opened(self)
         self.peer: End | None = None
@@ -265,6 +266,8 @@ class End:
         elif self.shut and not peer.heard_all:
             peer.heard_all = True
             peer.changed()
+            if peer.own:
+                self.net.clock.after(1.0, self.net.look, peer)
 
 
 class Weather:
@@ -290,6 +293,7 @@ class Network:
         self.places: dict[tuple[str, int], Callable[[End], None]] = {}
         self.silent: set[tuple[str, int]] = set()
         self.ends: dict[int, End] = {}
+        self.dead = 0
         self._last = 0
 
     def end(self, name: str) -> End:
@@ -301,6 +305,11 @@ class Network:
         self._last += 1
         self.ends[self._last] = end
         return self._last
+
+    def look(self, end: End) -> None:
+        """Note an end of a relay's that is still there though both sides have closed and all was read."""
+        if end.shut and not (end.closed or end.inbox or end.outbox):
+            self.dead += 1
 
     def closed(self, end: End) -> None:
         """Forget an end that is closed."""
@@ -335,7 +344,7 @@ class _Sockets:
 
     def SocketType(self, family: int, kind: int) -> End:
         """Return a new end, which is not connected."""
-        return End(self.net)
+        return End(self.net, own=True)
 
 
 class _Poller:

@@ -43,6 +43,7 @@ PLAIN: Final[dict[str, Any]] = {
     "all": False,
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
+    "longest_delay": 1.0,
     **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
@@ -148,7 +149,10 @@ class Scene:
         denied = settings.get("denied", ())
         limits: dict[str, Any] = {"attempts": 3, "startup_attempts": 2, "timeout": 3.0} if self.tight else {}
         reconnect = Reconnect(
-            randomize=settings["randomize"], longest_delay=1.0, priority_backup=self.home, **limits
+            randomize=settings["randomize"],
+            longest_delay=settings.get("longest_delay", 1.0),
+            priority_backup=self.home,
+            **limits,
         )
         there = None if last is None else Group("there", (last,), reconnect, settings["policy"])
         if self.kind == "plain":
@@ -233,6 +237,8 @@ def draw(seed: int, number: int) -> Plan:
             web and random() < 0.6,
             secure,
         )
+        habit = clients[f"c{at + 1}"]
+        clients[f"c{at + 1}"] = habit._replace(beats=random() < 0.3, chokes=random() < 0.02)
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
     settings = {
@@ -251,15 +257,30 @@ def draw(seed: int, number: int) -> Plan:
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
         "stop_timeout": choice((0.0, 1.0, 5.0)),
+        "longest_delay": choice((1.0, 1.0, 60.0)),
     }
     length, many = choice((2.0, 10.0)), choice((25, 25, 25, 100))
     steps = [Step(random() * 0.5, name, "connect") for name in clients]
     for name in clients:
         steps += [Step(random() * length, name, *client_act(chance)) for _ in range(5 + int(random() * many))]
+        if random() < 0.1:
+            last = random() * length
+            steps += [Step(last, name, "disconnect"), Step(last + random(), name, choice(_ENDS[1:4]))]
+        elif random() < 0.2:  # last words
+            last = random() * length
+            steps += [
+                Step(last, name, "send", (int(random() * 4), int(random() * 2), 0, choice((0, 20_000))))
+                for _ in range(3)
+            ]
+            steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
+        begins = 0.0
         for _ in range(1 + int(random() * 5)):
-            steps += _fate(chance, random() * length, [*brokers])
+            begins = begins + random() if begins and random() < 0.5 else random() * length
+            steps += _fate(chance, begins, [*brokers])
+    if settings["longest_delay"] == 60.0:  # brokers that poison makes go are asked after growing pauses
+        steps = [step for step in steps if step.act != "poison"]
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
 
@@ -286,6 +307,13 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
             for name, (_, version) in brokers.items()
         }
         clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
+    nacks = all(product.nacks_1_0 for product, _ in brokers.values())
+    clients = {
+        name: each._replace(
+            nacks=nacks or each.version != b"1.0", returns=None if each.chokes else each.returns
+        )
+        for name, each in clients.items()
+    }
     return replace(
         scene,
         kind=kind,
@@ -313,6 +341,7 @@ _ACTS: Final = (
         "unsubscribe",
         "nack",
         "begin",
+        "begin",
         "commit",
         "commit",
         "abort",
@@ -320,18 +349,18 @@ _ACTS: Final = (
         "connect",
     ],
 )
-_ENDS: Final = ("disconnect", "vanish", "reset", "half_close")
+_ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "silence")
 
 
 def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
     """Return what a client does next."""
     random = chance.random
-    act = chance.choice(_ENDS if random() < 0.03 else _ACTS) if random() > 0.002 else "poison"
+    act = chance.choice(_ENDS if random() < 0.05 else _ACTS) if random() > 0.004 else "poison"
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
-        "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
+        "send": (some, asks, int(random() < 0.5) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
         "burst": (some, 2 + some % 8),
-        "ack": (some, asks, int(random() < 0.2) * (1 + some)),
+        "ack": (some, asks, int(random() < 0.4) * (1 + some)),
         "nack": (some, asks),
         "poison": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
@@ -346,21 +375,32 @@ def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
 
 _FATES: Final[tuple[str, ...]] = (
     *["kill"] * 3,
-    *["stall", "cut", "cut_client", "pause", "refuse", "part", "fill", "relay"],
+    *["stall", "cut", "cut_client", "pause", "pause", "refuse", "part", "fill", "relay", "feel", "outage"],
 )
 
 
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
-    later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
+    later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 20.0)) * random()
     match chance.choice(_FATES):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
-        case "stall" | "refuse" | "fill" as act:
+        case "stall":
+            end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0,))
+            return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
+        case "refuse" | "fill" as act:
             return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
         case "part":
             return [Step(at, name, "part")]
+        case "outage":
+            most = int(random() * 400)
+            steps = [Step(at + random() * 0.1, each, "kill", (most,)) for each in brokers]
+            return [*steps, *[Step(later, each, "start") for each in brokers]]
+        case "feel":
+            if random() < 0.5:
+                return [Step(0.0, name, "feel", (1,))]  # to the end of the weather
+            return [Step(at, name, "feel", (1 + int(random() * 2),)), Step(later, name, "feel", (0,))]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":

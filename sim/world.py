@@ -188,6 +188,8 @@ class World:
                 broker.start()
             case "part":
                 broker.part()
+            case "feel":
+                broker.feel(("", "refuses", "goes")[step.values[0]])
             case "stall" | "refuse" | "fill":
                 getattr(broker, step.act)(bool(step.values[0]))
             case "cut" if broker.sessions:
@@ -323,8 +325,9 @@ class World:
 
     def _leave(self) -> None:
         """All clients go, each in its way."""
-        for number, client in enumerate(self.clients.values()):
+        for number, client in enumerate(self.clients.values(), int(self.plan.seed.rpartition("/")[2])):
             client.comes_back = False
+            client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
         self.clock.run(self.clock.now + LEAVING)
@@ -351,6 +354,8 @@ class World:
                 )
             for message in broker.remaining():
                 broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
+        if self.net.dead:
+            self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
         self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
         if self.relay.reactor.alive:

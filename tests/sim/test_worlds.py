@@ -62,6 +62,7 @@ def test_a_session_that_does_not_end_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     assert _seen("are left after all clients have gone")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("question", ["taken", "clashes"])
 def test_an_ack_that_goes_astray_is_seen(monkeypatch: pytest.MonkeyPatch, question: str) -> None:
     """A relay that lets two brokers give their messages one name is found out, in each way of naming them."""

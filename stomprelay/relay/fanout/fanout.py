@@ -367,7 +367,12 @@ class Fanout:
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers; count the SENDs that the other groups miss."""
+        """Send the waiting DISCONNECT to all connected brokers; count the SENDs that the other groups miss. Raises
+        `Refused` if these brokers lack SENDs that only the others were given.
+        """
+        for target in self._router.targets:
+            if target.wanting and not self._ends:
+                raise target.failure(target.wanting, self.disconnect_receipt)
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
