@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from enum import Enum
+from itertools import islice
 from textwrap import fill
 from typing import Any, Final
 
@@ -27,15 +28,14 @@ class Shrinking:
         self.plan = plan
         self._key = key
         self._until = time.monotonic() + seconds
-        self._tried: set[str] = set()
+        self._tried = {repr(plan)}
 
     def result(self) -> Plan:
         """Return the smallest plan that was found."""
         size = None
         while size != (size := repr(self.plan)):
             self._shorten()
-            while any(self._works(each) for each in plainer(self.plan)):
-                pass
+            self._simplify()
         return self.plan
 
     def _works(self, plan: Plan) -> bool:
@@ -48,6 +48,12 @@ class Shrinking:
             return False
         self.plan = plan
         return True
+
+    def _simplify(self) -> None:
+        """Make it plainer, one thing after the other."""
+        at = 0
+        while (each := next(islice(plainer(self.plan), at, None), None)) is not None:
+            at += not self._works(each)
 
     def _shorten(self) -> None:
         """Leave out steps: half of them at once, and less and less."""
@@ -71,17 +77,17 @@ def plainer(plan: Plan) -> Iterator[Plan]:
         if times == sorted(times):
             both = zip(steps, times, strict=True)
             yield plan._replace(steps=tuple([step._replace(at=new) for step, new in both]))
+    for at, step in enumerate(steps):
+        for place, value in enumerate(step.values):
+            for new in range(min(value, 4)):
+                values = (*step.values[:place], new, *step.values[place + 1 :])
+                yield plan._replace(steps=(*steps[:at], step._replace(values=values), *steps[at + 1 :]))
     # What chance draws depends on what happened before. With another seed a step may not be needed any more.
     for seed in "12345":
         for name in scene.brokers:
             yield _without(plan._replace(seed=seed), name)
         for at in range(len(steps)):
             yield Plan(seed, scene, steps[:at] + steps[at + 1 :])
-    for at, step in enumerate(steps):
-        for place, value in enumerate(step.values):
-            for new in range(min(value, 4)):
-                values = (*step.values[:place], new, *step.values[place + 1 :])
-                yield plan._replace(steps=(*steps[:at], step._replace(values=values), *steps[at + 1 :]))
 
 
 def _without(plan: Plan, name: str) -> Plan:

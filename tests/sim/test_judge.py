@@ -15,7 +15,7 @@ relay.0 fate starts
 a.1 connected 1.2
 c1.1 connected
 c1.1 sent CONNECT accept-version:1.2
-c1.1 read CONNECTED version:1.2
+c1.1 read CONNECTED version:1.2 heart-beat:1000,1000
 c1.1 sent SUBSCRIBE id:1 destination:/queue/a ack:client receipt:r-1
 c1.1 read RECEIPT receipt-id:r-1
 c1.1 sent SEND destination:/queue/a receipt:r-2 x:v c1.1
@@ -65,9 +65,14 @@ def _rules(
 ) -> set[str]:
     """Return the rules that find something in this history, with these counters of the relay."""
     brokers = {"a": (PRODUCTS[-1], b"1.2"), "b": (PRODUCTS[-1], b"1.2")}
-    scene = Scene(kind, brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": confirm, "beats": True})
+    scene = Scene(
+        kind, brokers, {"c1": Habit(b"1.2", beats=True)}, CALM, PLAIN | {"confirm": confirm, "beats": True}
+    )
     history = History(scene=scene, counters=counters or {}, brokers_seen=seen)
-    history.events = [_event(at / 10, line) for at, line in enumerate(text.splitlines())]
+    at = 0.0
+    for line in text.splitlines():
+        at += 0.0 if line.endswith(" met") else 0.1
+        history.events.append(_event(at, line))
     return {finding.rule for finding in judge(history)}
 
 
@@ -84,6 +89,8 @@ CONFIRMED = "a.1 took SEND destination:/queue/a x:v c1.1\nc1.1 read RECEIPT rece
 GIVEN = """a.1 gave MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
 c1.1 read MESSAGE subscription:1 destination:/queue/a ack:m-1 from:a c1.1
 """
+ACKED = "c1.1 acked MESSAGE from:a c1.1\nc1.1 sent ACK id:m-1\na.1 settled c1.1\n"
+PAUSE = "relay.0 logged\n" * 10  # a second
 GIVES, READS = GIVEN.splitlines(keepends=True)
 
 
@@ -126,6 +133,39 @@ FALSE = [
         + READS.replace("m-1 from:a c1.1", "m-2 from:a c2.1")
         + READS,
     ),
+    # nonsense without an ERROR; an ERROR that says nothing of a SEND that was lost; half a close without a RECEIPT
+    ("who_errs_is_told", LEAVES, "c1.1 sent NONSENSE\n"),
+    (
+        "an_error_says_what_may_be_lost",
+        SENDS,
+        SENDS.splitlines(keepends=True)[0] + "c1.1 read ERROR message:unknown_command\n",
+    ),
+    (
+        "who_half_closes_is_answered",
+        LEAVES,
+        PAUSE * 21 + "c1.1 sent UNSUBSCRIBE id:1 receipt:r-5\nc1.1 fate half-closes\nc1.1 ended closed\n",
+    ),
+    ("nothing_comes_late", LEAVES, LEAVES + PAUSE * 10 + "a.1 took SEND destination:/queue/b c1.4\n"),
+    ("silence_is_noticed", LEAVES, "c1.1 fate falls silent\n"),
+    ("a_broker_is_not_flooded", LEAVES, "a.2 met\n" * 20 + LEAVES),
+    (
+        "nobody_goes_to_a_paused_broker",
+        LEAVES,
+        "relay.0 fate tcp://a is taken out of service\n" + PAUSE * 4 + "a.2 met\n" + LEAVES,
+    ),
+    ("nothing_of_the_relays_own", LEAVES, "c1.1 read RECEIPT receipt-id:relay-1-receipt-1\n" + LEAVES),
+    # an ACK that was committed, and has no effect; a RECEIPT that comes long after the weather has ended
+    (
+        "a_commit_is_whole",
+        ACKED,
+        "c1.1 sent ACK id:m-1 transaction:t0\nc1.1 sent COMMIT transaction:t0 receipt:r-5\n"
+        "c1.1 read RECEIPT receipt-id:r-5\n",
+    ),
+    (
+        "everybody_is_served_soon",
+        LEAVES + "relay.0 calm\n",
+        "relay.0 calm\n" + LEAVES.replace("c1.1 read", PAUSE * 8 + "c1.1 read"),
+    ),
     # the end of the connection without an ERROR; an ERROR for the loss of one of two brokers
     ("nobody_is_disturbed", LEAVES, "c1.1 ended reset\n"),
     # DISCONNECT and no end; a RECEIPT a long time after its SEND
@@ -148,16 +188,24 @@ def test_what_is_false_is_named(rule: str, lines: str, instead: str) -> None:
 
 def test_every_rule_has_a_false_history() -> None:
     """A rule that finds nothing in any history of this module is not known to find anything."""
-    assert {*[rule for rule, _, _ in FALSE], "counters_fit"} == {rule.__name__ for rule in RULES}
+    assert {*[rule for rule, _, _ in FALSE], "counters_fit", "an_alarm_has_a_cause"} == {
+        rule.__name__ for rule in RULES
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "count"),
-    [("sessions_opened", 0), ("sessions_connected", 2), ("client_frames", 99), ("clients_vanished", 1)],
+    ("name", "count", "rule"),
+    [
+        ("sessions_opened", 0, "counters_fit"),
+        ("sessions_connected", 2, "counters_fit"),
+        ("client_frames", 99, "counters_fit"),
+        ("clients_vanished", 1, "counters_fit"),
+        ("possibly_lost", 1, "an_alarm_has_a_cause"),
+    ],
 )
-def test_counters_fit(name: str, count: int) -> None:
+def test_counters_fit(name: str, count: int, rule: str) -> None:
     """Less than what clients have seen is counted, or more than they did."""
-    assert _rules(RIGHT, counters={name: count}) == {"counters_fit"}
+    assert _rules(RIGHT, counters={name: count}) == {rule}
 
 
 UNSEEN = """\
@@ -217,7 +265,8 @@ def test_an_outage_explains_a_wait(length: int, found: set[str]) -> None:
 @pytest.mark.parametrize(("counted", "found"), [(0, {"nothing_is_lost_quietly"}), (1, set())])
 def test_what_may_be_lost_is_counted(counted: int, found: set[str]) -> None:
     """Without `confirm` a SEND may be lost with its broker, and the counter has to say so."""
-    text = RIGHT.replace(SENDS, SENDS.splitlines(keepends=True)[0])
+    killed = SENDS.splitlines(keepends=True)[0] + "a.0 fate is killed\na.0 fate starts\n"
+    text = RIGHT.replace(SENDS, killed)
     assert _rules(text, confirm=False, counters={"possibly_lost": counted}) == found
 
 
