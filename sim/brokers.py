@@ -43,7 +43,7 @@ class Product(NamedTuple):
     closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
     was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
 
-    `hasty`: behind an automatic acknowledgement it may end a connection without the RECEIPT of its DISCONNECT.
+    `hasty`: behind an acknowledgement it may end a connection without the RECEIPT of its DISCONNECT.
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions; `unescapes`, `escapes`: there it reads
     and writes the escapes of 1.1. `goodbye`: `message` and body of its ERROR when it ends a connection.
@@ -339,7 +339,7 @@ class Session:
         self._dropped: set[bytes] = set()
         self._made = 0
         self._gives = 0
-        self._leaving = self._confirms = self._automatic = False
+        self._leaving = self._confirms = self._settled = False
         self._answered = self._heard = broker.net.clock.now
         self.line = Line(broker.net.clock, end, self._received, self._ended)
 
@@ -377,7 +377,7 @@ class Session:
         headers += message.headers.items()
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
-            self._automatic = True
+            self._settled = True
             self.note(What.SETTLED, detail=message.body.decode())
         else:
             self.given.append(Delivery(name, subscription, message))
@@ -651,6 +651,7 @@ class Session:
             self.given.remove(each)
             if each.subscription is not found.subscription:
                 self._covered.add(each.id)
+            self._settled = True
             if accept or product.dead:
                 self.note(What.SETTLED, detail=each.message.body.decode())
             else:
@@ -693,7 +694,7 @@ class Session:
 
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
-        hasty = self.broker.product.hasty and self._automatic and self.broker.chance.random() < 0.1
+        hasty = self.broker.product.hasty and self._settled and self.broker.chance.random() < 0.1
         if receipt is not None and not hasty:
             self._receipt(receipt)
         self._leave()
