@@ -46,8 +46,8 @@ class Product(NamedTuple):
     closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
     was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
 
-    `hasty`: behind an automatic acknowledgement it may end a connection without the RECEIPT of its DISCONNECT.
-    `twofold`: it may confirm DISCONNECT twice. `chokes`: it closes without a word at a login with a bad escape.
+    `hasty`: behind an acknowledgement it may end a connection without the RECEIPT of its DISCONNECT. `twofold`: it may
+    confirm DISCONNECT twice. `chokes`: it closes without a word at a login with a bad escape.
 
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
@@ -366,7 +366,7 @@ class Session:
         self._dropped: set[bytes] = set()
         self._made = 0
         self._gives = 0
-        self._leaving = self._confirms = self._automatic = self._parted = False
+        self._leaving = self._confirms = self._settled = self._parted = False
         self._unanswered: bytes | None = None
         self._refused: bytes | None = None
         self._answered = self._heard = broker.net.clock.now
@@ -414,7 +414,7 @@ class Session:
                 headers.append((each, value.replace(b"\n", b" ")))
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
-            self._automatic = True
+            self._settled = True
             self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
         else:
             self.given.append(Delivery(name, subscription, message))
@@ -707,6 +707,7 @@ class Session:
             self.given.remove(each)
             if each.subscription is not found.subscription:
                 self._covered.add(each.id)
+            self._settled = True
             if accept or product.dead:
                 self.note(What.SETTLED, detail=each.message.body.decode(errors="replace"))
             else:
@@ -750,7 +751,7 @@ class Session:
     def _disconnect(self, frame: Frame) -> bool:
         receipt = frame.headers.get(b"receipt")
         self._parted = True
-        hasty = self.broker.product.hasty and self._automatic and self.broker.chance.random() < 0.1
+        hasty = self.broker.product.hasty and self._settled and self.broker.chance.random() < 0.1
         if self.broker.rude:
             self.note(What.FATE, detail="closes at DISCONNECT")
             self._answered = 0.0

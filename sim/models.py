@@ -215,14 +215,14 @@ def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str
     return {each.conversation.title: each.seen for each in players}
 
 
-def play_all(asked: list[Conversation], side: "Model | Real") -> dict[str, list[str]]:
-    """Play conversations: those in which the broker is killed at last, each by itself."""
+def play_all(asked: list[Conversation], side: "Model | Real", mark: str = "m") -> dict[str, list[str]]:
+    """Play conversations, in queues named with `mark`: those that kill the broker last, each by itself."""
     seen = {}
     quiet = [each for each in asked if "kill" not in each.lines]
     if quiet:
-        seen = play(quiet, side, "m")
+        seen = play(quiet, side, mark)
     for number, each in enumerate(each for each in asked if "kill" in each.lines):
-        seen |= play([each], side, f"k{number}")
+        seen |= play([each], side, f"{mark}k{number}")
     return seen
 
 
@@ -354,17 +354,19 @@ def recorded(name: str) -> dict[str, list[str]]:
 
 def differences(
     product: Product, expected: dict[str, list[str]], found: dict[str, list[str]]
-) -> Iterator[str]:
-    """Yield the conversations that differ: `-` is what only the broker wrote, `+` what only the model did."""
+) -> dict[str, str]:
+    """Return what differs, by title: `-` is what only the broker wrote, `+` what only the model did."""
     mark = "" if product.marks else " redelivered:true"
+    shown = {}
     for title, seen in expected.items():
         both = [
             [line.replace(mark, "") if mark else line for line in lines]
             for lines in (seen, found.get(title, []))
         ]
         if both[0] != both[1]:
-            shown = unified_diff(both[0], both[1], n=50, lineterm="")
-            yield "\n".join([f"== {title}", *list(shown)[3:]])
+            lines = unified_diff(both[0], both[1], n=50, lineterm="")
+            shown[title] = "\n".join([f"== {title}", *list(lines)[3:]])
+    return shown
 
 
 def main() -> int:
@@ -380,14 +382,20 @@ def main() -> int:
         product = MODELS[name]
         try:
             with real(name) as side:
+                said = play_all(asked, Model(product))
                 expected = play_all(asked, side)
+                # What a broker does now and then is no difference: once more.
+                differ = differences(product, expected, said)
+                doubts = [each for each in asked if each.title in differ]
+                if doubts:
+                    expected |= play_all(doubts, side, "n")
         except brokers.Absent as absent:
             sys.stdout.write(f"{name} is not compared: it {absent}\n")
             continue
         if options.record and name == product.name:
             text = "\n\n".join(["\n".join([f"== {title}", *lines]) for title, lines in expected.items()])
             (RECORDED / f"{name}.txt").write_text(text + "\n")
-        found = list(differences(product, expected, play_all(asked, Model(product))))
+        found = differences(product, expected, said).values()
         told = [*found, f"{name}: {len(found)} of {len(asked)} conversations differ"]
         sys.stdout.write("\n\n".join(told) + "\n")
         status = status or bool(found)
