@@ -216,10 +216,19 @@ class Single:
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is LegState.CONNECTED:
                 broker.enter(LegState.LEAVING)
-            # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            if self._paused and (not self._session.crowded or self.crowded):
-                self._paused = False
-                self._outbox.put(Resume(broker))
+            if self._paused:
+                self._read_on()
+
+    @property
+    def _awaits_receipts(self) -> bool:
+        """Whether the client needs receipts to go on, or leaves: then its broker is read from, whatever it owes it."""
+        return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
+
+    def _read_on(self) -> None:
+        """Read from the broker again, unless the client still owes it too much."""
+        if not self._session.crowded or self._awaits_receipts:
+            self._paused = False
+            self._outbox.put(Resume(self._link.connection.leg))
 
     def _upward(self, frame: Frame) -> bytes | None:
         """Return the new head of a client's frame, without a resender; see `NewHead`."""
@@ -287,6 +296,8 @@ class Single:
         self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
+        if self._paused:
+            self._read_on()
         if self.safe and self._link.up:
             self.send_disconnect(now)
 
@@ -338,7 +349,7 @@ class Single:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not (self._paused or self.crowded or self._careful or self._ends):
+            if session.full and not (self._paused or self._awaits_receipts or self._careful):
                 self._paused = True
                 self._outbox.put(Pause(broker))
 

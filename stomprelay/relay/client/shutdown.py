@@ -223,9 +223,11 @@ class Shutdown:
             client.gone = True
             self._limit(now)
             for link in flow.links:
-                if link.up and link.resender is not None:
+                # An ACK that waits needs its subscription.
+                if link.up and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
+            self._read_all()
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
@@ -323,11 +325,16 @@ class Shutdown:
         self._stay()
 
     def _stay(self) -> None:
-        """Let no link move, and read from all brokers: the awaited receipts may stand behind messages that nobody will
-        be sent, or that the client owes too many ACKs for.
-        """
+        """Let no link move, and read from all brokers."""
         for link in self._flow.links:
             link.stay()
+        self._read_all()
+
+    def _read_all(self) -> None:
+        """Read from all brokers: the awaited receipts may stand behind messages that nobody will be sent, or that the
+        client owes too many ACKs for.
+        """
+        for link in self._flow.links:
             if link.up and link.state.leg is not None:
                 self._outbox.put(Resume(link.state.leg))
 
