@@ -56,6 +56,8 @@ class Stay:
     subscribed: dict[bytes, bytes] = field(default_factory=dict)
     unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
     commits: dict[bytes, Event] = field(default_factory=dict)
+    acked: tuple[bytes, bytes] = (b"", b"")
+    inside: dict[bytes, list[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(list))
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
@@ -81,6 +83,7 @@ class Case:
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     astray: list[Event] = field(default_factory=list)
+    settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
 
     @property
     def sends(self) -> Iterator[tuple[Stay, Sent]]:
@@ -109,11 +112,8 @@ def arranged(history: History) -> Case:
         given = before is not None and before.what is What.GAVE  # to a subscription that wants no ACKs
         before = event
         match event.what:
-            case What.ACKED:
-                case.acked.add((_given(event).headers.get(b"from", b""), _given(event).body))
-            case What.SETTLED if not given:
-                if (event.who.encode(), event.detail.encode()) not in case.acked:
-                    case.astray.append(event)
+            case What.ACKED | What.SETTLED:
+                _settled(case, event, given)
             case What.CONNECTED if event.detail:
                 case.versions[event.who, event.session] = event.detail.encode()
             case What.TOOK:
@@ -137,6 +137,19 @@ def arranged(history: History) -> Case:
     return case
 
 
+def _settled(case: Case, event: Event, at_once: bool) -> None:
+    if event.what is What.ACKED:
+        copy = _given(event).headers.get(b"from", b""), _given(event).body
+        case.acked.add(copy)
+        if (event.who, event.session) in case.stays:
+            case.stays[event.who, event.session].acked = copy
+        return
+    copy = event.who.encode(), event.detail.encode()
+    case.settled.setdefault(copy, event.at)
+    if not at_once and copy not in case.acked:
+        case.astray.append(event)
+
+
 def _given(event: Event) -> Frame:
     assert event.frame is not None
     return event.frame
@@ -158,6 +171,8 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
             stay.unsubscribed.pop(name, None)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
+        case b"ACK" if transaction is not None:
+            stay.inside[transaction].append(stay.acked)
         case b"COMMIT" if transaction is not None:
             stay.commits[transaction] = event
             at = len(stay.sends)
@@ -356,6 +371,18 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
             yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
 
 
+def a_commit_settles(case: Case) -> Iterator[str]:
+    """What was acknowledged in a transaction is removed when the client has the RECEIPT of its COMMIT."""
+    brokers = case.history.facts["scene"].brokers
+    for stay in case.stays.values():
+        for name, commit in stay.commits.items():
+            receipt = stay.receipts.get(_given(commit).headers.get(b"receipt", b""))
+            for who, body in stay.inside[name] if receipt is not None else ():
+                known = who.decode() in brokers and not brokers[who.decode()][0].counts
+                if known and receipt is not None and case.settled.get((who, body), inf) > receipt.at:
+                    yield f"{stay.name} has a RECEIPT for {name.decode()}, and {who.decode()} has {body[:20]!r}"
+
+
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
     """What a client sent is taken by a broker, unless the client was told, left early, or it is counted as possibly
     lost.
@@ -425,7 +452,12 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             left = any(_given(each).command == b"DISCONNECT" for each in stay.asked.values())
             refused = scene.loss is LossPolicy.REJECT and text.startswith(b"a header cannot be said")
             unknown = stay.commits and text.startswith(b"the quorum cannot be reached")
-            late = refused or unknown or scene.tight or (text.startswith(LATE) and (left or half_closed(case, stay)))
+            late = (
+                refused
+                or unknown
+                or scene.tight
+                or (text.startswith(LATE) and (left or half_closed(case, stay)))
+            )
             if scene.kind != "plain" and not late and not text.startswith(ALLOWED) and not across(case):
                 yield f"{stay.name} read {event.frame}"
 
@@ -466,6 +498,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     only_what_was_subscribed,
     values_arrive,
     an_ack_is_for_its_message,
+    a_commit_settles,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
     deliveries_keep_their_order,
