@@ -279,7 +279,7 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     asks, some = int(random() < 0.5), int(random() * 1000)
     values: dict[str, tuple[int, ...]] = {
         "send": (some, asks, int(random() < 0.3) * (1 + some), chance.choice((0, 0, 0, 300, 20_000))),
-        "ack": (some, asks, int(random() < 0.2) * (1 + some)),
+        "ack": (some, asks, int(random() < 0.4) * (1 + some)),
         "nack": (some, asks),
         "subscribe": (some, int(random() * 3), asks),
         "unsubscribe": (some, asks),

@@ -193,10 +193,9 @@ def run_all(seed: int, jobs: int, *, seconds: float = inf, worlds: float = inf) 
 def _blocks() -> int:
     """Empty all caches. Return the blocks of memory in use then."""
     linecache.clearcache()  # tracebacks fill it
-    for each in gc.get_objects():
-        if isinstance(each, _CACHE):
-            ours = str(getattr(each, "__module__", "")).startswith("stomprelay.")
-            assert not ours or each.cache_info().currsize <= CACHED, f"{each} has no bound"
-            each.cache_clear()
+    for each in [found for found in gc.get_objects() if isinstance(found, _CACHE)]:
+        ours = str(getattr(each, "__module__", "")).startswith("stomprelay.")
+        assert not ours or each.cache_info().currsize <= CACHED, f"{each} has no bound"
+        each.cache_clear()
     gc.collect()
     return sys.getallocatedblocks()

@@ -107,6 +107,7 @@ FALSE = [
     # another value; a value of the relay's; a copy of a broker of which the client has none
     ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
     ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("a_message_has_one_trace", SENDS, SENDS.replace("/b c", "/b relay-trace:t c")),
     ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
     # a COMMIT without an ACK that is in it
     (
