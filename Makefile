@@ -20,7 +20,7 @@ INSTALL := $(ALONE) $(BIN)/python -m pip install --quiet --disable-pip-version-c
 OURS := STOMPRELAY_PURE=1 $(INSTALL) --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench fuzz sim sim-models chaos crash demo docs news clean distclean
+.PHONY: help run build ready test test-deep delta-jars brokers class-archive coverage lint format types check bench sim sim-models chaos crash demo docs news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,9 +69,6 @@ check: lint types test ## all that must hold before a change goes in
 
 bench: ready ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
 	$(BIN)/python -m bench $(ARGS)
-
-fuzz: ready ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
-	$(BIN)/python -m fuzz $(ARGS)
 
 sim: ready ## clients, relays, brokers and bad networks in virtual time (ARGS="--seed 1 --world 7 --watch", ARGS="--shrink")
 	$(BIN)/python -m sim --seed $$(date -u +%Y%m%d) $(ARGS)

@@ -64,6 +64,8 @@ class Stay:
     modes: dict[bytes, bytes] = field(default_factory=dict)
     unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
     commits: dict[bytes, Event] = field(default_factory=dict)
+    acked: tuple[bytes, bytes] = (b"", b"")
+    inside: dict[bytes, list[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(list))
     connected: Event | None = None
     ended: Event | None = None
     orderly: bool = False
@@ -91,6 +93,7 @@ class Case:
     versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
     acked: set[tuple[bytes, bytes]] = field(default_factory=set)
     astray: list[Event] = field(default_factory=list)
+    settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
     kept: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
     met: list[Event] = field(default_factory=list)
     calm: float = inf
@@ -124,11 +127,8 @@ def arranged(history: History) -> Case:
         given = before is not None and before.what is What.GAVE  # to a subscription that wants no ACKs
         before = event
         match event.what:
-            case What.ACKED:
-                case.acked.add((_given(event).headers.get(b"from", b""), _given(event).body))
-            case What.SETTLED if not given:
-                if (event.who.encode(), event.detail.encode()) not in case.acked:
-                    case.astray.append(event)
+            case What.ACKED | What.SETTLED:
+                _settled(case, event, given)
             case What.CONNECTED if event.detail:
                 case.versions[event.who, event.session] = event.detail.encode()
             case What.TOOK | What.GAVE:
@@ -172,6 +172,19 @@ def _infer(case: Case) -> None:
             case.took[send.body].append(send.event)
 
 
+def _settled(case: Case, event: Event, at_once: bool) -> None:
+    if event.what is What.ACKED:
+        copy = _given(event).headers.get(b"from", b""), _given(event).body
+        case.acked.add(copy)
+        if (event.who, event.session) in case.stays:
+            case.stays[event.who, event.session].acked = copy
+        return
+    copy = event.who.encode(), event.detail.encode()
+    case.settled.setdefault(copy, event.at)
+    if not at_once and copy not in case.acked:
+        case.astray.append(event)
+
+
 def _given(event: Event) -> Frame:
     assert event.frame is not None
     return event.frame
@@ -199,6 +212,8 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
             stay.acks.append(event)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
+        case b"ACK" if transaction is not None:
+            stay.inside[transaction].append(stay.acked)
         case b"COMMIT" if transaction is not None:
             stay.commits[transaction] = event
             at = len(stay.sends)
@@ -382,8 +397,11 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     """
     version = case.versions.get((event.who, event.session), b"1.0")
     own = b"1.0" if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
-    if own == version and version in dict(case.history.facts["scene"].brokers[event.who][0].escapes):
+    escapes = dict(case.history.facts["scene"].brokers[event.who][0].escapes)
+    if own == version and version in escapes:
         return True
+    target = escapes.get(version, (version,))[0] if event.what is What.TOOK else own
+    bare = own != version and target != b"1.2"  # a CR at the end would be the line's
     for name, value in sent.headers.items():
         if name not in read.headers and {*name} & {*b":\n"} and b"1.0" in (own, version):
             continue
@@ -392,9 +410,20 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
             both = [each.replace(b"\n", b" ").replace(b"%0A", b" ").lstrip(b" ") for each in both]
         if own != b"1.2" or version != b"1.2":
             both = [each.removesuffix(b"%0D").rstrip(b" \r") for each in both]
-        if name.startswith(b"x") and both[0] != both[1]:
+        ends = bare and read.headers.get(name, b"").endswith(b"\r")
+        if name.startswith(b"x") and (ends or both[0] != both[1]):
             return False
     return True
+
+
+def a_message_has_one_trace(case: Case) -> Iterator[str]:
+    """A message has one trace at all brokers, however often it is sent, and shares it with no other."""
+    owners: dict[bytes, bytes] = {}
+    for _, send in case.sends:
+        found = {_given(event).headers.get(b"relay-trace", b"") for event in case.took.get(send.body, ())}
+        shared = [owners.setdefault(each, send.body) != send.body for each in found if each]
+        if len(found) > 1 or any(shared):
+            yield f"{send.body[:20]!r} has the traces {sorted(found)}, or shares one"
 
 
 def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
@@ -406,6 +435,18 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
         product, _ = scene.brokers[event.who]
         if not product.across and (told_apart or not product.counts):
             yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
+
+
+def a_commit_settles(case: Case) -> Iterator[str]:
+    """What was acknowledged in a transaction is removed when the client has the RECEIPT of its COMMIT."""
+    brokers = case.history.facts["scene"].brokers
+    for stay in case.stays.values():
+        for name, commit in stay.commits.items():
+            receipt = stay.receipts.get(_given(commit).headers.get(b"receipt", b""))
+            for who, body in stay.inside[name] if receipt is not None else ():
+                known = who.decode() in brokers and not brokers[who.decode()][0].counts
+                if known and receipt is not None and case.settled.get((who, body), inf) > receipt.at:
+                    yield f"{stay.name} has a RECEIPT for {name.decode()}, and {who.decode()} has {body[:20]!r}"
 
 
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
@@ -450,6 +491,8 @@ def counters_fit(case: Case) -> Iterator[str]:
     sent = [event for event in case.history if event.what is What.SENT]
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in _given(event).headers for found in case.took.values() for event in found)
+    scene = case.history.facts["scene"]
+    copies = len(scene.brokers) if scene.kind == "fanout" else 1  # each group misses what it was to have
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
@@ -457,7 +500,7 @@ def counters_fit(case: Case) -> Iterator[str]:
         "broker_frames": (sum(_given(e).command == b"MESSAGE" for stay in stays for e in stay.read), inf),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
         "frames_resent": (marked, inf),
-        "possibly_lost": (0, sum(len(stay.sends) for stay in stays) * len(scene.brokers)),
+        "possibly_lost": (0, copies * sum(len(stay.sends) for stay in stays)),
     }
     for name, (least, most) in bounds.items():
         if name in counters and not least <= counters[name] <= most:
@@ -918,7 +961,9 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     a_copy_is_marked,
     only_what_was_subscribed,
     values_arrive,
+    a_message_has_one_trace,
     an_ack_is_for_its_message,
+    a_commit_settles,
     nothing_is_lost_quietly,
     nobody_is_disturbed,
     who_errs_is_told,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 _CI = bool(os.environ.get("CI"))
-_DEEP: Final = ("tests/bench/", "tests/chaos/", "tests/demo/", "tests/fuzz/")
+_DEEP: Final = ("tests/bench/", "tests/chaos/", "tests/demo/")
 """Folders whose tests are deep, all of them: what is tested there is no part of the product."""
 
 # No deadline: a busy machine is not a defect. No database in CI: nothing there outlives the run. A test that needs

@@ -24,7 +24,7 @@ from tests.pipeline.journals import BEGUN, Run
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
 from tests.relay.reference import Heard, Pairs, cut
-from tests.relay.survival import BEAT, Caller, Letter, Node, Order, Pipe, Transaction, World
+from tests.relay.survival import BEAT, Caller, Letter, Node, Order, Pipe, World
 
 STEP: Final = 137_000
 """Nanoseconds from one input of a relay to the next."""
@@ -88,7 +88,7 @@ class Seen:
 class Said(Letter):
     """Something whose time is to be known: `what` is called with it."""
 
-    what: Any = None
+    what: Any
     answered: Seen | None = None
 
     @property
@@ -185,7 +185,7 @@ class RecordedClient(Caller):
 
     def says(self, what: Any, answered: Seen, command: bytes, headers: Pairs, body: bytes = b"") -> None:
         """A frame; `what` is called with the time at which the relay read it."""
-        self.say(command, headers, body, [Said(b"", b"", None, None, what=what, answered=answered)])
+        self.say(command, headers, body, [Said(what, answered)])
 
     def read(self) -> bool:
         read = False
@@ -270,8 +270,7 @@ class RecordedClient(Caller):
 
     # What it hears, and what brokers are told
 
-    def _message(self, frame: Heard) -> None:
-        super()._message(frame)
+    def message(self, frame: Heard) -> None:
         assert self.source is not None
         seen = self._seen(self.source, frame)
         name = frame.first(b"message-id")
@@ -438,7 +437,6 @@ class RecordedWorld(World):
 
     def _goes(self, caller: Caller) -> None:
         if self.random.random() < 0.5:
-            caller.open.clear()
             caller.say(b"DISCONNECT", caller.asks(b"DISCONNECT"))
             caller.leaving = True
         else:
@@ -472,7 +470,7 @@ class RecordedWorld(World):
         for _ in range(random.randint(1, 6)):
             self._says(caller)
         if caller.breathing:
-            caller.breathes(1 << 20)
+            caller.breathes()
 
     def _says(self, caller: "RecordedClient") -> None:
         random = self.random
@@ -612,4 +610,4 @@ def micros(time: datetime | None) -> int | None:
     return None if time is None else (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-__all__ = ["RecordedClient", "RecordedWorld", "Transaction"]
+__all__ = ["RecordedClient", "RecordedWorld"]

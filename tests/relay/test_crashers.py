@@ -1,4 +1,4 @@
-"""What random conversations found (`make fuzz`), as the bytes that it came down to."""
+"""What rough worlds found, as the bytes that it came down to."""
 
 import pytest
 

@@ -121,7 +121,15 @@ FALSE = [
     # another value; a value of the relay's; a copy of a broker of which the client has none
     ("values_arrive", CONFIRMED, CONFIRMED.replace("x:v", "x:w")),
     ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
+    ("a_message_has_one_trace", SENDS, SENDS.replace("/b c", "/b relay-trace:t c")),
     ("an_ack_is_for_its_message", "from:a c1.1\nc1.1 sent ACK", "from:b c1.1\nc1.1 sent ACK"),
+    # a COMMIT without an ACK that is in it
+    (
+        "a_commit_settles",
+        "c1.1 sent ABORT transaction:t1\n",
+        "c1.1 acked MESSAGE from:b c9.1\nc1.1 sent ACK id:m-2 transaction:t1\n"
+        "c1.1 sent COMMIT transaction:t1 receipt:r-9\nc1.1 read RECEIPT receipt-id:r-9\n",
+    ),
     # a SEND that no broker took
     ("nothing_is_lost_quietly", SENDS, SENDS.splitlines(keepends=True)[0]),
     # a MESSAGE before one that its broker gave first

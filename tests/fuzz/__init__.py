@@ -1,1 +1,0 @@
-"""The fuzz: that its worlds can be played again, that it sees what it looks for, and that it finds nothing."""
