@@ -639,11 +639,13 @@ def who_half_closes_is_answered(case: Case) -> Iterator[str]:
     scene = case.history.facts["scene"]
     if scene.settings["disconnect_timeout"] < 5.0:
         return
-    last = max([0.0, *[each.at for each in case.fates if each.who in (*scene.brokers, "relay")]])
+    troubles = [each.at for each in case.fates if each.who in (*scene.brokers, "relay")]
     rude = any(each.detail == "closes at DISCONNECT" for each in case.fates)
     for event in case.fates:
         stay = case.stays.get((event.who, event.session))
-        if not event.detail.startswith("half") or event.at < last + 20.0 or rude or stay is None:
+        if not event.detail.startswith("half") or rude or stay is None:
+            continue
+        if any(event.at - 20.0 < at < event.at + 5.0 for at in troubles):
             continue
         if stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or odd(stay)):
             for name in stay.asked:
@@ -721,7 +723,9 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     counted = case.history.facts.get("counters", {}).get("possibly_lost", 0)
     orderly = not who.intersection(scene.brokers)
     orderly = orderly and not any(stay.errors or stay.erred or odd(stay) for stay in case.stays.values())
-    orderly = orderly and not any(event.detail in TAKES and not TAKES[event.detail] for event in case.fates)
+    orderly = orderly and not any(
+        event.at < case.calm and not TAKES.get(event.detail, True) for event in case.fates
+    )
     if counted and orderly and scene.settings["disconnect_timeout"] >= 5.0 and scene.settings["buffer"] > 600:
         yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
     unsure = sum(send.confirmed is None for _, send in case.sends)
@@ -741,7 +745,10 @@ def nothing_of_the_relays_own(case: Case) -> Iterator[str]:
 
 def a_commit_is_whole(case: Case) -> Iterator[str]:
     """An ACK in a transaction whose COMMIT is confirmed has taken effect."""
-    settled = {event.detail.encode() for event in case.history if event.what is What.SETTLED}
+    settled: dict[tuple[bytes, bytes], float] = {}
+    for event in case.history:
+        if event.what is What.SETTLED:
+            settled.setdefault((event.who.encode(), event.detail.encode()), event.at)
     for stay in case.stays.values():
         for ack in stay.acks:
             headers = _given(ack).headers
@@ -750,12 +757,12 @@ def a_commit_is_whole(case: Case) -> Iterator[str]:
             if asked not in stay.receipts or _given(ack).command != b"ACK":
                 continue
             name = headers.get(b"id", headers.get(b"message-id"))
-            bodies = {
-                _given(event).body
-                for event in stay.read
-                if name in (_given(event).headers.get(b"ack"), _given(event).headers.get(b"message-id", b"-"))
-            }
-            if bodies and not bodies & settled:
+            read = [_given(event) for event in stay.read if _given(event).command == b"MESSAGE"]
+            meant = [each for each in read if name in (each.headers.get(b"ack"), each.headers[b"message-id"])]
+            by = stay.receipts[asked].at
+            if meant and not any(
+                settled.get((each.headers.get(b"from", b""), each.body), inf) <= by for each in meant
+            ):
                 yield f"{stay.name} committed {ack.frame}, which had no effect"
 
 

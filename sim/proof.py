@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 def findings(seed: int, number: int) -> list[str]:
-    """Play a world in this process. Return the rules that it breaks, each once; for one that cannot be played to its end, why."""
+    """Play a world in this process. Return the rules that it breaks, each once; or why it cannot be played."""
     from sim.judge import judge
     from sim.plan import draw
     from sim.world import World, simulated
