@@ -766,6 +766,26 @@ def a_commit_is_whole(case: Case) -> Iterator[str]:
                 yield f"{stay.name} committed {ack.frame}, which had no effect"
 
 
+def an_ack_takes_effect(case: Case) -> Iterator[str]:
+    """What a client acknowledges at last, in calm weather, its broker removes."""
+    given: set[tuple[bytes, bytes]] = set()
+    due: dict[tuple[bytes, bytes], str] = {}
+    for event in () if case.history.facts.get("rough") else case.history:
+        match event.what:
+            case What.GAVE:
+                given.add((event.who.encode(), _given(event).body))
+            case What.ACKED if event.at > case.calm + 50.0:
+                key = _given(event).headers.get(b"from", b""), _given(event).body
+                if key in given:
+                    due[key] = event.who
+            case What.RETURNED | What.SETTLED | What.FORGOT:
+                given.discard((event.who.encode(), event.detail.encode()))
+                if event.what is What.SETTLED:
+                    due.pop((event.who.encode(), event.detail.encode()), None)
+    for (broker, body), client in due.items():
+        yield f"{client} acknowledged {body[:20].decode()}, and {broker.decode()} did not remove it"
+
+
 def everybody_is_served_soon(case: Case) -> Iterator[str]:
     """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs."""
     if case.history.facts["scene"].settings["unacknowledged"] < 1000:
@@ -808,6 +828,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     an_alarm_has_a_cause,
     nothing_of_the_relays_own,
     a_commit_is_whole,
+    an_ack_takes_effect,
     everybody_is_served_soon,
     deliveries_keep_their_order,
     counters_fit,

@@ -273,6 +273,13 @@ def draw(seed: int, number: int) -> Plan:
                 for _ in range(3)
             ]
             steps.append(Step(last + random() * 0.1, name, choice(_ENDS)))
+        if random() < 0.2:  # a transaction that takes and gives
+            last = random() * length
+            steps += [Step(last, name, "begin", (0,)), Step(last + 0.01, name, "send", (1, 0, 1, 0))]
+            steps += [
+                Step(last + random(), name, "ack", (0, 0, 1)),
+                Step(last + 2 * random(), name, "commit", (0, 1)),
+            ]
         steps.append(Step(0.5 * random(), name, "subscribe", (int(random() * 5), int(random() * 3), 1)))
     if bad < 0.85:
         begins = 0.0
