@@ -585,7 +585,8 @@ def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
         return True
     if _answered(stay, b"unknown command"):
         return False  # all that was sent before it is read
-    ends = [event.at - scene.settings["disconnect_timeout"] for event in stay.errors]
+    # An ERROR is written at the end of the session, and the client may be slow to read it.
+    ends = [event.at - scene.settings["disconnect_timeout"] - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.ended.at if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
@@ -772,7 +773,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     due: dict[tuple[bytes, bytes], str] = {}
     for event in () if case.history.facts.get("rough") else case.history:
         match event.what:
-            case What.GAVE:
+            case What.GAVE if _given(event).headers.get(b"destination", b"").startswith(b"/queue/"):
                 given.add((event.who.encode(), _given(event).body))
             case What.ACKED if event.at > case.calm + 50.0:
                 key = _given(event).headers.get(b"from", b""), _given(event).body
