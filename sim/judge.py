@@ -736,7 +736,14 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     orderly = orderly and not any(
         event.at < case.calm and not TAKES.get(event.detail, True) for event in case.fates
     )
-    if counted and orderly and scene.settings["disconnect_timeout"] >= 5.0 and scene.settings["buffer"] > 600:
+    taken = all(send.number is None or case.took.get(send.body) for _, send in case.sends)
+    if (
+        counted
+        and orderly
+        and taken
+        and scene.settings["disconnect_timeout"] >= 5.0
+        and scene.settings["buffer"] > 600
+    ):
         yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
     unsure = sum(send.confirmed is None for _, send in case.sends)
     if counted > unsure:
