@@ -585,6 +585,13 @@ def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
         return True
     if _answered(stay, b"unknown command"):
         return False  # all that was sent before it is read
+    until = (inf if stay.ended is None else stay.ended.at) + scene.settings["disconnect_timeout"] + 5.0
+    if any(
+        stay.began < each.at < until and each.detail in ("is killed", "stops")
+        for each in case.fates
+        if each.at < case.calm
+    ):
+        return True  # and the relay is gone
     # An ERROR is written at the end of the session, and the client may be slow to read it.
     ends = [event.at - scene.settings["disconnect_timeout"] - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
@@ -785,6 +792,9 @@ def a_commit_is_whole(case: Case) -> Iterator[str]:
 
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
     """What a client acknowledges at last, in calm weather, its broker removes."""
+    errors = [_given(event).headers.get(b"message") for stay in case.stays.values() for event in stay.errors]
+    if any(text in UNAWAITED for text in errors):
+        return
     given: set[tuple[bytes, bytes]] = set()
     due: dict[tuple[bytes, bytes], str] = {}
     for event in () if case.history.facts.get("rough") else case.history:
