@@ -240,7 +240,8 @@ class Model:
     def __init__(self, product: Product) -> None:
         self.clock = Clock()
         self.net = Network(self.clock, Random(0), Weather(slowest=0.0))
-        self.broker = Broker("a", product, b"1.2", self.net, History(), Steady())
+        self.broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
+        self.broker.rude = False
         self.broker.slowness, self.broker.prefetch = 0.0, 1000
         self.broker.start()
 

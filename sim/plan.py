@@ -281,8 +281,21 @@ def draw(seed: int, number: int) -> Plan:
             steps += _fate(chance, begins, [*brokers])
     if settings["longest_delay"] == 60.0:  # brokers that poison makes go are asked after growing pauses
         steps = [step for step in steps if step.act != "poison"]
+    steps += _transactions(Random(f"{seed}/{number}/transactions"), [*clients], length)
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+
+
+def _transactions(chance: Random, clients: list[str], length: float) -> list[Step]:
+    """Return the steps of transactions that take and give, and that last for up to two seconds."""
+    steps = []
+    for name in clients:
+        if chance.random() < 0.2:
+            begins = chance.random() * length
+            steps += [Step(begins, name, "begin", (0,)), Step(begins + 0.01, name, "send", (1, 0, 1, 0))]
+            steps.append(Step(begins + chance.random(), name, "ack", (0, 0, 1)))
+            steps.append(Step(begins + 2 * chance.random(), name, "commit", (0, 1)))
+    return steps
 
 
 def _rougher(chance: Random, scene: Scene) -> Scene:

@@ -44,13 +44,16 @@ def names() -> list[str]:
 
 
 def findings(seed: int, number: int) -> list[str]:
-    """Play a world in this process. Return the rules that it breaks, each once."""
+    """Play a world in this process. Return the rules that it breaks, each once; or why it cannot be played."""
     from sim.judge import judge
     from sim.plan import draw
     from sim.world import World, simulated
 
     with simulated():
-        return sorted({each.rule for each in judge(World(draw(seed, number)).play())})
+        try:
+            return sorted({each.rule for each in judge(World(draw(seed, number)).play())})
+        except Exception as error:
+            return [f"the world ended in {type(error).__name__}"]
 
 
 def _broken(folder: Path, defect: str) -> None:

@@ -67,7 +67,7 @@ def test_a_session_that_does_not_end_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_ack_that_goes_astray_is_seen(monkeypatch: pytest.MonkeyPatch, question: str) -> None:
     """A relay that lets two brokers give their messages one name is found out, in each way of naming them."""
     monkeypatch.setattr(Session, question, lambda session, name: False)
-    alike = [number for number in range(8000) if _counts(draw(5, number).scene)]
+    alike = [number for number in range(16000) if _counts(draw(5, number).scene)]
     assert _seen("an_ack_is_for_its_message", alike)
 
 
