@@ -33,16 +33,16 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 _SHOWN: Final = 200
-"""How many bytes are quoted of an ERROR's message."""
+"""How many bytes of an ERROR's message are quoted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Fanout:
-    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts them.
-    What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`.
+    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts
+    them. A slow broker holds up no other one: the service reports each with `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
-    the last frame that the client was sent was an ERROR. `flowing`: frames of the client are carried, since CONNECTED.
+    the last frame that the client was sent was an ERROR. `flowing`: CONNECTED was sent, so frames are carried.
     """
 
     _client: Leg
@@ -81,7 +81,7 @@ class Fanout:
 
     @property
     def cost(self) -> int:
-        """The bytes that wait for members or for their answers."""
+        """The bytes that wait for members, or for answers of members."""
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
 
@@ -89,7 +89,7 @@ class Fanout:
         """Have this guard judge the client's frames from now on."""
         self.guard = guard
 
-    # What is asked of it
+    # State of the flow
 
     @property
     def ready(self) -> bool:
@@ -98,41 +98,41 @@ class Fanout:
 
     @property
     def full(self) -> bool:
-        """Whether too few groups of any upstream have room for more frames."""
+        """Whether, in any upstream, too few groups have room for more frames."""
         return any(target.full for target in self._router.targets)
 
     @property
     def crowded(self) -> bool:
-        """Whether too few groups of any upstream have enough room to read on after `full`."""
+        """Whether, in any upstream, too few groups have room to go on reading after the flow was `full`."""
         return any(target.crowded for target in self._router.targets)
 
     @property
     def safe(self) -> bool:
-        """Whether the outcome of each frame that must not be lost is known, and a quorum has all other frames."""
+        """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
         return not pending and all(target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and has got everything that it is owed."""
+        """Whether the client sent DISCONNECT and has received everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             told = [member for _, member in self._places.values() if member.disconnecting]
             return self.disconnect_receipt is None and all(member.safe for member in told)
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
-        """Return none: the relay looks at each frame."""
+        """Return no pass, because the relay looks at each frame."""
         return []
 
     def opened(self) -> list[Link]:
-        """Return the links that have to `seek` a broker: those of newly needed upstreams, and those that left one."""
+        """Return the links that must `seek` a broker: those of newly used upstreams, and those that left a broker."""
         opened, self._router.opened = self._router.opened, []
         return opened
 
-    # What comes
+    # Carrying frames
 
     def to_broker(self, now: float, most: int = TURN) -> None:
-        """Carry the frames that the client's leg has, a turn's worth and `most` at most."""
+        """Carry the frames that the client's leg has: at most `most`, and at most one turn's work."""
         count = 0
         frames = self._client.decoder.frames()
         if self.guard.active:
@@ -170,7 +170,7 @@ class Fanout:
             raise failure
 
     def to_client(self, link: Link, now: float) -> None:
-        """Carry the frames that the broker's leg of a link has."""
+        """Carry the frames that the broker's leg of a link has to the client."""
         target, member = self._places[link]
         leg = link.connection.leg
         try:
@@ -182,16 +182,17 @@ class Fanout:
                 self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
             self._go_on(now)
         finally:
-            # A broker whose receipts the client waits for is read from, whatever the client owes it.
+            # If the client waits for receipts of the broker, the broker is read from, however many ACKs the client
+            # owes.
             needed = self.crowded or member.resender.line is not None or self._ends
             if member.session.full and not leg.closed and not needed:
                 member.pause()
 
     def _forward(self, target: Target, member: Member, now: float) -> None:
-        """Carry a turn's worth of a broker's frames as one `Send`. Raises `StompError` for what cannot be passed on."""
+        """Carry one turn of a broker's frames as one `Send`. Raises `StompError` for a frame that cannot pass."""
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
-        # Before CONNECTED nothing was asked for, and only an ERROR may come.
+        # Before CONNECTED the client asked for nothing, so only an ERROR may pass.
         early = self._client.state is LegState.CONNECTING
 
         def new_head(frame: Frame) -> bytes | None:
@@ -248,7 +249,7 @@ class Fanout:
         return confirmation is not None and not confirmation.hidden
 
     def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
-        """Return whether an ERROR passes to the client. Raises `StompError` if it ends the session."""
+        """Return whether an ERROR passes to the client. Raises `StompError` if the ERROR ends the session."""
         counters = self._session.counters
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         member.session.received(receipt)
@@ -306,7 +307,7 @@ class Fanout:
         return self.settled or (self.erred and self._places[link][1].erred)
 
     def lost(self, link: Link, now: float) -> None:
-        """The link seeks another broker. Raises `StompError` where the session cannot survive the loss."""
+        """The link lost its broker and will seek another. Raises `StompError` if the session cannot survive this."""
         target, member = self._places[link]
         try:
             self._quorum.lost(target, member, now)
@@ -316,7 +317,7 @@ class Fanout:
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
-        """The link found no broker. Raises `StompError` if the remaining ones are too few for the quorum."""
+        """The link found no broker. Raises `StompError` if the other groups are too few for the quorum."""
         target, member = self._places[link]
         if not target.fans:
             raise not_to_be_had(link, self.disconnect_receipt)
@@ -334,7 +335,9 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers have not answered DISCONNECT, also those that are leaving their broker."""
+        """Return the links whose brokers still owe an answer and can be replaced, even links that leave
+        their broker.
+        """
         members = [
             member
             for target, member in self._places.values()
@@ -343,7 +346,7 @@ class Fanout:
         return [member.link for member in members if not member.safe or self._awaits(member)]
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs a group has not confirmed, or was not sent yet; expect nothing more of the group."""
+        """Return how many SENDs a group has not confirmed or was not sent. Expect no more answers from the group."""
         _, member = self._places[link]
         member.given_up = True
         member.reason = link.reason
@@ -351,7 +354,7 @@ class Fanout:
         return member.write_off()
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT when everything that was sent before is safe: the client will send no more."""
+        """The client will send no more: send DISCONNECT as soon as everything that was sent before is safe."""
         self._begin_disconnect(self._session.name + GOODBYE)
         self._go_on(now)
 
@@ -361,15 +364,15 @@ class Fanout:
         self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:
-        """Send the client no more MESSAGEs and no RECEIPT for its DISCONNECT; read from brokers regardless of
-        unacknowledged messages.
+        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT. Read from all brokers, even if
+        too many messages are unacknowledged.
         """
         self._ends = True
         for _, member in self._places.values():
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers; count the SENDs that the other groups miss."""
+        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss."""
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
@@ -403,7 +406,7 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """Record that a broker confirmed DISCONNECT. Return whether enough brokers have; if not, leave this broker."""
+        """Record that a broker confirmed DISCONNECT. Return whether enough brokers did. If not, leave this broker."""
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()
@@ -419,7 +422,7 @@ class Fanout:
         self._member(leg).blocked = True
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """Send what waited for this broker."""
+        """Send the frames that waited for this broker."""
         self._member(leg).blocked = False
         self._go_on(now)
 
@@ -427,7 +430,7 @@ class Fanout:
         return next(member for link, (_, member) in self._places.items() if link.state.leg is leg)
 
     def _go_on(self, now: float) -> None:
-        """Write the collected frames, give the client its receipts, and send a DISCONNECT that waited for them."""
+        """Write the collected frames, give the client its receipts, and send a DISCONNECT that waited for this."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
         for target, member in self._places.values():
