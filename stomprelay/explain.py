@@ -177,9 +177,7 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, said: bytes, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Yield the reasons for the difference: steps that changed the frame, and lines that are escaped
-        differently.
-        """
+        """Yield the reasons for the difference: steps that changed the frame, and lines that are escaped otherwise."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:

@@ -603,8 +603,8 @@ class Bridge:
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """Return a header line without its LF; empty if the header is left out. `LossPolicy` rules what is
-        inexpressible.
+        """Return a header line without its LF; empty if the header is left out. See `LossPolicy` for
+        what cannot pass.
         """
         target = self.target
         if not self.judges:

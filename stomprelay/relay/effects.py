@@ -105,9 +105,7 @@ class Outbox(list[Effect]):
             self.append(Send(leg, data))
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
-        """Write the heart-beats that are due on these legs. Return the first leg whose peer is silent for too long, or
-        None.
-        """
+        """Write heart-beats that are due. Return the first leg whose peer is silent for too long, or None."""
         for leg in legs:
             if leg is None or not leg.beating:
                 continue
@@ -327,9 +325,7 @@ TURN: Final = 512
 
 
 class Joiner:
-    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add` and `write`, and then
-    `take`.
-    """
+    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add`, `write`, then `take`."""
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 

@@ -125,9 +125,7 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, limited to frames that all brokers read alike. They also ask for the destinations of
-    SENDs.
-    """
+    """Return the same rules, for frames that all brokers read alike. They also ask for the destinations of SENDs."""
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -259,16 +257,14 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """Record that these open subscriptions may be forbidden now; then call `objection`. The guard
+        """Record that these open subscriptions may be forbidden now. Then call `objection`. The guard
         keeps the list.
         """
         subscriptions.reverse()
         self.doubts = None if self._its_policy() is None else subscriptions
 
     def objection(self, most: int) -> Refused | None:
-        """Judge some of the `doubts`. Return the error for a forbidden subscription. Repeat while there
-        are `doubts`.
-        """
+        """Judge some of the `doubts`. Return the error for a forbidden subscription. Repeat while there are any."""
         policy, doubted = self._policy, self.doubts
         if policy is None or doubted is None:
             return None

@@ -24,9 +24,7 @@ class Opened:
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """The connection of an `Open` is established. `address`: the client's IP address for brokers; None if there is
-    none.
-    """
+    """The connection of an `Open` is established. `address`: the client's IP address for brokers; None: no address."""
 
     leg: Leg
     address: str | None = None

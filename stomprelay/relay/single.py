@@ -158,9 +158,7 @@ class Single:
         return self._passing
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
-        """Return which frames of the broker may pass through the relay in runs, and which may pass
-        without the relay.
-        """
+        """Return which broker's frames may pass through the relay in runs, and which may pass without the relay."""
         session = self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm

@@ -245,9 +245,7 @@ class Ledger:
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if a MESSAGE
-        must be `noted`.
-        """
+        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one must be `noted`."""
         room = self._most - self._pending - self._in_doubt - len(self.recent)
         if self.forgot or ((self._ended or self._lost) and count > room):
             return False  # `noted` makes room

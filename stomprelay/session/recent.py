@@ -84,9 +84,7 @@ class Recent:
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
-        """Whether one of the deliveries has this decoded `ack` value. False if ACKs of this version have no such
-        value.
-        """
+        """Whether a recent delivery has this decoded `ack` value. False if the version's ACKs have no such value."""
         return self._dialect.delivery is DeliveryNaming.ACK and self._has(ack)
 
     def _has(self, *name: bytes) -> bool:
@@ -150,8 +148,8 @@ class Recent:
         return found, [self._subscriptions[id] for id in covered]
 
     def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
-        """Forget all deliveries. Return, in order, number, subscription, decoded message-id and decoded
-        `ack` of each.
+        """Forget all deliveries. Return number, subscription, decoded message-id and decoded `ack` of
+        each, in order.
         """
         if self._rows is None:
             return []

@@ -302,9 +302,7 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether the client owes too many ACKs or too much is kept. Then do not read from the broker
-        while `crowded`.
-        """
+        """Whether the client owes too many ACKs or too much is kept. Then stop reading until it is not `crowded`."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )

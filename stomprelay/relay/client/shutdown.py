@@ -176,9 +176,7 @@ class Shutdown:
         self.finish_at = min(now + ECHO, self._finish_by)
 
     def _finish_within(self, now: float, *, steps: int) -> None:
-        """The client half-closed its connection: treat it as gone after `steps` times `disconnect_timeout`, in any
-        case.
-        """
+        """The client half-closed its connection: treat it as gone after `steps` times `disconnect_timeout`."""
         self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
@@ -360,9 +358,7 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """End the session with its broker. SENDs may be lost, except if all was settled and the broker
-        closed `clean`.
-        """
+        """End the session with its broker. SENDs may be lost, unless all was settled and the broker closed `clean`."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])

@@ -237,9 +237,7 @@ class Dispatch:
     # Transactions
 
     def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
-        """Return this transaction's place, which is at `target` from now on. Raises `ProtocolError` if it is
-        elsewhere.
-        """
+        """Return where this transaction is: from now on at `target`. Raises `ProtocolError` if it is elsewhere."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None

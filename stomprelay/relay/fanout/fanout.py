@@ -335,9 +335,7 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers still owe an answer and can be replaced, even links that leave
-        their broker.
-        """
+        """Return the links whose brokers still owe an answer and can be replaced, also links that leave brokers."""
         members = [
             member
             for target, member in self._places.values()

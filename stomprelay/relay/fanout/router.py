@@ -141,9 +141,7 @@ class Member:
             self.send(frame)
 
     def acknowledge(self, ack: CumulativeAck) -> bool:
-        """Record a cumulative ACK or NACK of another broker's delivery. Return whether this broker is
-        concerned, too.
-        """
+        """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker."""
         if self._waits:
             last = self._waiting[-1] if self._waiting else None
             if isinstance(last, CumulativeAck) and last._replace(order=ack.order) == ack:
@@ -175,9 +173,7 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write the collected frames, after the waiting ones, if the broker can be written to. Raises as
-        `send` does.
-        """
+        """Write the collected frames, after the waiting ones, if the broker can be written to. Raises as `send`."""
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -231,9 +227,7 @@ class Member:
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: keep the waiting frames for the next one. Return errors for frames that
-        cannot be kept.
-        """
+        """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
         failures: list[StompError] = []
         for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))

@@ -171,9 +171,8 @@ class Schedule:
                 left = self._open()
                 break
         if not left:
-            if (
-                self._bound is None
-            ):  # waiting for the broker that has the sessions is no failed pass
+            # Waiting for the broker that has the sessions is no failed pass.
+            if self._bound is None:
                 self.passes += 1
                 self.vain = self.passes % self._options.warn_after == 0
             if 0 < self._most <= self.passes:
@@ -731,9 +730,7 @@ class Link:
             )
 
     def refused(self, reason: str, now: float, blame: str = CLOSED) -> None:
-        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the error if the client
-        is the cause.
-        """
+        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the error for a client at fault."""
         asked = self.state
         if not isinstance(asked, Handshake) or asked.sight is None:
             return
@@ -832,9 +829,7 @@ class Link:
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
     def lost(self, reason: str) -> None:
-        """Record that the broker is lost. Then call `hang_up` and `seek`. No change if the link is
-        leaving the broker.
-        """
+        """Record that the broker is lost. Then call `hang_up` and `seek`. No change if the link was leaving it."""
         if type(self.state) is Connected and not self.state.done:
             self._lost(self.state)
             self._outbox.put(fault(Event.LOST, self.state.broker, self.upstream, reason))

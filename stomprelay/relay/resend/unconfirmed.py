@@ -1,5 +1,5 @@
-"""What was sent to a broker and may not have arrived, in the client's spelling and order, so that a new broker can be
-sent it again; and which receipts the client is owed.
+"""What was sent to a broker and may not have arrived, in the client's spelling and order, so that the next broker can
+be sent it. Also which receipts the client is owed.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -22,8 +22,9 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Pending:
-    """One transaction. `awaited`: the receipts of its SENDs that have not come, with their numbers; `own`: the relay's
-    among them. `receipt`: that of its COMMIT, None before COMMIT. `errors`: how many ERRORs had come when it began.
+    """One transaction. `awaited`: the receipts that its SENDs still await, each with how often. `own`: the relay's
+    receipt among these. `receipt`: that of COMMIT; None before COMMIT. `errors`: how many ERRORs had come when it
+    began.
     """
 
     errors: int
@@ -35,9 +36,9 @@ class _Pending:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Committing:
-    """The transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
-    (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. `late` is for
-    `take_late`.
+    """The transactions that a broker was sent and whose outcome is not known. If the broker confirms COMMIT too early
+    (`Profile.commits_early`), the RECEIPT for COMMIT is held back until the RECEIPTs of the transaction's SENDs have
+    come. `late`: the receipts for `take_late`.
     """
 
     late: list[bytes] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Committing:
 
     @property
     def safe(self) -> bool:
-        """Whether each COMMIT has all of its answers."""
+        """Whether each COMMIT is answered, and the SENDs of its transaction, too."""
         return not self._committed and not self._held
 
     # What is sent
@@ -57,12 +58,12 @@ class Committing:
     def asked(self, name: bytes, receipt: bytes) -> None:
         """Record that a SEND of the client in the transaction `name` asks for this receipt."""
         pending = self._opened(name)
-        # An id that another transaction uses meanwhile cannot be told apart: the COMMIT does without it.
+        # If two transactions use the same receipt id, the COMMIT of the second one does not wait for this receipt.
         if self._parts.setdefault(receipt, pending) is pending:
             pending.awaited[receipt] = pending.awaited.get(receipt, 0) + 1
 
     def ask(self, name: bytes, make: Callable[[], bytes]) -> bytes:
-        """Return the relay's receipt id for SENDs in the transaction `name`. `make` makes it once for all of them."""
+        """Return the relay's receipt id for SENDs in this transaction. The first call lets `make` make the id."""
         pending = self._opened(name)
         if pending.own is None:
             pending.own = make()
@@ -76,7 +77,7 @@ class Committing:
             self._release(pending)
 
     def committed(self, name: bytes | None, receipt: bytes, *, ours: bool) -> None:
-        """Record a COMMIT, which this receipt will confirm; `ours`: the receipt is the relay's, not the client's."""
+        """Record a COMMIT, which this receipt will confirm. `ours`: the receipt is the relay's, not the client's."""
         pending = (None if name is None else self._open.pop(name, None)) or _Pending(self._errors)
         pending.receipt = receipt
         pending.ours = ours
@@ -85,7 +86,7 @@ class Committing:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """Record a RECEIPT. Return whether it is for a COMMIT and must wait. Then call `take_late`."""
+        """Record a RECEIPT. Return whether it is for a COMMIT and must be held back. Then call `take_late`."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -95,7 +96,7 @@ class Committing:
         return False
 
     def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
+        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -103,7 +104,7 @@ class Committing:
             self._release(pending)
 
     def erred(self) -> None:
-        """Record an ERROR without a receipt: any SEND may stay unanswered, so COMMIT counts by its own RECEIPT."""
+        """Record an ERROR without a receipt: any SEND may stay unanswered, so COMMIT awaits only its own RECEIPT."""
         self._errors += 1
         self._open.clear()
         self._parts.clear()
@@ -111,13 +112,13 @@ class Committing:
         self._held.clear()
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts of COMMITs that were held back and have become true since the last call."""
+        """Return the receipts of COMMITs that were held back and may be given since the last call."""
         late, self.late = self.late, []
         return late
 
     def lost(self) -> list[bytes | None]:
-        """The broker is lost: forget all. Returns what is in doubt now: of each unanswered COMMIT the receipts that the
-        client awaits for it and its SENDs, None for a COMMIT without a receipt of the client's.
+        """The broker is lost: forget all transactions. Return the receipts whose outcome is unknown: of each
+        unanswered COMMIT, its own (None if the client asked for none), and those that the client awaits for its SENDs.
         """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
@@ -145,7 +146,7 @@ class Committing:
                 self.late.append(pending.receipt)
 
     def _release(self, pending: _Pending) -> None:
-        """Wait for no SEND of a transaction any more."""
+        """Await no receipts of this transaction's SENDs any more."""
         if pending.errors == self._errors:
             for receipt in pending.awaited:
                 del self._parts[receipt]
@@ -153,7 +154,7 @@ class Committing:
 
 class Kept(NamedTuple):
     """Frames back to back: SENDs that one `receipt` confirms, or a whole transaction that no broker was sent yet.
-    `sent`: they were sent before, so a repetition may be a duplicate. `sends`: how many SENDs they contain.
+    `sent`: the frames were sent before, so sending them again may make duplicates. `sends`: the number of SENDs.
     """
 
     wire: bytes
@@ -163,7 +164,7 @@ class Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Kept parts back to back in `wire`, from `start`: each has its end in `ends`, a receipt and `sends` SENDs."""
+    """Kept entries back to back in `wire`, from `start`. Each has an end in `ends`, a receipt, and `sends` SENDs."""
 
     wire: bytes
     receipts: list[bytes]
@@ -173,7 +174,7 @@ class _Row(NamedTuple):
     sends: int
 
     def kept(self, first: int) -> Iterator[Kept]:
-        """Yield the parts of the row one by one, from number `first` on."""
+        """Yield the entries of the row one by one, from number `first` on."""
         at = self.ends[first - 1] if first else self.start
         for receipt, end in zip(self.receipts[first:], self.ends[first:], strict=True):
             yield Kept(self.wire[at - self.start : end - self.start], receipt, self.sent, self.sends)
@@ -182,18 +183,18 @@ class _Row(NamedTuple):
 
 _NO_ROWS: Final[deque[_Row]] = deque(maxlen=0)
 _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
-"""An empty deque has three quarters of a kilobyte; many sessions never keep anything."""
+"""Shared by many sessions: an empty deque takes three quarters of a kilobyte, and many never keep anything."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Unconfirmed:
-    """What one session's brokers in one group have not confirmed. `name` is the session's. With `most` bytes the client
-    is not read from until half of them are confirmed.
+    """What the brokers of one session in one group have not confirmed. `name` is the session's. At `most` bytes the
+    client is not read from, until half of them are confirmed.
 
-    `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
-    receipts for `take_given`. `owed_receipts`: those that the client awaits. `aside`: what `take` returned and is still
-    to be sent. New things stand in rows, the first of which waits for the next receipt; a receipt out of order takes
-    the rows apart.
+    `size`: the kept bytes. `sends`: the kept SENDs. `unproved`: SENDs that are not kept, with no later RECEIPT.
+    `given`: receipts for `take_given`. `owed_receipts`: receipts that the client awaits. `aside`: entries that `take`
+    returned and that still have to be sent. New entries stand in rows; the first entry waits for the next receipt. A
+    receipt out of order splits the rows into entries (`_kept`).
     """
 
     name: InitVar[bytes]
@@ -208,7 +209,7 @@ class Unconfirmed:
     _name: bytes = b""
     _asked: int = 0
     _number: int = 0
-    # Ordered: a plain dict goes through all that was deleted in front of its first.
+    # To find its first entry, a plain dict goes through all entries that were deleted before it.
     _kept: OrderedDict[int, Kept] = field(default_factory=OrderedDict)
     _rows: deque[_Row] = field(init=False)  # all of them behind what is in `_kept`
     _done: int = 0  # of the first row
@@ -225,7 +226,7 @@ class Unconfirmed:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that the member costs, receipt ids included."""
+        """The number of bytes that all this costs, including receipt ids."""
         things = len(self._kept) + self._waiting + len(self.aside) + len(self.owed_receipts)
         of = self.committing
         things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
@@ -233,13 +234,13 @@ class Unconfirmed:
 
     @property
     def safe(self) -> bool:
-        """Whether nothing that must reach a broker is uncertain to have done so."""
+        """Whether everything that must reach a broker is known to have reached one."""
         return not self._kept and not self._rows and not self.aside and self.committing.safe
 
     # What is sent
 
     def ask(self) -> bytes:
-        """Return a receipt id of the relay's own that was never given before."""
+        """Return a new receipt id of the relay's own."""
         self._asked += 1
         return self._name + b"%d" % self._asked
 
@@ -255,7 +256,7 @@ class Unconfirmed:
         return receipt is not None and receipt.startswith(self._name)
 
     def owe(self, receipt: bytes) -> None:
-        """Record that the client asked for this receipt and has to be sent it once."""
+        """Record that the client asked for this receipt, so that it must be sent the receipt once."""
         owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
         self.owed_receipts[receipt] = owed + 1
@@ -265,15 +266,15 @@ class Unconfirmed:
         return receipt in self.owed_receipts
 
     def pass_unkept(self, sends: int = 1) -> None:
-        """Count SENDs that are sent without a receipt, so that they are not kept."""
+        """Count SENDs that are sent without a receipt. They are not kept."""
         self.unproved += sends
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
-        """Keep frames that `receipt` will confirm, with so many SENDs. Not `sent`: they wait for a broker."""
+        """Keep frames with so many SENDs; `receipt` will confirm them. Not `sent`: they still wait for a broker."""
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
-        """Keep a run of SENDs; each is confirmed by the receipt at its place. The run's rule has to want `parts`."""
+        """Keep a run of SENDs. Each has its receipt at the same index. The run's rule must want `parts`."""
         self._append(_Row(run.wire, receipts, run.start, run.ends, True, 1))
 
     def _append(self, row: _Row) -> None:
@@ -286,7 +287,7 @@ class Unconfirmed:
         self.sends += row.sends * len(row.receipts)
 
     def _unfold(self) -> None:
-        """Take the rows apart, so that each kept part can be found by its receipt."""
+        """Split the rows into entries, so that each entry can be found by its receipt."""
         for row in self._rows:
             for kept in row.kept(self._done):
                 self._number += 1
@@ -306,14 +307,14 @@ class Unconfirmed:
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
-        """Return the receipt of what was kept or committed last, since the last call; None if nothing was."""
+        """Return the receipt of the last frame that was kept or committed since the last call; None if none was."""
         latest, self._latest = self._latest, None
         return latest
 
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """Record a RECEIPT. Return whether it passes to the client. Give the client those of `take_late` after it."""
+        """Record a RECEIPT. Return whether it passes to the client. Then give the client what `take_late` returns."""
         self.unproved = 0
         if self._comes_next(receipt):
             self._confirm(1)
@@ -326,7 +327,7 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs that are the relay's next; return whether they are. If not, call `received` with each."""
+        """Record RECEIPTs if they are all the relay's own and come in order. If False, call `received` with each."""
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):
@@ -349,7 +350,7 @@ class Unconfirmed:
         return True
 
     def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
+        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
         if self._comes_next(receipt):
             self._done_with(1)
         elif (number := self._first(receipt)) is not None:
@@ -358,11 +359,11 @@ class Unconfirmed:
         self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
-        """Return receipts that were held back until now, since the last call; give them to the client."""
+        """Return the receipts that were held back and may be given since the last call; give the client these."""
         return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
     def settle(self, receipt: bytes) -> bool:
-        """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
+        """Record that the client is sent this receipt, or an ERROR instead. Return whether the receipt was owed."""
         owed = self.owed_receipts.get(receipt)
         if owed is None:
             return False
@@ -374,19 +375,19 @@ class Unconfirmed:
         return True
 
     def _comes_next(self, receipt: bytes) -> bool:
-        """Whether the first of the rows waits for this receipt, and nothing before it does."""
+        """Whether the first entry of the rows awaits this receipt, and no earlier entry does."""
         if not self._rows or self._rows[0].receipts[self._done] != receipt:
             return False
         return receipt not in self._by_receipt
 
     def _confirm(self, count: int) -> None:
-        """Record that so many parts of the first row are confirmed."""
+        """Record that so many entries of the first row are confirmed."""
         while self.cumulative and self._kept:
             self._forget(next(iter(self._kept)))
         self._done_with(count)
 
     def _done_with(self, count: int) -> None:
-        """Forget so many things of the first row."""
+        """Forget so many entries of the first row."""
         row, before = self._rows[0], self._done
         self._done += count
         self._waiting -= count
@@ -397,7 +398,7 @@ class Unconfirmed:
             self._done = 0
 
     def _first(self, receipt: bytes) -> int | None:
-        """Return the number in `_kept` of the first thing that this receipt will confirm; None where there is none."""
+        """Return the number in `_kept` of the first entry that this receipt confirms; None if there is none."""
         numbers = self._by_receipt.get(receipt)
         if numbers is None and self._rows:
             self._unfold()
@@ -405,7 +406,7 @@ class Unconfirmed:
         return numbers[0] if isinstance(numbers, deque) else numbers
 
     def _forget(self, number: int) -> None:
-        """Forget this thing, the first one that its receipt confirms."""
+        """Forget this entry of `_kept`, which is the first one with its receipt."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
         self.sends -= kept.sends
@@ -418,15 +419,16 @@ class Unconfirmed:
     # Receipts that the relay gives
 
     def take_given(self) -> list[bytes]:
-        """Return the receipts that the relay has to give, since the last call, in order; give them to the client."""
+        """Return the receipts that the relay must give since the last call, in order; give the client these."""
         given, self.given = self.given, []
         return given
 
-    # What a loss means
+    # The broker is lost
 
     def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
-        """The broker is lost. Returns the receipts that the relay gives in its place: all but those of kept frames and
-        `again`, because an UNSUBSCRIBE or ACK needs no other broker; and what is in doubt, see `Committing.lost`.
+        """The broker is lost. Return the receipts that the relay gives instead, which no next broker needs to confirm
+        (for UNSUBSCRIBE, ACK): all owed ones but those of kept frames and of `again`. Also what is in doubt: see
+        `Committing.lost`.
         """
         self.unproved = 0
         for kept in self.aside:
@@ -449,7 +451,7 @@ class Unconfirmed:
         return given, doubts
 
     def take(self) -> list[Kept]:
-        """Forget and return what the new broker has to be sent, in the old order. Keep each again as it is sent."""
+        """Forget and return what the new broker must be sent, in the old order. Keep each entry again once sent."""
         if self._rows:
             self._unfold()
         taken = list(self._kept.values())
@@ -459,13 +461,13 @@ class Unconfirmed:
         return taken
 
     def write_off(self) -> None:
-        """Forget all that is kept: no broker will be sent it."""
+        """Forget all that is kept, because no broker will be sent it."""
         self.take()
         self.aside = _NONE_ASIDE
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
-        """Keep what `take` returned until it is sent, part by part: see `aside`. Put it last, or `first`."""
+        """Keep entries that `take` returned until they are sent: see `aside`. They come last, or `first`."""
         if self.aside is _NONE_ASIDE and kept:
             self.aside = deque(kept)
         elif first:
@@ -476,7 +478,7 @@ class Unconfirmed:
         self.sends += sum(each.sends for each in kept)
 
     def take_aside(self) -> Kept:
-        """Forget and return the first part that was set aside. Keep it again when it is sent."""
+        """Forget and return the first entry that was set aside. Keep it again when it is sent."""
         kept = self.aside.popleft()
         self.size -= len(kept.wire)
         self.sends -= kept.sends
