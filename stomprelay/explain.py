@@ -48,7 +48,7 @@ _PARAGRAPH: Final = "   "
 
 class Explanation:
     """Explains the frames between one client and one broker. `client`, `broker`: STOMP versions; None: the version
-    that CONNECT or CONNECTED settles; before that frame, 1.2. `refused`: the number of frames that could not be
+    that CONNECT or CONNECTED names; before that frame, 1.2. `refused`: the number of frames that could not be
     translated.
     """
 
@@ -177,7 +177,7 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, said: bytes, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Yield the reasons for the difference: steps that changed the frame, and lines that are escaped otherwise."""
+        """Yield the reasons for the difference: steps that changed the frame, and lines with other escapes."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
@@ -235,7 +235,9 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text: controls except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
+    """Return bytes as text. Controls except LF are in caret notation (NUL is `^@`); bytes that are not UTF-8 are
+    `<ff>`.
+    """
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

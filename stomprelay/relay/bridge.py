@@ -161,7 +161,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """Record what the frame opens or closes. Raises `ProtocolError` for an invalid SUBSCRIBE, or for too many."""
+    """Record what the frame opens or closes. Raises as `Session.observed`, and for an invalid SUBSCRIBE."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -251,9 +251,9 @@ ACKNOWLEDGED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (ID,),
 }
-"""For each way of naming deliveries: the headers with which an ACK or NACK does it, see `session.recent`."""
+"""For each way of naming: the headers by which an ACK or NACK names a delivery, see `session.recent`."""
 SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
-"""For each way of naming deliveries: further headers of an ACK that tell more about the delivery."""
+"""For each way of naming: further headers of an ACK that tell more about the delivery."""
 
 
 _BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
@@ -262,8 +262,8 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.ACK: ((ID,), 2),
 }
-"""For each way of naming deliveries: the headers with which an ACK names a delivery to the broker, and the index in a
-row (see `session.recent`) where the values of these headers begin.
+"""For each way of naming: the headers by which an ACK names a delivery to the broker, and the index in a row (see
+`session.recent`) at which the values of these headers begin.
 """
 
 
@@ -345,7 +345,7 @@ DELIVERED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
 }
-"""For each way of naming deliveries: the headers of a MESSAGE that do it, see `session.recent`."""
+"""For each way of naming: the headers by which a MESSAGE names its delivery, see `session.recent`."""
 
 
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
@@ -399,8 +399,8 @@ def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of `commands`. It is made if there are no `facts`, if the dialects differ in one of them, or if the
-    bridge is `tracked` and the step `tracks`.
+    """An edit of `commands`. The edit is made if there are no `facts`, if the dialects differ in one of the facts, or
+    if the bridge is `tracked` and the step `tracks`.
     """
 
     commands: frozenset[bytes]
@@ -603,9 +603,7 @@ class Bridge:
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """Return a header line without its LF; empty if the header is left out. See `LossPolicy` for
-        what cannot pass.
-        """
+        """Return a header line without its LF; empty if the header is left out, see `LossPolicy`."""
         target = self.target
         if not self.judges:
             return target.write_line(name, value)  # as a peer of the same version spelled it
@@ -763,7 +761,9 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: those of the configuration, else of the broker up to the client's."""
+    """Return the versions to ask a broker for: the configured ones; otherwise those up to the client's, without those
+    that the broker is known to lack. If nothing is left, all versions that the broker has.
+    """
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
@@ -772,7 +772,9 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
-    """Return and record the broker's profile: as configured, else by CONNECTED. A client's own `session` is ignored."""
+    """Return and record the broker's profile: the configured one, otherwise what CONNECTED shows. A `session` that is
+    the value of a header of the client shows nothing.
+    """
     session = b"" if offer.has_value(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO_PROFILE else upstream.profile
     broker.profile = found
@@ -780,7 +782,9 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
 
 
 def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
-    """Return the relay's credentials for this `client`, else the upstream's, escaped; None: the client's are used."""
+    """Return the credentials for a broker, escaped if the broker unescapes them: `client`, otherwise the upstream's.
+    None: those in the client's CONNECT are used.
+    """
     own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
         return own
@@ -808,8 +812,9 @@ def _escapes(upstream: Upstream, broker: Broker) -> bool:
 def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
-    """Return which frames of a broker may pass in runs. `receipts`: RECEIPTs may pass, as none is for the relay.
-    `ours`: given if all RECEIPTs are for the relay; records them. Call this again after SUBSCRIBE and UNSUBSCRIBE.
+    """Return which frames of a broker may pass in runs. `receipts`: RECEIPTs may pass, because none is for the relay.
+    `ours`: if given, it records RECEIPTs, and returns whether they are all for the relay. Call this again after
+    SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
@@ -879,7 +884,9 @@ def to_broker(
     parts: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return which frames of a client may pass in runs. `unkept` is called with the number of SENDs without receipt."""
+    """Return which frames of a client may pass in runs. `sends`: SENDs may, too; `parts`: the parts of their runs must
+    be known. `unkept` is called with the number of SENDs without a receipt.
+    """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)
 

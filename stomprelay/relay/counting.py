@@ -1,4 +1,4 @@
-"""Counts by destination. Above `LOOKS` frames a second, one frame is looked at and counts for many."""
+"""Counts by destination. Above `LOOKS` frames a second, only some are looked at, and each of these counts for many."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -21,7 +21,7 @@ TURN: Final = 60
 """Ticks after which the table gives places to other destinations."""
 _SPREAD: Final = 40503
 _ROUND: Final = 65536
-"""Both vary the intervals, so that these do not keep step with a client that sends regularly."""
+"""`_SPREAD` and `_ROUND` vary the intervals, so that these do not keep step with a client that sends regularly."""
 
 
 class DestinationCounter:
@@ -76,7 +76,9 @@ class DestinationCounter:
             self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
 
     def tick(self) -> None:
-        """Call this once a second. After few frames, more are looked at. Once a minute the table gives places away."""
+        """Call this once a second. Looks at more frames after few; once a minute, gives places to busier
+        destinations.
+        """
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
             over = max(self._left - self._every, 0)

@@ -99,7 +99,7 @@ class Outbox(list[Effect]):
         return effects
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
-        """Write `data`, whole frames or a heart-beat, to a leg; nothing if the leg's connection has ended."""
+        """Write `data`, whole frames or a heart-beat, to a leg. No effect if the leg's connection has ended."""
         if not leg.gone:
             leg.heartbeat.sent_at = now
             self.append(Send(leg, data))
@@ -183,7 +183,7 @@ def found(
     product: Profile,
     resent: int,
 ) -> Note:
-    """A broker answered CONNECTED. `before`: the session's last broker. `resent`: the number of frames sent again."""
+    """Return the note that a broker answered CONNECTED. `before`: the last broker. `resent`: frames sent again."""
     facts = _facts(broker, upstream)
     facts["version"] = version.decode("ascii")
     facts["product"] = product.name
@@ -195,42 +195,42 @@ def found(
 def fault(
     event: Event, broker: Broker | None, upstream: Upstream, reason: str, *, detail: bool = True
 ) -> Note:
-    """A broker did not accept the session (REFUSED), or the session lost it (LOST)."""
+    """Return the note that a broker did not accept the session (REFUSED), or that the session lost it (LOST)."""
     return Note(event, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=detail)
 
 
 def vain(group: Group, upstream: Upstream, passes: int) -> Note:
-    """No broker of the group was found in this number of passes."""
+    """Return the note that no broker of the group was found in this number of passes."""
     text = f"no broker of {group} in {passes} attempts"
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """The session leaves a broker because of a fault, and looks for another one."""
+    """Return the note that the session leaves a broker because of a fault, and looks for another one."""
     text = f"broker {broker} is left: {reason}"
     return Note(Event.LOST, text, _facts(broker, upstream, reason), detail=True)
 
 
 def moved(broker: Broker | None, upstream: Upstream) -> Note:
-    """The session leaves a broker because it was asked to move."""
+    """Return the note that the session leaves a broker because it was asked to move."""
     return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream), detail=True)
 
 
 def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A group is left out for the rest of the session. `broker`: the group's present or last one, if any."""
+    """Return the note that a group is left out for the rest of the session. `broker`: its present or last one."""
     facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
     return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
 
 
 def missed(group: Group, upstream: Upstream) -> Note:
-    """A group misses SENDs from now on."""
+    """Return the note that a group misses SENDs from now on."""
     reason = "its queue is full"
     facts = {**_facts(None, upstream, reason), "group": group.name}
     return Note(Event.LOST, f"group {group.name} misses what is sent: {reason}", facts)
 
 
 def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
-    """An ERROR of one group is not passed on to the client, because there are several groups."""
+    """Return the note that a group's ERROR is not passed to the client, because there are other groups."""
     return Note(
         Event.IGNORED,
         f"group {group.name}: {reason}",
@@ -241,7 +241,9 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 def unconfirmed(
     brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """The session ends, because these brokers did not answer in time. `missing`: how many SENDs may be lost."""
+    """Return notes: the session ends, because these brokers did not answer in time. `missing`: SENDs
+    that may be lost.
+    """
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]
@@ -256,21 +258,21 @@ def unconfirmed(
 
 
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
-    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: True if no bytes are at
-    fault.
+    """Return the note that the session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`:
+    True if no bytes are at fault.
     """
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 
 
 def turned_away(refusal: Refusal) -> Note:
-    """A client is refused, so no session starts."""
+    """Return the note that a client is refused, so that no session starts."""
     facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.ground.value}
     return Note(Event.ERROR, f"access refused ({refusal.ground.value}): {refusal.text}", facts)
 
 
 def not_renewed(refusal: Refusal) -> Note:
-    """A connected client sent a new token that is not valid; its session continues until the old token expires."""
+    """Return the note that a client's new token is not valid. The session continues until the old token expires."""
     facts = {"side": End.CLIENT.value, "message": "new token refused", "reason": refusal.ground.value}
     text = (
         f"new token refused ({refusal.ground.value}): {refusal.text}; the one before counts until it expires"
@@ -279,7 +281,7 @@ def not_renewed(refusal: Refusal) -> Note:
 
 
 def unheard(error: StompError) -> Note:
-    """A broker sent an error that the client cannot get, because the client is gone."""
+    """Return the note of a broker's error that the client cannot get, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
     return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
 
@@ -288,24 +290,24 @@ def unheard(error: StompError) -> Note:
 
 
 def vanished(text: str, *, delivering: bool = False) -> Note:
-    """The client left without DISCONNECT. `delivering`: its frames are still being delivered."""
+    """Return the note that the client left without DISCONNECT. `delivering`: its frames are still being delivered."""
     facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
     return Note(Event.VANISHED, text, facts, detail=delivering)
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
-    """The session is over. `quiet`: the reason was logged before."""
+    """Return the note that the session is over. `quiet`: the reason was logged before."""
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
 def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
-    """The session has ended for the reason in the text; `lost` SENDs may be lost. `end`: which side ended it."""
+    """Return the note that the session ended, as `text` says. `lost`: SENDs that may be lost. `end`: who ended it."""
     loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
     return ended(end, f"{text}{loss}")
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
-    """The session ended because its broker's connection ended. `settled`: the client had sent DISCONNECT."""
+    """Return the note that the session ended with its broker. `settled`: the client had sent DISCONNECT."""
     end = End.CLIENT if settled else End.BROKER
     text = "the client sent DISCONNECT" if settled else f"broker {reason}"
     return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})

@@ -76,7 +76,7 @@ def readings(value: bytes) -> list[str]:
 
 
 def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
-    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` if they are not certain."""
+    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` if these are not known."""
     destinations = _read(headers, DESTINATION)
     if not destinations:
         raise _unclear("there is no destination")
@@ -125,7 +125,7 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, for frames that all brokers read alike. They also ask for the destinations of SENDs."""
+    """Return the rules, limited to frames that all brokers read alike. For SENDs they want the destination."""
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -171,7 +171,7 @@ class Renewal:
         return True
 
     def answered(self) -> bytes | None:
-        """A token was checked: start the next check. Return the token's receipt; give it if the token is valid."""
+        """A token was checked: start the next check. Return the receipt to give to the client if the token is valid."""
         before, self.asked, self._next = self.asked, self._next, None
         if self.asked is not None:
             self._outbox.put(Identify(self._client, self.asked.claim))
@@ -257,7 +257,7 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """Record that these open subscriptions may be forbidden now. Then call `objection`. The guard
+        """These open subscriptions may be forbidden now. Then call `objection`. The guard
         keeps the list.
         """
         subscriptions.reverse()

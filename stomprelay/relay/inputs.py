@@ -12,7 +12,7 @@ from stomprelay.wire.errors import StompError
 
 @dataclass(slots=True)
 class OnLeg:
-    """Something happened to the connection of a leg. It has no effect if the leg is closed."""
+    """Something happened to the connection of a leg. The input has no effect if the leg is closed."""
 
     leg: Leg
 
@@ -113,7 +113,9 @@ class Stopped:
 
 @dataclass(slots=True)
 class Killed:
-    """End the session for this reason: deliver first, within one `disconnect_timeout`. A second one ends it at once."""
+    """End the session for this reason: deliver first, within one `disconnect_timeout`. A second `Killed`
+    ends it now.
+    """
 
     why: Reason
 

@@ -657,7 +657,9 @@ class ClientConnection:
             self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The new token is not valid. The client may stay until the old one expires; the new one gets no receipt."""
+        """The new token is not valid. The client may stay until the old one expires; no receipt is given for the new
+        one.
+        """
         guard = self.flow.guard
         if guard.asked and not self._client.closed:
             turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)

@@ -121,7 +121,7 @@ class Single:
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
-        """Return what may pass straight on: frames that the relay need not look at. None may if other work is due."""
+        """Return what may pass straight on: frames that the relay need not look at. Empty if other work is due."""
         link = self._link
         if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
@@ -158,7 +158,7 @@ class Single:
         return self._passing
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
-        """Return which broker's frames may pass through the relay in runs, and which may pass without the relay."""
+        """Return which frames of a broker may pass through the relay in runs, and which may pass without the relay."""
         session = self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm

@@ -9,7 +9,7 @@ from stomprelay.session.subscriptions import Subscription
 
 
 class _Node:
-    """A tree of positions: the run from `start` up to `stop`, between two subtrees. `count`: all its positions."""
+    """A tree of positions: a run from `start` up to `stop` between two subtrees. `count`: the number of positions."""
 
     __slots__ = ("count", "height", "left", "right", "start", "stop")
 
@@ -108,7 +108,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Positions:
-    """A set of positions, kept as runs. Each call takes logarithmic time; iteration and a mixed `give` take longer."""
+    """A set of positions, kept as runs. Calls take logarithmic time; iteration and `give` may take longer."""
 
     _tree: _Tree = None
 
@@ -271,7 +271,9 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """0; 1 if the subscription ended; 2 if the broker was lost. An ACK is for the delivery of lowest rank."""
+        """2 if the broker was lost, otherwise 1 if the subscription ended, otherwise 0. ACKs are for the
+        lowest rank.
+        """
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
@@ -280,7 +282,7 @@ class Delivery:
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "UnsettledDeliveries") -> None:
-        """Move a pending delivery from its account to another one."""
+        """Move this pending delivery to another account."""
         self.unsettled.remove(self.position)
         self.unsettled = unsettled
         self.position = unsettled.add(self, self._connection)
@@ -398,7 +400,7 @@ class UnsettledDeliveries(ABC):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Individual(UnsettledDeliveries):
-    """The deliveries of a subscription in which an ACK is for one delivery."""
+    """The deliveries of a subscription on which each ACK settles one delivery."""
 
     _pending: set[int] = field(default_factory=set)
     _live: int = 0  # of the newest connection
@@ -441,7 +443,7 @@ class Individual(UnsettledDeliveries):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Cumulative(UnsettledDeliveries):
-    """The deliveries of a subscription in which an ACK covers all earlier deliveries, too."""
+    """The deliveries of a subscription on which an ACK also settles all earlier deliveries."""
 
     _pending: Positions = field(default_factory=Positions)
 

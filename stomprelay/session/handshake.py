@@ -70,7 +70,7 @@ def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
 
 
 def _without_body(frame: Frame) -> Headers:
-    """Return the headers of a CONNECT or CONNECTED, without `content-length` if LFs stood where a body would."""
+    """Return the headers of a CONNECT or CONNECTED; without `content-length` if the frame has a body (of LFs)."""
     headers = frame.headers(V1_0)
     return put(headers, {CONTENT_LENGTH: None}) if frame.end > frame.body else headers
 
@@ -114,7 +114,7 @@ class Offer:
     terms: Terms | None
     """The terms in the `heart-beat` header; None if there is no such header."""
     credentials: Credentials | None = None
-    """Credentials for brokers, in place of those in CONNECT and of the upstream's. None: the offer has no such ones."""
+    """The credentials for brokers, if they differ from the upstream's and from those in CONNECT; otherwise None."""
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
@@ -192,7 +192,7 @@ class Offer:
         return value in [each for _, each in self.headers]
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` sends a `heart-beat` header. If only 1.0 is `asked`, the client must have sent one."""
+        """Whether `connect` sends a `heart-beat` header. For 1.0 alone it does so only if the client sent one."""
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:

@@ -221,7 +221,7 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """The number of deliveries for which a broker may still need an ACK, or the end of the ACK's transaction."""
+        """The number of unsettled deliveries, except pending ones whose broker was lost."""
         return self._pending - self._lost + self._in_doubt + len(self.recent)
 
     @property
@@ -267,7 +267,7 @@ class Ledger:
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
-        the caller must look at each ACK; the ledger does not know the names any more that were settled here.
+        the caller must look at each ACK; names that were settled here are then unknown to the ledger.
         """
         # If one of these is true, broker and client may use the same name for different deliveries.
         if self.forgot or self._tokened or self._hidden:
@@ -341,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A message of a lost broker is delivered again: the client's later ACKs do not cover the lost delivery."""
+        """Take the lost delivery of a message that came again out of `account`, so that later ACKs do not cover it."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:

@@ -46,7 +46,7 @@ class Terms:
     @classmethod
     @lru_cache(_SHARED)
     def parse(cls, value: bytes) -> "Terms":
-        """Return the terms in a `heart-beat` header. Raises `ProtocolError` when it is not two numbers."""
+        """Return the terms in a `heart-beat` header. Raises `ProtocolError` if the header is not two numbers."""
         parts = [part.strip(b" ") for part in value.split(b",")]
         if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
             raise ProtocolError(
@@ -90,7 +90,7 @@ class HeartBeat:
         self.received_at = self.sent_at = now
 
     def keep_alive(self, every: float, now: float) -> None:
-        """Send a beat `every` so many seconds without a write, even if no heart-beats were agreed."""
+        """After `every` seconds without a write, a beat becomes `due`, even if no heart-beats were agreed."""
         pause, limit = self._intervals
         self._intervals = min(pause, every), limit
         self.sent_at = now

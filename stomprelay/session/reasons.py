@@ -1,4 +1,4 @@
-"""Texts for the log that all code with sockets uses: why connections fail. Also which notes are warnings."""
+"""Texts for the log about failed connections, for all code with sockets. Also the notes that are warnings."""
 
 from collections.abc import Iterable
 from traceback import format_tb

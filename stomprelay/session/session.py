@@ -22,7 +22,7 @@ _RECEIPT: Final = 160
 _FRAME: Final = 64
 """The bytes that a frame of a transaction costs in addition to its text."""
 _PLACES: Final = 128
-"""The bytes that a subscription costs in addition to the usual: its entries by id and by destination."""
+"""The bytes that a subscription costs in addition to `cost`: for its entries by id and by destination."""
 
 
 _HEADER: Final = 160
@@ -68,7 +68,7 @@ class Budget:
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
-        """Count the `cost` of this object in `size`. It is read at each use of `size`."""
+        """Count the `cost` of this object in `size`; each use of `size` reads `cost` again."""
         self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
@@ -188,7 +188,7 @@ class Session:
     _neighbours: "list[Session] | None" = None
 
     def beside(self) -> "Session":
-        """Return a session of the same client for one more broker. No two deliveries of both sessions share a name."""
+        """Return a session of the same client for one more broker. Names of deliveries stay unique for the client."""
         self._orders = self._orders or DeliveryNumbers()
         if self._neighbours is None:
             self._neighbours = [self]
@@ -425,7 +425,7 @@ class Session:
             self.kept.give(_RECEIPT + len(receipt))
 
     def misread(self, receipt: bytes, taken: bytes) -> None:
-        """Record that the broker will answer `receipt` in the spelling `taken`. Raises `LimitError` for too much."""
+        """Record that the broker answers `receipt` as `taken`. Raises `LimitError` if too much is kept."""
         self.traces += 1
         self.kept.take(2 * THING + len(receipt) + len(taken))
         if self.misreads is _NONE_MISREAD:

@@ -138,7 +138,7 @@ class Subscriptions:
         return None if same is None else next(iter(same.values()))
 
     def closed(self, headers: Headers) -> Subscription | None:
-        """Close and return the subscription that an UNSUBSCRIBE names by `id` or `destination`; None: no such one."""
+        """Close and return the subscription that UNSUBSCRIBE names by `id` or `destination`; None if there is none."""
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:

@@ -142,7 +142,7 @@ class Opening:
             self.fail(event.error)
 
     def _unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The client is not identified. It will get an ERROR, at a time that does not show the reason."""
+        """The client is not identified. The client will get an ERROR, at a time that does not show the reason."""
         if self._asking:
             self._refuse(event.refusal, now)
 

@@ -119,8 +119,8 @@ class Shutdown:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. The search for another one has its own time limits. But if one time limits the whole end,
-        this time still counts.
+        """A broker was lost. The search for another one has its own time limits. If one time limits the whole end, the
+        search must end at that time, too.
         """
         if not self._flow.ready and self._tries >= 0:
             self.until = self._last
@@ -239,7 +239,7 @@ class Shutdown:
     # The relay ends the session
 
     def end(self, why: Reason, now: float) -> None:
-        """Begin to end the session for this reason. Bytes that were read are carried. No change once it is ending."""
+        """Begin to end the session for this reason. Bytes that were read are carried. No change if the client left."""
         self.expires = inf
         if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
@@ -442,7 +442,8 @@ class Shutdown:
 
     def close(self, how: How, note: Note) -> None:
         """Close all legs, the client's with `how`. Brokers get a DISCONNECT if they were sent none, because Artemis
-        may otherwise keep a message until its restart. `note` reports the end; only the first call puts it out.
+        may otherwise keep a message until its restart. `note` reports the end of the session; only the first call uses
+        it.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()

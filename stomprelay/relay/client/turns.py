@@ -193,7 +193,7 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once this is over."""
+        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again when nothing waits."""
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting

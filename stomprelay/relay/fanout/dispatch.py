@@ -1,5 +1,5 @@
-"""Which brokers a client's frame goes to. Routes decide, the message or subscription that the frame names, and its
-transaction.
+"""Which brokers a client's frame goes to. This depends on routes, on the message or subscription that the frame names,
+and on its transaction.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class TransactionTarget:
 COPY: Final = b"relay-copy"
 """A header with the same value in all copies of a SEND, so that consumers recognise copies."""
 VOTES: Final = RECEIPTS + b"vote-"
-"""The middle of those receipt ids of the relay that a quorum confirms, between the session's name and a number."""
+"""The middle of the relay's receipt ids for a quorum, between the session's name and a number."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -287,7 +287,7 @@ class Dispatch:
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
-        """Send a COMMIT to the members that have the whole transaction. Like a SEND, it needs the quorum."""
+        """Send a COMMIT to the members that have the whole transaction. The COMMIT needs the same quorum as a SEND."""
         name = self._header(frame, TRANSACTION)
         placement = self._ended(name)
         if name is None or placement is None or not placement.target.fans:

@@ -39,7 +39,7 @@ _SHOWN: Final = 200
 @dataclass(slots=True, eq=False, repr=False)
 class Fanout:
     """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts
-    them. A slow broker holds up no other one: the service reports each with `blocked` and `unblocked`.
+    them. Frames for one broker do not wait for other brokers: the service reports each with `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
     the last frame that the client was sent was an ERROR. `flowing`: CONNECTED was sent, so frames are carried.
@@ -121,7 +121,7 @@ class Fanout:
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
-        """Return no pass, because the relay looks at each frame."""
+        """Return an empty list, because the relay looks at each frame."""
         return []
 
     def opened(self) -> list[Link]:

@@ -84,7 +84,7 @@ class Confirmations(Generic[Party]):
     _following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = field(default_factory=dict)
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
-        """A frame that asks for a receipt is sent to the parties of this confirmation, whose outcome is still OPEN."""
+        """Record that a frame with a receipt goes to the parties of this confirmation. Its outcome must be OPEN."""
         self.pending += confirmation.crucial
         self.asked += len(confirmation.awaited)
         for party in confirmation.awaited:
@@ -107,15 +107,17 @@ class Confirmations(Generic[Party]):
                     del self._following[key]
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party sent this RECEIPT. Return the confirmation, if it is decided by this."""
+        """A party sent this RECEIPT. Return the confirmation if this decides it, otherwise None."""
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party will not answer, and need not. Return the confirmation, if it is decided by this."""
+        """A party has no more to confirm for this receipt. Return the confirmation if this decides it,
+        otherwise None.
+        """
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party answered with an ERROR. Return the confirmation, if it is decided by this."""
+        """A party answered with an ERROR. Return the confirmation if this decides it, otherwise None."""
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:

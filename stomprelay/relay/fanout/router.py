@@ -1,4 +1,4 @@
-"""Which upstreams a session uses, to which of them destinations lead, and each group's link with its waiting frames."""
+"""The upstreams of a session, the upstream of each destination, and each group's link with its waiting frames."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -105,7 +105,7 @@ class Member:
 
     @property
     def flooded(self) -> bool:
-        """Whether so many bytes wait, although no more SENDs are added, that the broker should be treated as lost."""
+        """Whether twice the allowed bytes wait, so that the broker should be treated as lost."""
         return self._size >= 2 * self._most
 
     @property
@@ -361,7 +361,7 @@ class Router:
         return bool(self._listener.routes)
 
     def target(self, destination: bytes) -> Target:
-        """Return the target for a destination. Its links are made at its first use: see `Fanout.opened`."""
+        """Return the target for a destination. The first use of a target makes its links: see `Fanout.opened`."""
         if not self.forks:
             return self.main
         target = self._known.get(destination)

@@ -242,7 +242,7 @@ class Schedule:
         return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
 
     def kept(self) -> bool:
-        """Whether an operator paused all brokers. Then the search has no deadline, and begins anew afterwards."""
+        """Whether an operator paused all brokers. If so, the search has no deadline, and begins anew afterwards."""
         for each in self._group.brokers:
             if not each.health.paused:
                 return False
@@ -284,7 +284,7 @@ class Schedule:
 
 
 AGAIN: Final = 30.0
-"""Seconds for which a session, that another broker refused, is not asked again to move for balance."""
+"""Seconds for which a session that another broker refused is not asked again to move for balance."""
 
 
 class Accepted(NamedTuple):
@@ -443,7 +443,7 @@ class Connected:
 
     @property
     def tally(self) -> BrokerTally:
-        """Return the frames that were counted since the broker accepted the session."""
+        """Return the counts of frames since the broker accepted the session."""
         return BrokerTally(
             sent_frames=self.sent_frames,
             received_frames=self.received_frames,
@@ -730,7 +730,7 @@ class Link:
             )
 
     def refused(self, reason: str, now: float, blame: str = CLOSED) -> None:
-        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the error for a client at fault."""
+        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the text for a client at fault."""
         asked = self.state
         if not isinstance(asked, Handshake) or asked.sight is None:
             return
@@ -990,13 +990,13 @@ class Link:
             self._look_again()
 
     def _drop(self) -> None:
-        """Drop the connection to the next broker of a move."""
+        """Close the connection to the broker that the session was to move to."""
         following, self.following = self.following, None
         if following is not None:
             following.drop()
 
     def stay(self) -> None:
-        """Give the move up: the client leaves, or there was no quiet moment in time."""
+        """End the move without leaving the broker: the client leaves, or there was no quiet moment in time."""
         move = self.moving
         if self.up and move is not None:
             self._drop()

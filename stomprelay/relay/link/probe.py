@@ -100,7 +100,9 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended. This means nothing if the relay has no credentials and the broker serves sessions."""
+        """The connection ended. Before CONNECTED this does not count against the broker, if the relay has no
+        credentials for it and the broker serves sessions.
+        """
         unknown = self._upstream.credentials is None and self.leg.state is LegState.OPENING
         if unknown and self._broker.health.sessions:
             self.well = False

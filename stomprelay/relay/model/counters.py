@@ -72,7 +72,7 @@ class DestinationTally(NamedTuple):
     message_bytes: int = 0
 
     def plus(self, other: "DestinationTally") -> "DestinationTally":
-        """Return the sum of both."""
+        """Return the sum of these counts and `other`."""
         return DestinationTally._make(map(add, self, other))
 
 
@@ -95,10 +95,10 @@ class _Place:
 class DestinationCounts:
     """Counts of `PLACES` destinations by name, and of all `other` destinations together. Call `turn` once a minute.
 
-    A destination takes the place of the least busy one if it was twice as busy lately; its count then starts at zero.
-    The counts of `FORMER` destinations that lost their place are kept in `former`, in case they return. Busy
-    destinations without a place are found by a vote: frames add to the votes for their destination, or take votes from
-    another one.
+    A destination takes the place of the least busy one if it was twice as busy lately. The counts of destinations that
+    lost their place are kept in `former`, and go on when they get a place again; `former` has at most `FORMER` of
+    them. Busy destinations without a place are found by a vote: frames add to the votes for their destination, or take
+    votes from another one.
     """
 
     other: DestinationTally = NOTHING

@@ -41,13 +41,13 @@ class Others(Protocol):
     """What other processes of the relay know of a broker."""
 
     def tell(self, sessions: int, gone: bool) -> None:
-        """Write how many sessions of this process the broker has, and whether this process finds it `Health.gone`."""
+        """Write how many sessions of this process the broker has, and whether it is `gone` for this process."""
 
     def sessions(self) -> int:
         """Return how many sessions of the other processes the broker has."""
 
     def gone(self) -> bool:
-        """Return whether another process finds the broker gone."""
+        """Return whether the broker is `gone` for another process."""
 
 
 class Sight(NamedTuple):
@@ -229,7 +229,7 @@ class Policy(Enum):
     """Which broker of a group serves the next session."""
 
     TOGETHER = "together"
-    """The broker that has the relay's sessions. If no broker has any: the first in the list that can serve one."""
+    """The broker with the relay's sessions. If no broker has any: the first in the list that can serve a session."""
     FAILOVER = "failover"
     """The first in the list that can serve a session. With `randomize` in the URI, the list is in random order."""
     ROUND_ROBIN = "round-robin"
@@ -298,7 +298,7 @@ class BrokerTally(NamedTuple):
         return max(self.queue_sends - self.queue_messages, 0)
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
-        """Return the sum of both."""
+        """Return the sum of these counts and `other`."""
         return BrokerTally._make(map(add, self, other))
 
 
@@ -405,7 +405,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Return only the broker that has the sessions, if any, because a session elsewhere would be alone there."""
+        """Return only the broker that has the sessions, if any, because a session on another one would be alone."""
         home = self.home(now)
         if home is not None:
             return [home]

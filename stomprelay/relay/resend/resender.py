@@ -111,7 +111,9 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a SEND of a transaction. A transaction that gets too large is doomed; give the receipts of its SENDs."""
+        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give the receipts
+        of its SENDs.
+        """
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
@@ -490,7 +492,7 @@ class Line:
         return self.hurries or bool(self._leaving)
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
-        """Put everything into the line, with or without the subscriptions."""
+        """Fill the line: with subscriptions (if True), unconfirmed frames and open transactions."""
         session, unconfirmed, caution = self._sender.session, self._sender.unconfirmed, self._caution
         if subscriptions:
             self._subscriptions.extend(session.subscriptions)
