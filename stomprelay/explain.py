@@ -235,9 +235,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text. Controls except LF are in caret notation (NUL is `^@`); bytes that are not UTF-8 are
-    `<ff>`.
-    """
+    """Return bytes as text: controls except LF as carets (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

@@ -76,9 +76,7 @@ class DestinationCounter:
             self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
 
     def tick(self) -> None:
-        """Call this once a second. Looks at more frames after few; once a minute, gives places to busier
-        destinations.
-        """
+        """Call this once a second. After few frames, look at more. Once a minute, let places in the table change."""
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
             over = max(self._left - self._every, 0)

@@ -241,9 +241,7 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 def unconfirmed(
     brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """Return notes: the session ends, because these brokers did not answer in time. `missing`: SENDs
-    that may be lost.
-    """
+    """Return notes that the session ends, because these brokers did not answer. `missing`: SENDs that may be lost."""
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]

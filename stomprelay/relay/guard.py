@@ -257,7 +257,7 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """These open subscriptions may be forbidden now. Then call `objection`. The guard
+        """Record that these open subscriptions may be forbidden now. Next, call `objection`. The guard
         keeps the list.
         """
         subscriptions.reverse()

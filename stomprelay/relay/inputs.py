@@ -113,9 +113,7 @@ class Stopped:
 
 @dataclass(slots=True)
 class Killed:
-    """End the session for this reason: deliver first, within one `disconnect_timeout`. A second `Killed`
-    ends it now.
-    """
+    """End the session for this reason. Deliver first, in one `disconnect_timeout`; at a second `Killed`, end now."""
 
     why: Reason
 

@@ -242,7 +242,7 @@ class Relay:
         return effects
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
-        """Count frames of `leg` that a `Pass` sent straight to `to`: their number, their bytes, the last one's time."""
+        """Count `frames` frames of `leg` (`size` bytes) that a `Pass` sent to `to`, the last one at the time `at`."""
         if self._connection is not None:
             self._connection.passed(leg, to, frames, size, at)
 
@@ -435,7 +435,7 @@ class ClientConnection:
     # Inputs
 
     def begin(self, now: float, *, paused: bool) -> None:
-        """Look for brokers while the client waits for CONNECTED. `paused`: the client is already not read from."""
+        """Look for brokers while the client waits for CONNECTED. `paused`: reading from the client has stopped."""
         client, dialect = self._client, self.session.dialect
         client.enter(LegState.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
@@ -604,7 +604,7 @@ class ClientConnection:
             self._release(now)  # its pace allows more, or a link stays, for which the client was held
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
-        """Make the broker's links move. If the client has already sent DISCONNECT, nothing changes."""
+        """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""
         for link in self.flow.links:
             if link.broker is event.broker and self.flow.disconnect is DisconnectState.NONE:
                 link.leave(now, event.within, event.target, may_stay=event.may_stay)
@@ -647,7 +647,7 @@ class ClientConnection:
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """The broker's connection accepts no more for now. Only a broker that has answered CONNECT is of interest."""
+        """The broker's connection accepts no more for now. This does not matter for the next broker of a move."""
         if isinstance(self.flow, Fanout) and not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
@@ -657,9 +657,7 @@ class ClientConnection:
             self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The new token is not valid. The client may stay until the old one expires; no receipt is given for the new
-        one.
-        """
+        """The new token is not valid, so it gets no receipt. The client may stay until the old token expires."""
         guard = self.flow.guard
         if guard.asked and not self._client.closed:
             turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)
@@ -821,14 +819,14 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Give links with more to send than this turn allows another turn. Compute the time of the next `Wake` anew."""
+        """Give a next turn to links that have more to send than this turn allows. Compute the next `Wake` anew."""
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)
         self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
-        """Act after frames of a leg were carried, until `failure` if any. `before`: the DISCONNECT state before."""
+        """Act on what was carried from a leg, and on `failure`. `before`: the state of DISCONNECT before that."""
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
@@ -893,7 +891,7 @@ class ClientConnection:
         self._sought(links, now)
 
     def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
-        """These links looked for brokers (`lost`: after a loss). End the session if it needs a link that found none."""
+        """Act on the search of these links, after a loss or not. End the session if it needs a link without broker."""
         failure = None
         try:
             for link in links:
@@ -981,7 +979,7 @@ class ClientConnection:
     # New rules, and new tokens of the client
 
     def renewed(self, identity: Identity, now: float) -> None:
-        """The client sent a valid new token. The session may last until this token expires, and has its groups."""
+        """Let the session last until the client's new, valid token expires, and use the groups of this token."""
         client, guard = self._client, self.flow.guard
         if client.gone or client.closed:
             return

@@ -435,7 +435,7 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link, if its broker may still answer and can be replaced by another one; otherwise no link."""
+        """Return the link, if its broker may still answer and can be replaced by another one; otherwise no links."""
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 

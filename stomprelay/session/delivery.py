@@ -271,9 +271,7 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """2 if the broker was lost, otherwise 1 if the subscription ended, otherwise 0. ACKs are for the
-        lowest rank.
-        """
+        """2 if the broker was lost, else 1 if the subscription ended, else 0. ACKs are for the lowest rank."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property

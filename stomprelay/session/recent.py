@@ -148,9 +148,7 @@ class Recent:
         return found, [self._subscriptions[id] for id in covered]
 
     def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
-        """Forget all deliveries. Return number, subscription, decoded message-id and decoded `ack` of
-        each, in order.
-        """
+        """Forget all deliveries. Return the number, subscription, decoded message-id and `ack` of each, in order."""
         if self._rows is None:
             return []
         subscriptions, left = self._subscriptions, len(self._rows)

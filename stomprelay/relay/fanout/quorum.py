@@ -111,9 +111,7 @@ class Confirmations(Generic[Party]):
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party has no more to confirm for this receipt. Return the confirmation if this decides it,
-        otherwise None.
-        """
+        """A party has nothing more to confirm here. Return the confirmation if this decides it, otherwise None."""
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:

@@ -96,8 +96,8 @@ class Pattern:
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether a destination may match in some reading. If it has wildcards or several names, this is true if it
-        and the glob may begin alike.
+        """Whether a destination may match in some reading. If the destination has wildcards or several names, the
+        result is True if the destination and the glob may begin alike.
         """
         if self._matches(destination):
             return True
@@ -224,8 +224,8 @@ def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> b
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules of a listener. The first matching rule decides; without one, `allow` decides. `naming`: the names that
-    the listener's brokers use for a place.
+    """The rules of a listener. The first matching rule decides; if no rule matches, `allow` decides. `naming`: the
+    names that the listener's brokers use for a place.
     """
 
     rules: tuple[AccessRule, ...]
@@ -349,7 +349,7 @@ def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns with the user's name put in. Allowing ones are left out if the name may be read as more."""
+    """Return the patterns with the user's name put in. Allowing patterns are left out if it is not a plain name."""
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

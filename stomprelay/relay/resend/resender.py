@@ -50,7 +50,7 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the bytes of all transactions."""
+    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: bytes of open transactions."""
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
@@ -111,9 +111,7 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give the receipts
-        of its SENDs.
-        """
+        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give its SENDs' receipts."""
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
@@ -147,7 +145,7 @@ class Offline:
 
 WINDOW: Final = 64
 SHORT_LINE: Final = 8
-"""A line of at most so many parts goes out one by one after the first loss."""
+"""A line of at most so many parts is sent part by part after its first loss."""
 SOON: Final = 5.0
 """If a broker closes within so many seconds after it was sent a part, this part may be the cause."""
 ENOUGH: Final = 2
@@ -506,7 +504,7 @@ class Line:
             caution.sent(self._check(), None, now)
 
     def unsubscribe(self, *, subscribed: bool) -> None:
-        """Add UNSUBSCRIBEs for the subscriptions, at most one turn's. `subscribed`: the broker has subscriptions."""
+        """Add UNSUBSCRIBEs, as many as one turn allows. `subscribed`: the broker was sent the subscriptions."""
         sent = len(self._sender.session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
         if subscribed:

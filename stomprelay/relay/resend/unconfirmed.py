@@ -22,9 +22,9 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Pending:
-    """One transaction. `awaited`: the receipts that its SENDs still await, each with how often. `own`: the relay's
-    receipt among these. `receipt`: that of COMMIT; None before COMMIT. `errors`: how many ERRORs had come when it
-    began.
+    """One transaction. `awaited`: the receipts that its SENDs still await, each with the number of these SENDs. `own`:
+    the relay's receipt among these. `receipt`: that of COMMIT; None before COMMIT. `errors`: how many ERRORs had come
+    when the transaction began.
     """
 
     errors: int
@@ -63,7 +63,7 @@ class Committing:
             pending.awaited[receipt] = pending.awaited.get(receipt, 0) + 1
 
     def ask(self, name: bytes, make: Callable[[], bytes]) -> bytes:
-        """Return the relay's receipt id for SENDs in this transaction. The first call lets `make` make the id."""
+        """Return the relay's receipt id for SENDs in this transaction. The first call gets the id from `make`."""
         pending = self._opened(name)
         if pending.own is None:
             pending.own = make()
@@ -112,7 +112,7 @@ class Committing:
         self._held.clear()
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts of COMMITs that were held back and may be given since the last call."""
+        """Return the receipts of COMMITs that were held back and may be given now. Each is returned once."""
         late, self.late = self.late, []
         return late
 
@@ -234,7 +234,7 @@ class Unconfirmed:
 
     @property
     def safe(self) -> bool:
-        """Whether everything that must reach a broker is known to have reached one."""
+        """Whether everything that must reach a broker is known to have reached a broker."""
         return not self._kept and not self._rows and not self.aside and self.committing.safe
 
     # What is sent
@@ -307,7 +307,7 @@ class Unconfirmed:
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
-        """Return the receipt of the last frame that was kept or committed since the last call; None if none was."""
+        """Return the receipt of the last frame that was kept or committed since the last call; None: no such frame."""
         latest, self._latest = self._latest, None
         return latest
 
@@ -327,7 +327,7 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs if they are all the relay's own and come in order. If False, call `received` with each."""
+        """Record RECEIPTs if all are the relay's own and in order; return True. If False, call `received` with each."""
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):
@@ -359,7 +359,7 @@ class Unconfirmed:
         self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts that were held back and may be given since the last call; give the client these."""
+        """Return the receipts that were held back and may be given now, each once. Give them to the client."""
         return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
     def settle(self, receipt: bytes) -> bool:
@@ -419,16 +419,16 @@ class Unconfirmed:
     # Receipts that the relay gives
 
     def take_given(self) -> list[bytes]:
-        """Return the receipts that the relay must give since the last call, in order; give the client these."""
+        """Return the new receipts that the relay must give, in order. Give them to the client."""
         given, self.given = self.given, []
         return given
 
     # The broker is lost
 
     def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
-        """The broker is lost. Return the receipts that the relay gives instead, which no next broker needs to confirm
-        (for UNSUBSCRIBE, ACK): all owed ones but those of kept frames and of `again`. Also what is in doubt: see
-        `Committing.lost`.
+        """The broker is lost. Return the receipts that the relay gives instead, because no other broker must confirm
+        the frame (UNSUBSCRIBE, ACK): all owed receipts except those of kept frames and `again`. Also return what is in
+        doubt: see `Committing.lost`.
         """
         self.unproved = 0
         for kept in self.aside:
