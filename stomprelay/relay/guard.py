@@ -337,7 +337,7 @@ class Guard:
 
 
 UNGUARDED: Final = Guard(None, ANYBODY, {})
-"""For all clients without rules and without tokens. They share it, because there may be very many."""
+"""For all clients without rules and tokens. These share one guard, because there may be very many of them."""
 
 
 def _decide(policy: ClientRules, matching: MatchingRules, request: Request) -> None:

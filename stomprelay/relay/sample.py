@@ -55,7 +55,7 @@ class Looks:
     left: int
 
     def add(self, frames: int, most: int) -> None:
-        """Let `frames` more frames be looked at, but at most `most` in all."""
+        """Add `frames` to the number of frames that may be looked at, which is at most `most`."""
         self.left = min(self.left + frames, most)
 
 

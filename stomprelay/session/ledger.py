@@ -72,7 +72,7 @@ class _Line:
             self._size = sum(map(len, self._waiting))
 
     def first(self) -> Delivery | None:
-        """Return the pending delivery that an ACK of the name is for; None if there is none."""
+        """Return the pending delivery that an ACK with this name settles; None if there is none."""
         for rank, waiting in enumerate(self._waiting):
             while waiting:
                 delivery = waiting[0][1]
@@ -341,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """Take the lost delivery of a message that came again out of `account`, so that later ACKs do not cover it."""
+        """A message of a lost broker came again: move its lost delivery out of `account`, away from later ACKs."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -457,8 +457,8 @@ class Ledger:
         return account.latest(order) if isinstance(account, Cumulative) else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """Settle a delivery and all others that its ACK covers. If this is in a `transaction`, `aborted` undoes it.
-        Return False if a delivery of a lost broker is among them.
+        """Settle a delivery and all others that its ACK covers. With a `transaction`, `aborted` makes them unsettled
+        again. Return False if one of these deliveries belongs to a lost broker.
         """
         account = delivery.unsettled
         return self._take(account, account.take(delivery.position), transaction)
@@ -466,7 +466,7 @@ class Ledger:
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
-        """Settle the deliveries at these positions. Return False if a delivery of a lost broker is among them."""
+        """Settle the deliveries at these positions. Return False if one of them belongs to a lost broker."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:

@@ -217,7 +217,7 @@ class Session:
         self.broker_frames += frames
 
     def sends_to(self, destination: bytes) -> None:
-        """Record that the client sent to this destination. `sent_to` keeps the newest ones, at most `SENT_TO`."""
+        """Record that the client sent to this destination. `sent_to` has the newest destinations, up to `SENT_TO`."""
         name = destination[:_LONGEST]
         if name not in self.sent_to:
             self.sent_to = (*self.sent_to[1 - SENT_TO :], name)
@@ -302,7 +302,7 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether the client owes too many ACKs or too much is kept. Then stop reading until it is not `crowded`."""
+        """Whether the client owes too many ACKs or too much is kept. If so, stop reading until not `crowded`."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )

@@ -36,11 +36,11 @@ from stomprelay.wire.names import (
 
 @dataclass(slots=True, eq=False, repr=False)
 class TransactionTarget:
-    """Where a client's open transaction is: on one target. The first frame after BEGIN decides which (then it is
-    `used`).
+    """Where a client's open transaction is: on one target. The first frame after BEGIN decides which; then the
+    transaction is `used`.
 
     `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
-    committed. `short`: members that missed a part of it.
+    committed. `short`: members that missed a part of the transaction.
     """
 
     target: Target

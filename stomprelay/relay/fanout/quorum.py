@@ -107,20 +107,20 @@ class Confirmations(Generic[Party]):
                     del self._following[key]
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party sent this RECEIPT. Return the confirmation if this decides it, otherwise None."""
+        """A party sent this RECEIPT. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party has nothing more to confirm here. Return the confirmation if this decides it, otherwise None."""
+        """A party has nothing more to confirm here. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party answered with an ERROR. Return the confirmation if this decides it, otherwise None."""
+        """A party answered with an ERROR. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: it counts as having refused everything that it was asked. Return the confirmations that
-        are decided by this.
+        """A party is given up: count a refusal for everything that it was asked. Return the now decided
+        confirmations.
         """
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
@@ -172,7 +172,7 @@ class Quorum:
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
         """Expect no answers from this member for the receipts that the relay gives itself. Return the confirmations
-        that are decided by this; call `announce` with them.
+        that are decided now; call `announce` with them.
         """
         receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]

@@ -454,7 +454,7 @@ class Connected:
 
 @dataclass(slots=True, kw_only=True)
 class Leaving(Connected):
-    """The broker was sent DISCONNECT with `receipt`, because the session moves. Its frames still go to the client."""
+    """The session moves: the broker was sent DISCONNECT with `receipt`. The broker's frames still go to the client."""
 
     receipt: bytes
 

@@ -151,7 +151,7 @@ class Probe:
         self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
     def _deny(self, frame: Frame, now: float) -> None:
-        """Read an ERROR that came instead of CONNECTED. The broker counts as down only if its words show this."""
+        """Read an ERROR in place of CONNECTED. The broker counts as down only if the ERROR's words show this."""
         if self._upstream.profile.unavailable(frame):
             self._fail("it answered CONNECT with an ERROR: unavailable", now)
             return

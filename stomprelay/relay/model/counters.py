@@ -128,7 +128,7 @@ class DestinationCounts:
             self._ballots[at] = name, frames - votes
 
     def turn(self) -> None:
-        """Give places to destinations that are now busier than those with a place. Then halve all recent numbers."""
+        """Give places to destinations that are now busier than others. Then halve all recent numbers of frames."""
         weakest = sorted(self._places, key=lambda name: self._places[name].recent)[:_CHANGES]
         strongest = sorted(self._ballots, key=lambda ballot: -ballot[1])[: len(weakest)]
         for old, (new, votes) in zip(weakest, strongest, strict=True):

@@ -174,7 +174,7 @@ class Health:
 
     def doubt(self, since: Sight) -> None:
         """The broker closed after CONNECT, or did not confirm in time; perhaps because of the client. A probe is due,
-        except if the broker answered any CONNECT since the sight.
+        unless the broker has answered a CONNECT since that sight.
         """
         if self._answers == since.answers:
             self.doubted = True
@@ -273,7 +273,7 @@ class Reconnect:
 
 
 TOLERANCE: Final = 0.1
-"""A broker's sessions may differ from its share by this part of the share, and always by one session."""
+"""A broker may have this part of its share more or fewer; a difference of one session is always allowed."""
 
 REMEMBERED: Final = 60.0
 """With `Policy.TOGETHER`, seconds for which new sessions still prefer the broker that all sessions have left."""

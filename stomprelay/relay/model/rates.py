@@ -7,7 +7,7 @@ from typing import Final
 from stomprelay.wire.errors import StompError
 
 PLACES: Final = 10_000
-"""How many addresses, and how many users, have buckets. Beyond that, the ones unused for longest are forgotten."""
+"""How many addresses, and how many users, have buckets. If there are more, the longest unused are forgotten."""
 _LOOKED_AT: Final = 8
 """How many of the oldest places are looked at for each new place, so that full buckets are forgotten first."""
 _SLICE: Final = 20

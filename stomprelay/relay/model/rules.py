@@ -75,13 +75,13 @@ _ANY: Final = "\0"
 
 
 def _literal(found: re.Match[str]) -> str:
-    """Return the character that this part of a glob matches, if it is only one; otherwise `_ANY`."""
+    """Return the character that this part of a glob matches, if it matches only one character; otherwise `_ANY`."""
     text = found[0]
     return text[1] if len(text) == 3 and text[1] != "!" else _ANY
 
 
 class Pattern:
-    """A glob of destinations: `*` is any characters, `?` one, `[...]` one of a set. All of it must match."""
+    """A glob of destinations: `*` any characters, `?` one, `[...]` one of a set. The whole destination must match."""
 
     __slots__ = ("_begins", "_matches", "_more")
 

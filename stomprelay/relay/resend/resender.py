@@ -329,7 +329,9 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run that the session has recorded, and keep its SENDs. It needs `parts` if each gets a receipt."""
+        """Add a run that the session has recorded, and keep its SENDs. If each gets a receipt, the run
+        needs `parts`.
+        """
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)

@@ -117,8 +117,9 @@ class Committing:
         return late
 
     def lost(self) -> list[bytes | None]:
-        """The broker is lost: forget all transactions. Return the receipts whose outcome is unknown: of each
-        unanswered COMMIT, its own (None if the client asked for none), and those that the client awaits for its SENDs.
+        """The broker is lost: forget all transactions. Return the receipts in doubt: for each unanswered COMMIT its
+        receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of the
+        transaction.
         """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
@@ -183,7 +184,7 @@ class _Row(NamedTuple):
 
 _NO_ROWS: Final[deque[_Row]] = deque(maxlen=0)
 _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
-"""Shared by many sessions: an empty deque takes three quarters of a kilobyte, and many never keep anything."""
+"""Shared by many sessions: an empty deque takes three quarters of a kilobyte, and many sessions keep nothing."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
