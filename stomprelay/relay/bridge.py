@@ -492,7 +492,7 @@ class Bridge:
         self.misreads = self._heard is not None
 
     def carries(self, command: bytes) -> bool:
-        """Whether the other leg may be sent this command. Between equal versions it may be sent any command."""
+        """Whether this command may be sent to the other leg. Between equal versions every command may."""
         return not self.judges or command in self.target.commands
 
     def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":

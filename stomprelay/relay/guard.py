@@ -319,7 +319,7 @@ class Guard:
                 if self._known is None or len(self._known) >= _KNOWN:
                     self._known = {}
                 self._known[value] = matching
-        if matching.settled:  # whatever else it says
+        if matching.settled:  # whatever its other headers are
             return
         if headers is None:
             headers = frame.headers(dialect) if matching.headers else []

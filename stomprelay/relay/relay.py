@@ -130,7 +130,9 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether neither side is read faster than the other accepts. If False, report `Blocked` and `Unblocked`."""
+        """Whether each side is read only as fast as the other accepts bytes. If not, report `Blocked`
+        and `Unblocked`.
+        """
         return self._connection is not None and isinstance(self._connection.flow, Single)
 
     @property
@@ -315,7 +317,7 @@ class Relay:
                 if type(sent) is Send and sent.leg is self.client:
                     self._outbox.put(*sample.to_client(sent.data, now))
         except StompError:
-            self._sample = None  # whoever reads it says so
+            self._sample = None  # the code that reads the bytes reports the error
         if sample.over(now):
             self._sample = None
 
@@ -348,7 +350,7 @@ class Relay:
         for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(LegState.CLOSED)
-            outbox.put(Close(leg, How.LINGER))  # which brings brokers what they were sent
+            outbox.put(Close(leg, How.LINGER))  # brokers still get what was sent
         outbox.put(Wake(inf))
         return self._ended()
 
@@ -601,7 +603,7 @@ class ClientConnection:
             link.woke(now)
         self._sought(due, now)
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
-            self._release(now)  # its pace allows more, or a link stays, for which the client was held
+            self._release(now)  # the pace allows more, or a link stays, and the client waited for this
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
         """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""

@@ -61,8 +61,8 @@ class Looks:
 
 @dataclass(eq=False, repr=False)
 class Sample:
-    """Watches a session, beginning between two frames. `over`: stop watching. Give it all bytes that the client sends
-    and all bytes that the client is sent.
+    """Watches a session from a moment at which no frame is incomplete. Give the sample all bytes that the client
+    sends, and all bytes that the client is sent. `over`: stop watching.
     """
 
     _listener: Listener
@@ -95,7 +95,7 @@ class Sample:
         return receipt and (self._ack_over or (late and not self._acks))
 
     def given_up(self, now: float) -> list[Took]:
-        """Return the incomplete samples, with their time until now, if the watching ends because of its length."""
+        """Return the incomplete samples, with their time until now, if the watching ends because it took too long."""
         found: list[Took] = []
         if now <= self._began + LONGEST:
             return found

@@ -256,7 +256,7 @@ class Single:
                 if not self._client.gone:
                     resender.send(frame)
                 elif frame.command not in _FOR_NOBODY:
-                    with suppress(StompError):  # the rest is worth as much
+                    with suppress(StompError):  # later frames are still sent
                         resender.send(frame)
         finally:
             self._session.client_sent(count)
@@ -348,7 +348,7 @@ class Single:
             if self._ends:
                 return NOTHING
             if self._erred:
-                self.erred = False  # it goes on: the ERROR will not explain what happens later
+                self.erred = False  # the broker goes on, so the ERROR is not why the session ends later
             return bridge.head(frame, self._session)
         receipt = self._session.asked(frame.header(RECEIPT_ID, self._bridges.broker))
         self._session.received(receipt)

@@ -314,7 +314,7 @@ class UnsettledDeliveries(ABC):
 
     @property
     def live_from(self) -> int:
-        """The first position whose broker is not lost. Pending deliveries before it are lost, all others are not."""
+        """The first position whose broker is not lost. Pending deliveries before this position are lost, others not."""
         return self._next if self._connection.lost else self._live_from
 
     def __getitem__(self, position: int) -> Delivery:

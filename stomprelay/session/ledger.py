@@ -330,7 +330,7 @@ class Ledger:
         self._size += _cost(delivery)
         (self._hidden if hidden else self._named).add(delivery)
         if ack is not None and tokened:
-            self._tokened[ack] = delivery  # the newest: the broker knows none before it by this name any more
+            self._tokened[ack] = delivery  # the broker means no earlier delivery by this name
         elif ack is not None:
             self._by_ack.setdefault(ack, delivery)
         self._pending += 1

@@ -64,7 +64,9 @@ class Budget:
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or less, so that reading stops before a refusal."""
+        """Return how many bytes may wait in one place: `wanted`, or fewer, so that reading stops before a
+        `LimitError`.
+        """
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
@@ -139,7 +141,7 @@ class Transaction:
 SENT_TO: Final = 8
 """The highest number of destinations of a client's SENDs that are remembered."""
 _LONGEST: Final = 200
-"""The highest number of bytes that are kept of such a destination's name."""
+"""The highest number of bytes that are kept of a destination's name in `Session.sent_to`."""
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
@@ -287,7 +289,7 @@ class Session:
         if not count:
             return True
         if ledger.awaited + count >= self._most or self.kept.full:
-            return False  # whoever looks at them sees when it is enough
+            return False  # the caller then takes them one by one until the session is full
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:

@@ -405,7 +405,7 @@ class Shutdown:
         if flow.settled and not self.ending:
             self.close(How.LINGER, ended(End.CLIENT, "the client sent DISCONNECT"))
             return
-        if self._limited and within:  # brokers had their half, and there is no other to be asked
+        if self._limited and within:  # there is no other broker to ask in the second half of the time
             self.until = self._last
             return
         counters["brokers_lost"] += flow.ready
@@ -429,7 +429,7 @@ class Shutdown:
             client.enter(LegState.CONNECTED)
         if client.state is not LegState.CONNECTED:
             return 0
-        with suppress(StompError):  # what is behind it would have been refused
+        with suppress(StompError):  # frames after an error would have been refused
             while True:
                 for frame in client.decoder.frames():
                     count += frame.command is SEND

@@ -202,7 +202,7 @@ class Fanout:
                 if self._ends:
                     return NOTHING
                 if member.erred:
-                    self.erred = False  # it goes on
+                    self.erred = False  # the broker goes on
                     member.erred = False
                 return bridge.head(frame, session)
             if frame.command is RECEIPT:

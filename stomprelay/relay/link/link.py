@@ -551,7 +551,9 @@ class Link:
 
     @property
     def departing(self) -> bool:
-        """Whether the link leaves its broker at the next quiet moment: another accepted, or there is none to ask."""
+        """Whether the link leaves its broker at the next quiet moment: another broker has accepted the session, or
+        there is no broker to ask.
+        """
         return self.moving is not None and (self.following is None or self.following.accepted is not None)
 
     def leaves(self, now: float) -> bool:
@@ -932,7 +934,7 @@ class Link:
     def _look_again(self) -> None:
         """Set `until` to the time of the next step of a move."""
         if not self.up:
-            return  # it leaves, or is lost, by a time of its own
+            return  # another state has set `until`
         move, self.until = self.moving, inf
         if move is None:
             return

@@ -375,7 +375,9 @@ class Group:
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
-        """Return the broker that has the most sessions, if all sessions should be on one. None if no broker has any."""
+        """Return the broker that has the most sessions, if all should be on one broker. None if there
+        are no sessions.
+        """
         if not self.together:
             return None
         able = [each for each in self.brokers if not each.health.paused]

@@ -118,7 +118,7 @@ class Listener:
     clients               how many clients there may be; None: any number
     clients_per_address   how many clients one address may have; None: any number
     clients_per_user      how many clients one user may have; None: any number
-    rates                 how often clients may come, and how much they may send
+    rates                 how often clients may connect, and how much they may send
     rules                 what clients may do; None: everything that brokers allow
     """
 

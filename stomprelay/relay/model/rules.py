@@ -38,7 +38,7 @@ ANYBODY: Final = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client claims about itself in CONNECT, in its own bytes, or None. No repr shows the passcode."""
+    """What a client claims about itself in CONNECT, as bytes; None: no claim. No repr shows the passcode."""
 
     login: bytes | None
     passcode: bytes | None = field(default=None, repr=False)

@@ -329,9 +329,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run that the session has recorded, and keep its SENDs. If each gets a receipt, the run
-        needs `parts`.
-        """
+        """Add a run that the session has recorded, and keep its SENDs. If each gets a receipt, `parts` are needed."""
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
@@ -552,7 +550,7 @@ class Line:
                 if not caution.awaited:
                     caution.through()
                 return
-            key = part.wire if isinstance(part, Kept) else part  # its receipt is another one each time
+            key = part.wire if isinstance(part, Kept) else part  # a kept part has another receipt each time
             if caution.condemns(key):
                 self._drop(part)
             else:
