@@ -116,9 +116,9 @@ class Subscriptions:
         return self._by_id.get(id)
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
-        """Return the subscription of a MESSAGE, or None. This is the open or recently ended one with this id;
-        otherwise the one with this destination. If the MESSAGE has an id, the latter counts only if the client gave it
-        no id. A MESSAGE without an id may also be for the only open subscription.
+        """Return the subscription of a MESSAGE, or None. First choice: the open or recently ended subscription with
+        this id. Second choice: one to this destination; if the MESSAGE has an id, the client must have given this
+        subscription no id. A MESSAGE without an id may also be for the only open subscription.
         """
         named = None if id is None else self._by_id.get(id) or self._ended.get(id)
         if named is not None:

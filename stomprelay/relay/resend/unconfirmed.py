@@ -227,7 +227,7 @@ class Unconfirmed:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that all this costs, including receipt ids."""
+        """The number of bytes that the unconfirmed frames cost, including receipt ids."""
         things = len(self._kept) + self._waiting + len(self.aside) + len(self.owed_receipts)
         of = self.committing
         things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
@@ -468,7 +468,7 @@ class Unconfirmed:
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
-        """Keep entries that `take` returned until they are sent: see `aside`. They come last, or `first`."""
+        """Keep entries that `take` returned until they are sent: see `aside`. The entries are put last, or `first`."""
         if self.aside is _NONE_ASIDE and kept:
             self.aside = deque(kept)
         elif first:
