@@ -217,7 +217,7 @@ def moved(broker: Broker | None, upstream: Upstream) -> Note:
 
 
 def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """Return the note that a group is left out for the rest of the session. `broker`: its present or last one."""
+    """Return the note that a group is left out for the rest of the session. `broker`: its present or last broker."""
     facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
     return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
 

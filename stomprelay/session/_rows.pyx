@@ -74,7 +74,7 @@ cdef class Rows:
     cdef char *_text
     cdef uint32_t *_table       # numbers of the kept rows, from 1 on, by hash; 0: no row
     cdef Py_ssize_t _count      # of rows, including removed ones
-    cdef Py_ssize_t _room       # for so many rows; the table has twice as many places
+    cdef Py_ssize_t _room       # how many rows have room; the table has twice as many places
     cdef Py_ssize_t _end, _capacity     # of the text
     cdef Py_ssize_t _kept       # how many rows were not removed
     cdef Py_ssize_t _covering   # how many of these have `covers`
@@ -140,7 +140,7 @@ cdef class Rows:
         return True
 
     cdef int chain(self, Py_ssize_t first, set covered) except -1:
-        """Record, for the rows from `first` on, with which later rows they are removed."""
+        """Record, for each row from `first` on, the earlier row that is removed with it, if any."""
         cdef Py_ssize_t i, size = -1, last = -1
         cdef Text id, before = NULL
         cdef bint covers = False
@@ -276,7 +276,7 @@ cdef class Rows:
         self._covering -= self._rows[i].covers
 
     cdef int resize(self, Py_ssize_t count, Py_ssize_t size) except -1:
-        """Make room for twice the kept rows and `count` more rows of `size` bytes. Removed rows are not copied."""
+        """Make room for twice the needed rows: the kept ones, and `count` more of `size` bytes. Drop removed rows."""
         cdef Py_ssize_t room = FEW, capacity = 2 * (self.size + size), known = self._count, end = 0, i, kept = 0
         while room < 2 * (self._kept + count):
             room *= 2

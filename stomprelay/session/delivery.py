@@ -1,4 +1,4 @@
-"""Deliveries: MESSAGEs that await an ACK, one by one and for each subscription."""
+"""Deliveries, which are MESSAGEs that await an ACK: one delivery, and all deliveries of a subscription."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
