@@ -761,8 +761,8 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: the configured ones; otherwise those up to the client's, without those
-    that the broker is known to lack. If nothing is left, all versions that the broker has.
+    """Return the versions to ask a broker for: the configured ones; otherwise the client's version and lower ones,
+    without versions that the broker is known to lack. If no version is left, all versions of the broker.
     """
     if upstream.versions is not None:
         return upstream.versions

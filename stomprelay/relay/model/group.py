@@ -174,7 +174,7 @@ class Health:
 
     def doubt(self, since: Sight) -> None:
         """The broker closed after CONNECT, or did not confirm in time; perhaps because of the client. A probe is due,
-        unless the broker has answered a CONNECT since that sight.
+        unless the broker has answered a CONNECT after the sight `since`.
         """
         if self._answers == since.answers:
             self.doubted = True

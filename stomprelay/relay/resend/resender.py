@@ -111,7 +111,7 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give its SENDs' receipts."""
+        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give the client its receipts."""
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
