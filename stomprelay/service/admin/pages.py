@@ -2,12 +2,12 @@
 
 A page of another site can make its own host name point to this machine after the page was loaded. The browser then
 takes the admin endpoint for that site and lets the page read everything (DNS rebinding). But the browser sends that
-name in `Host`, and it is not one of the relay's names.
+host name in `Host`, and the relay does not have this name.
 
 A page of another site can also send a request without reading the response, and the browser adds the password that the
 user typed for the relay, or the certificate (CSRF). But the browser names the page's site: in `Origin` with every POST,
 and in `Sec-Fetch-Site` for requests by TLS or to this machine. No page can change either header. A client that sends
-neither is no browser.
+neither header is no browser.
 """
 
 import json
@@ -58,7 +58,7 @@ _GUARDS: Final = {
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show, run or embed it."""
+"""Headers of every response: no page of another site may show, run or embed a response."""
 
 
 class Response(NamedTuple):
@@ -157,8 +157,8 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Whether a POST comes from the relay's own page, or from no page. `secure`: it came by TLS. Where it did not, a
-    proxy may have taken TLS off; then the page may have https, if the browser says that page and relay are one site.
+    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. Without
+    TLS, a proxy may have removed TLS. Then the page may have https if the browser says that both are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
@@ -181,14 +181,14 @@ def _loopback(host: str) -> bool:
 
 
 class Token:
-    """The token that a client has to send. Only its digest is kept."""
+    """The token that a client has to send. Only a digest of the token is kept."""
 
     def __init__(self, token: bytes) -> None:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether an `Authorization` header has the token, as bearer token or password. Takes the same time for any
-        value.
+        """Whether an `Authorization` header has the token, as bearer token or password. Every value takes the same
+        time.
         """
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()

@@ -21,7 +21,7 @@ SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
 
 STATES: Final = ("paused", "out", "down", "up", "unknown")
-"""The states of a broker, the worst first. If several hold, the first of them counts."""
+"""The states of a broker, the worst first. If several states apply, the first of these counts."""
 
 
 class LimitRow(NamedTuple):
@@ -51,7 +51,7 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None before it was tried. Of its `sessions`, `moving` are about to leave;
+    """A broker in its group. `up` is None before the broker was tried. Of its `sessions`, `moving` are about to leave;
     `staying` cannot leave, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
     """
 
@@ -118,8 +118,9 @@ class DestinationRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state of a relay at `time`; it began at `started`, both in seconds since 1970. `workers` is empty in a relay
-    of one process. `destinations` are samples under much traffic. `certificates`: when each ends, by its table.
+    """The state of a relay at `time`. The relay began at `started`. Both are in seconds since 1970. `workers` is empty
+    in a relay of one process. `destinations` are samples under much traffic. `certificates`: when each certificate
+    ends, by its table in the configuration.
     """
 
     stopping: bool
@@ -144,7 +145,9 @@ class Snapshot(NamedTuple):
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show: the one with most frames first, all others together last."""
+        """Return the rows of destinations to show: those with most frames first, all others
+        together as the last row.
+        """
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
@@ -161,7 +164,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
                 moving[link.broker] += 1
             elif link.stays:
                 staying[link.broker].append(link.stays)
-    # Summed at once: there may be very many.
+    # Each broker's tallies are summed in one step, because there may be very many.
     carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
         session.report_passed()  # else the counters lack what passed without the core
@@ -301,7 +304,7 @@ def read(values: Iterable[Any]) -> Snapshot:
 
 
 def ended(last: Snapshot) -> Snapshot:
-    """Return the counters of a process that ended, by its last snapshot, without its present state."""
+    """Return the last snapshot of a process that ended, reduced to what still counts in sums."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
@@ -325,7 +328,7 @@ def ended(last: Snapshot) -> Snapshot:
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
     """Return the sum of several processes, with the listeners and brokers of `first`. A broker has the worst state of
-    any process; the journal is the first one with trouble.
+    any process; the journal is the first journal with trouble.
     """
     each = [first, *others]
     journals = [one.journal for one in each if one.journal is not None]
