@@ -157,8 +157,8 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. Without
-    TLS, a proxy may have removed TLS. Then the page may have https if the browser says that both are one site.
+    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. If not, a
+    proxy may have removed TLS: then the page may have https if the browser says that both are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
