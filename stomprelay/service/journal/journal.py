@@ -33,7 +33,7 @@ GRACE: Final = 10.0
 
 
 class _Session(Protocol):
-    """A session, as `RelayDriver` has it."""
+    """What the journal uses of a session; see `RelayDriver`."""
 
     def hold(self) -> None: ...
     def release(self) -> None: ...
@@ -54,8 +54,9 @@ class _ThreadLog:
 
 class Journal(Service):
     """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
-    returns those to hold while the queue is `full`; a session that begins then must `hold` itself. `clock`: nanoseconds
-    since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was written.
+    returns the sessions to hold while the queue is `full`; a session that begins then must be held by its owner.
+    `clock`: nanoseconds since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts
+    what was written.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ TURN: Final = 100
 
 
 class _Session(Protocol):
-    """A session that can be recorded, as `RelayDriver` has it."""
+    """What this module uses of a session; see `RelayDriver`."""
 
     @property
     def name(self) -> str: ...
@@ -102,9 +102,7 @@ class Tails:
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since the same request was made before. The first request begins the watch. Raises
-        `TooMany`.
-        """
+        """Return the frames since the last equal request. The first request begins the watch. Raises `TooMany`."""
         key = request._replace(over=False)
         watch = self._watches.get(key)
         if request.over:
@@ -145,7 +143,7 @@ class Tails:
         self._tell()
 
     def _tell(self) -> None:
-        """Begin to tell all sessions which object takes their records: the watches have changed."""
+        """Begin to set in all sessions which object takes their records, because the watches have changed."""
         self._tapped.clear()
         self._untold = iter(tuple(self._sessions()))
         if self._telling is None:
