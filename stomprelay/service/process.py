@@ -241,7 +241,7 @@ class Notify(Service):
         self._send("STOPPING=1", "STATUS=stopping", *longest)
 
     def stopService(self) -> None:
-        """Send nothing more."""
+        """Send no more notices."""
         super().stopService()
         if self._loop.running:
             self._loop.stop()

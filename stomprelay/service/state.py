@@ -133,8 +133,8 @@ class Sessions:
         self._over: Deferred[None] | None = None
 
     def change(self, listeners: Iterable[Listener]) -> list[ListenerSessions]:
-        """Use these listeners from now on. A listener of the same name keeps its counts. Return those with changed
-        rules.
+        """Use these listeners from now on. A listener of the same name keeps its counts. Return the listeners whose
+        rules have changed.
         """
         known, self.listeners = {**self.removed, **self.listeners}, {}
         ruled = []

@@ -187,8 +187,8 @@ class Token:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether an `Authorization` header has the token, as bearer token or password. Every value takes the same
-        time.
+        """Whether an `Authorization` header has the token, as bearer token or password. The comparison takes the same
+        time for every value.
         """
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()

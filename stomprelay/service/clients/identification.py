@@ -162,8 +162,8 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """Return why not to check a client that waited: it has left, or its address failed too
-        often; None to check it.
+        """Return why a client that waited is not checked: the client has left, or its address has failed too often
+        meanwhile. Return None if the client is to be checked.
         """
         await deferLater(self._reactor, 0)  # else the checks of waiting clients would be nested calls
         if driver.relay.over:

@@ -132,7 +132,9 @@ class SessionMemory:
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
-        """Stop reading from this connection of a session that keeps more bytes now, if it keeps too many."""
+        """A session keeps more bytes than before while memory is short. If it keeps too many, stop reading from this
+        connection.
+        """
         total, sessions = self._sums()
         if total < self._low:
             return

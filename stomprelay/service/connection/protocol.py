@@ -555,7 +555,9 @@ class LegProtocol(Timed):
             self.transport.resumeProducing()
 
     def _departed(self, reset: bool) -> None:
-        """A client left while it was not read from. Set when it counts as gone: received bytes may still be read."""
+        """A client left while it was not read from. Set the time at which the client counts as gone. Bytes that it sent
+        before may still be read until then.
+        """
         owner, watched = self._owner, self._watched
         if owner is not None and self._heard_all:
             if reset:

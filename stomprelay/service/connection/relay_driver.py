@@ -1,4 +1,4 @@
-"""Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
+"""Drives one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -475,7 +475,9 @@ class RelayDriver(Driver):
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """Report to the relay whether a leg is read from (`on`). A leg that is not read from is not silent."""
+        """Report to the relay whether a leg is read from (`on`). Otherwise a leg that is not read from would count as
+        silent.
+        """
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
@@ -546,7 +548,9 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All `Records` must have the same rules."""
+        """From now on give records to `records`; None: record nothing. All `Records` must have the same rules for
+        secrets and bodies.
+        """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
             return
@@ -658,7 +662,9 @@ class RelayDriver(Driver):
                 protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Stop reading from the client while a coupled broker's output is full; report other full outputs."""
+        """Stop reading from the client while a coupled broker's output is full; report other full
+        outputs to the relay.
+        """
         coupled = full = unreported = False
         for output in self._outputs:
             if not output.quiet:
@@ -829,7 +835,7 @@ class RelayDriver(Driver):
                 self._relay.passed(source.leg, target.leg, frames, received, at)
 
     def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
-        """End and remove these pipes."""
+        """Shut and remove the pipes for which `ended` returns True."""
         if self._pipes:
             self.report_passed()
             for pipe in filter(ended, self._pipes):

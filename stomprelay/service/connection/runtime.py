@@ -159,7 +159,9 @@ class TurnQueue:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the turn of `who` comes, in a later turn. Does nothing if `who` waits already."""
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Does nothing if `who` waits
+        already.
+        """
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True

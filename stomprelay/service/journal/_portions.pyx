@@ -92,7 +92,9 @@ cdef inline Py_ssize_t size_kept(bytes sizes) noexcept:
 cdef inline const uint8_t *copy_kept(
     uint8_t **into, bytes data, Py_ssize_t at, Py_ssize_t after, const uint8_t *size
 ) noexcept:
-    """Copy the kept bytes of the frames from `at` up to `after`, which have these sizes. Return the next sizes."""
+    """Copy the kept bytes of the frames from `at` up to `after`, which have these sizes. Return the place of the next
+    sizes.
+    """
     cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t head, kept
     while at < after:

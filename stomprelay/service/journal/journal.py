@@ -54,9 +54,9 @@ class _ThreadLog:
 
 class Journal(Service):
     """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
-    returns the sessions to hold while the queue is `full`; a session that begins then must be held by its owner.
-    `clock`: nanoseconds since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts
-    what was written.
+    returns the sessions to hold while the queue is `full`; a session that begins then is held by its recorder. `clock`:
+    nanoseconds since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was
+    written.
     """
 
     def __init__(

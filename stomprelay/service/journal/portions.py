@@ -115,7 +115,9 @@ ENOUGH: Final = 4 << 20
 PORTION: Final = 4 << 20
 """Bytes that are written at once. The system uses huge pages only for memory that consists of whole huge pages."""
 BEYOND: Final = 4
-"""A queue that is not lossy takes up to so many times its room: received bytes are recorded after reading stopped."""
+"""A queue that is not lossy takes up to so many times its room, because bytes that were received before reading stopped
+are recorded after that.
+"""
 LEAST: Final = 64 << 20
 """A queue that is not lossy takes at least so many bytes, because a single chunk may be large."""
 

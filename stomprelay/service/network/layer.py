@@ -93,8 +93,8 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send with this function to this socket. After a read that filled its buffer, later reads take at most `most`
-        bytes.
+        """Send to this socket with this function from now on. After a read that filled its buffer, later reads take at
+        most `most` bytes.
         """
         self._socket, self._send_to, self._most = socket, send, most
 

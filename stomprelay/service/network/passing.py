@@ -164,7 +164,9 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ReactorPassage(FileDescriptor):
-    """A passage in a reactor. `received` gets each message. `ended` is called once, with the error or ""."""
+    """A passage in a reactor. `received` gets each message. `ended` is called once at the end, with the error, or ""
+    without an error.
+    """
 
     reactor: Any
 

@@ -112,7 +112,7 @@ class Socket(tcp.Connection):
         """Return the address of this end."""
         return _address(self.socket.getsockname())
 
-    # These call the reactor only if something changes
+    # The reactor is told of changes only
 
     def startReading(self) -> None:
         """Let the reactor call `doRead`."""
@@ -121,7 +121,7 @@ class Socket(tcp.Connection):
             self.reactor.addReader(self)
 
     def stopReading(self) -> None:
-        """Do not let the reactor call `doRead`."""
+        """Stop the reactor from calling `doRead`."""
         if self._reading:
             self._reading = False
             self.reactor.removeReader(self)
@@ -133,7 +133,7 @@ class Socket(tcp.Connection):
             self.reactor.addWriter(self)
 
     def stopWriting(self) -> None:
-        """Do not let the reactor call `doWrite`."""
+        """Stop the reactor from calling `doWrite`."""
         if self._writing:
             self._writing = False
             self.reactor.removeWriter(self)

@@ -167,7 +167,7 @@ class Worker:
             self._passage.loseConnection()
 
     def reload(self) -> Deferred[str]:
-        """Make the process use another configuration. The Deferred fires with "", or with the reason why not."""
+        """Make the process use another configuration. The Deferred fires with "", or with the reason of a refusal."""
         if self.plan is None or self._passage is None:
             return succeed("")
         self.plan = self._plan(self.number)
