@@ -91,8 +91,8 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. None: within
-        the upstream's `drain_timeout`, except sessions that were asked before.
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. None: they
+        have the upstream's `drain_timeout`, and sessions that were asked before are not asked again.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -229,7 +229,7 @@ class _Trouble:
         self.waited += not elsewhere
 
     def heard(self, now: float) -> None:
-        """Record that the broker has answered now. If it was logged as down, its trouble ends `EVERY` seconds later."""
+        """Record that the broker has answered now. A trouble that was logged as down ends `EVERY` seconds later."""
         self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:

@@ -95,7 +95,7 @@ class BrokerDriver(Driver):
 
 
 class BrokerService(MultiService):
-    """Serves the embedded broker on these endpoints and to `memory`. `clients` are the open drivers. Raises
+    """Serves the embedded broker on these endpoints and through `memory`. `clients` are the open drivers. Raises
     `BadEndpoint`.
     """
 

@@ -58,8 +58,8 @@ def literal(line: str) -> str:
 
 
 def write(level: Any, form: str, **fields: object) -> None:
-    """Write a line with this form and these fields. It is formatted at once, because Twisted's formatting takes longer
-    than all that a session does.
+    """Write a line with this form and these fields. The line is formatted at once, because Twisted's formatting takes
+    longer than all that a session does.
     """
     if heard(level):
         event = fields

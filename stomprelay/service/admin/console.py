@@ -117,7 +117,7 @@ class Console:
         return None
 
     def end(self) -> None:
-        """End all consoles: the endpoint was closed, and the next one may have another token."""
+        """End all consoles: the endpoint was closed, and the next endpoint may have another token."""
         self._tickets.clear()
         ended = {id(each.leg) for each in self._legs}
         for session in tuple(self._state.sessions) if ended else ():

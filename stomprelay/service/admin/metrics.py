@@ -1,5 +1,5 @@
-"""The page for Prometheus, as text or OpenMetrics. Each series occurs only once, because Prometheus rejects other
-pages. Texts of peers occur only in the values of labels, and are escaped.
+"""The page for Prometheus, as text or OpenMetrics. Each series occurs only once; otherwise Prometheus would reject the
+page. Texts of peers occur only in the values of labels, and are escaped.
 """
 
 import platform
@@ -272,8 +272,8 @@ def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
 
 
 def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
-    """Yield the metrics of the first `PLACES` destinations, and those of all others with an empty label. Destinations
-    with equal labels become one series.
+    """Yield the metrics of the first `PLACES` destinations, and the sums of all other destinations with an empty label.
+    Destinations with equal labels become one series.
     """
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]

@@ -94,7 +94,9 @@ def refusal(status: int, reason: str) -> Response:
 
 
 Upgrade = Callable[[Any], Response | None]
-"""Takes over the connection of a GET and returns None, or returns the refusal. It checks a ticket, not the token."""
+"""Takes over the connection of a GET and returns None, or returns a refusal. It checks a ticket
+instead of the token.
+"""
 
 
 class SharedPage:
@@ -158,7 +160,7 @@ class Hosts:
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
     """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. If not, a
-    proxy may have removed TLS: then the page may have https if the browser says that both are one site.
+    proxy may have removed TLS: then the page may have https if the browser says that page and relay are one site.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
@@ -221,7 +223,7 @@ class AdminPages(Resource):
         super().__init__()
 
     def render(self, request: Any) -> Any:
-        """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""
+        """Respond to a request if its `Host` is allowed and the request has the token; otherwise refuse it."""
         try:
             response = self._response(request)
         except BadRequest as error:
@@ -263,8 +265,8 @@ class AdminPages(Resource):
         return Response("not found\n", status=404)
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`; browsers send
-        it.
+        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`, but browsers
+        always send it.
         """
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:

@@ -179,7 +179,7 @@ class _Orders:
         }
 
     def find(self, path: bytes) -> Action | None:
-        """Return the action of a path; the one that ends a session has the session's name in its path."""
+        """Return the action of a path. The path of the action that ends a session has the session's name."""
         killed = _KILL.fullmatch(path)
         return self.actions.get(path) if killed is None else _plain(partial(self._kill, unquote(killed[1])))
 

@@ -366,7 +366,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return the rows, with those of the same key joined, in the order in which the keys come first."""
+    """Return the rows, with those of the same key joined, in the order in which each key first occurs."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))
@@ -380,7 +380,7 @@ def _times(one: TimeRow, other: TimeRow) -> TimeRow:
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
-    """Return the sums by destination. Rows that no process shows are kept for later sums, up to a number."""
+    """Return the sums by destination. Of the rows that no process shows, `FORMER` rows are kept for later sums."""
 
     def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
         return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)

@@ -55,7 +55,7 @@ class RefusedClient(Driver):
         self._protocol: LegProtocol | None = None
 
     def answer(self) -> None:
-        """Send the ERROR, once, and close."""
+        """Send the ERROR and close the connection. A second call does nothing."""
         error, self._error = self._error, b""
         if error and self._protocol is not None:
             self._protocol.write(error)

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sending at once (see `direct`), and receiving on one connection to send on another without the core (see `pipes`)."""
+"""Sends at once (see `protocol.send_in_python`), and passes frames between connections without the
+core (see `Pipe`).
+"""
 
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -106,7 +108,9 @@ cdef class Pipe:
         self._transport.doRead = self
 
     def shut(self):
-        """From now on the reactor calls the transport again. Does nothing if the transport was aborted meanwhile."""
+        """From now on the reactor calls the transport again. If the transport was aborted
+        meanwhile, nothing changes.
+        """
         if self._transport.__dict__.get("doRead") is self:
             del self._transport.doRead
 

@@ -66,9 +66,9 @@ class _Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionMemory:
-    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: no limit).
-    `trim` returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of
-    all processes.
+    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none). `trim`
+    returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all
+    processes.
     """
 
     _reactor: IReactorTime
@@ -106,13 +106,13 @@ class SessionMemory:
     # What sessions report
 
     def opened(self, driver: "RelayDriver") -> int:
-        """Count a session. Return how many bytes are counted for it."""
+        """Count a session. Return how many bytes it costs."""
         self._sessions.add(driver)
         self.changed(driver, SESSION)
         return SESSION
 
     def closed(self, driver: "RelayDriver", size: int) -> None:
-        """Stop counting a session; `size` bytes were counted for it."""
+        """Count a session no more; `size` bytes were counted for it."""
         self._sessions.discard(driver)
         self._leaving.discard(driver)
         self.changed(driver, -size)

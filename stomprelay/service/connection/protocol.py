@@ -196,7 +196,7 @@ class Driver(Timed):
         self.runtime.protocols[protocol.leg] = protocol
 
     def closed(self, protocol: "LegProtocol") -> None:
-        """Count a leg that was closed. After the last one call `end`, if `over` is True."""
+        """Count a leg that was closed. After the last leg call `end`, if `over` is True."""
         self.legs -= 1
         del self.runtime.protocols[protocol.leg]
         if self.over:
@@ -475,7 +475,7 @@ class LegProtocol(Timed):
             self._owner.reading_changed(self, False)
 
     def release(self, reason: int) -> None:
-        """Remove a reason not to read. If it was the last one, reading continues."""
+        """Remove a reason not to read. If it was the last reason, reading continues."""
         if not self.reasons & reason:
             return
         self.reasons &= ~reason
@@ -656,7 +656,9 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort a closed connection whose peer took too long. If it is open, check whether the client is there."""
+        """Abort a closed connection whose peer took too long. On an open connection, check whether the client is still
+        there.
+        """
         if self.transport is None:
             return
         if self._owner is not None:

@@ -234,8 +234,9 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Return whether to report the output to the relay as full. Not so if the session is `coupled`, unless it was
-        reported before: then the client is not read from instead.
+        """Return whether to report the output as full to the relay. In a `coupled` session a full output is not
+        reported, because the client is not read from instead; but a full output that was reported before stays
+        reported.
         """
         return self.full and (self._reported or not coupled)
 
@@ -269,7 +270,7 @@ class BrokerOutput:
         self._driver.output_changed()
 
     def stopProducing(self) -> None:
-        """Forget the output: the transport is closed. The relay gets no `unblocked`."""
+        """Forget the output: the transport is closed. The relay gets no `Unblocked`."""
         self.full = False
         self._driver.output_ended(self)
 
@@ -430,7 +431,7 @@ class RelayDriver(Driver):
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform the effects that the relay returned, and count how much is kept of the session now. If the session
-        had no leg, call `end` if it is over; otherwise the close of its last leg does so.
+        had no leg and is over, call `end`; if it had legs, the close of the last leg calls `end`.
         """
         legs = self.legs
         Driver.perform(self, effects)
@@ -492,7 +493,7 @@ class RelayDriver(Driver):
             self._begin_stop(recorder, leg, REASONS[protocol.reasons])
 
     def patient(self, protocol: LegProtocol) -> bool:
-        """Return whether the leg is a client's that is not read from only because it sends too fast."""
+        """Return whether the leg is the client's, and is not read from because the client sends too fast."""
         return protocol.leg is self._relay.client and self._relay.held_by is not None
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
@@ -653,7 +654,7 @@ class RelayDriver(Driver):
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers that have answered CONNECT. While the session ends, stop reading from none."""
+        """Stop reading from all brokers that have answered CONNECT. While the session ends, do nothing."""
         if self._relay.ending:
             return
         for output in self._outputs:
@@ -791,7 +792,7 @@ class RelayDriver(Driver):
         return endpoint
 
     def _pass(self, effect: Pass) -> None:
-        """From now on let frames of a leg pass without the relay, or no longer do so."""
+        """Let frames of a leg pass without the relay from now on, or stop this."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if PIPE is None or SCANNER is None or effect.passing is None or source is None or target is None:

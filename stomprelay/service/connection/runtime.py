@@ -377,7 +377,7 @@ class Departures:
 
 
 GRACE: Final = 1.0
-"""Seconds beyond their linger that a stopping service waits for connections to end."""
+"""A service that stops waits for connections to end, for their linger and so many seconds more."""
 
 
 class Runtime:
@@ -431,7 +431,7 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, at most their linger and `GRACE` seconds. Return False if some are
+        """Wait until all connections have ended, but at most `linger` and `GRACE` seconds. Return False if some are
         left.
         """
         try:

@@ -85,7 +85,7 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the socket that frames are read from directly, alone or in messages that `unwrapped` can take."""
+        """Return the socket from which a pipe may read frames, or messages for `unwrapped`; None if there is none."""
         websocket = self._websocket
         if websocket is None:
             return super().socket()
@@ -223,7 +223,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         self.close(How.ABORT)
 
     def readConnectionLost(self) -> None:
-        """The broker closed its sending direction: it is lost, or it refused the request."""
+        """The broker closed its sending direction: report that it is lost, or that it refused the request."""
         if self._websocket is None and self._owner is not None:
             self._decline(self._owner, _UNANSWERED)
         else:

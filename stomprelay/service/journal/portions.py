@@ -17,7 +17,7 @@ _FRAMES: Final = int(BlockKind.FRAMES)
 _AT_ONCE: Final = 64
 """Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
 _YIELD: Final = 0.00001
-"""Seconds that the writer thread sleeps then."""
+"""Seconds that the writer thread sleeps after so many blocks."""
 
 _Record = tuple[int, int, int, bytes, bytes, bytes]
 
@@ -74,8 +74,8 @@ class Portions:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> EncodedBlocks | None:
-        """Return the oldest portion; with `whole` only if another one follows it; otherwise None. Its data is valid
-        until `done`.
+        """Return the oldest portion, or None. `whole`: only if another portion follows it. Its data is valid until
+        `done`.
         """
         waiting = self._waiting
         left = len(waiting)
@@ -187,7 +187,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.dropped = self.dropped.plus(1, frames, size)
 
     def close(self) -> None:
-        """Drop all that is put in from now on."""
+        """Drop all blocks that are put in from now on."""
         self.limit = 0
 
     def wake(self) -> None:
@@ -202,7 +202,9 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are some, wait `gather` seconds for enough bytes."""
+        """Wait for bytes, `idle` seconds at most. If there are any, wait up to `gather` seconds more, until there are
+        enough.
+        """
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.

@@ -68,7 +68,7 @@ class Tapped:
 
 
 class Tails:
-    """All watches of a relay. `sessions` returns the running ones, `run` identifies this start, `clock` is in
+    """All watches of a relay. `sessions` returns the running sessions, `run` identifies this start, `clock` is in
     nanoseconds since 1970.
     """
 

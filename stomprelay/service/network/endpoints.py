@@ -151,7 +151,9 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Serve clients as another service of this endpoint would, and take its name. The other one must not listen."""
+        """Serve clients as another service of this endpoint would, and take its name. The other service must not
+        listen.
+        """
         self.name = other.name
         self.secured = other.secured
         self.factory.exchange(other.factory.current)

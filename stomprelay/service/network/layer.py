@@ -28,7 +28,7 @@ from stomprelay.service.network.sockets import read_at_most
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
 PIECE: Final = 32 * 1024
-"""The most bytes that OpenSSL gets at once. For each connection it keeps memory for the most bytes that it ever got."""
+"""The most bytes that OpenSSL gets at once. For each connection OpenSSL keeps as much memory."""
 _NOTHING: Final = memoryview(b"")
 
 

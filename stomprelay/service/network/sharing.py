@@ -194,6 +194,8 @@ class InheritedSocket:
 
 
 def inherited(description: str) -> str:
-    """Return the endpoint string for an `InheritedSocket`: systemd's numbers of sockets mean nothing here."""
+    """Return the endpoint string for an `InheritedSocket`: systemd's number of a socket is not
+    valid in this process.
+    """
     prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
     return f"{prefix}tcp:0" if server(description).kind == "systemd" else description

@@ -22,7 +22,7 @@ from stomprelay.service.network.deflate import agree
 _VERSION: Final = b"13"
 _SWITCHING: Final = 101
 _KEY: Final = 16
-"""Bytes of a key, in base64."""
+"""The number of bytes of a key, before it is written in base64."""
 _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.stomp"}
 """The subprotocol of each version of STOMP, the best one first."""
 _MOST_ANSWERED: Final = 16 * 1024
