@@ -94,9 +94,7 @@ def refusal(status: int, reason: str) -> Response:
 
 
 Upgrade = Callable[[Any], Response | None]
-"""Takes over the connection of a GET and returns None, or returns a refusal. It checks a ticket
-instead of the token.
-"""
+"""Takes over the connection of a GET and returns None, or returns a refusal. It checks a ticket, not the token."""
 
 
 class SharedPage:
@@ -265,9 +263,7 @@ class AdminPages(Resource):
         return Response("not found\n", status=404)
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`, but browsers
-        always send it.
-        """
+        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`."""
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:
             fine = not named and request.clientproto == b"HTTP/1.0"

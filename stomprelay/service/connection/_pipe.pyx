@@ -1,7 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sends at once (see `protocol.send_in_python`), and passes frames between connections without the
-core (see `Pipe`).
-"""
+"""Sends at once (see `protocol.send_in_python`), and passes frames without the core (see `Pipe`)."""
 
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -108,9 +106,7 @@ cdef class Pipe:
         self._transport.doRead = self
 
     def shut(self):
-        """From now on the reactor calls the transport again. If the transport was aborted
-        meanwhile, nothing changes.
-        """
+        """From now on the reactor calls the transport again. If the transport was aborted, nothing changes."""
         if self._transport.__dict__.get("doRead") is self:
             del self._transport.doRead
 

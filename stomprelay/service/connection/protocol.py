@@ -656,9 +656,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort a closed connection whose peer took too long. On an open connection, check whether the client is still
-        there.
-        """
+        """Abort a closed connection whose peer took too long. If it is open, check that the client is there."""
         if self.transport is None:
             return
         if self._owner is not None:

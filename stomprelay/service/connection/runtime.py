@@ -431,8 +431,8 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, but at most `linger` and `GRACE` seconds. Return False if some are
-        left.
+        """Wait until all connections have ended, at most `linger` and `GRACE` seconds. Return False
+        if some are left.
         """
         try:
             await self.idle().addTimeout(linger + GRACE, self.reactor)

@@ -74,9 +74,7 @@ class Portions:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> EncodedBlocks | None:
-        """Return the oldest portion, or None. `whole`: only if another portion follows it. Its data is valid until
-        `done`.
-        """
+        """Return the oldest portion, or None. `whole`: only if another one follows. Its data is valid until `done`."""
         waiting = self._waiting
         left = len(waiting)
         if not left or (whole and self.size <= self._most):
@@ -202,9 +200,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are any, wait up to `gather` seconds more, until there are
-        enough.
-        """
+        """Wait for bytes, `idle` seconds at most. If there are any, wait up to `gather` seconds for enough."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.

@@ -194,8 +194,6 @@ class InheritedSocket:
 
 
 def inherited(description: str) -> str:
-    """Return the endpoint string for an `InheritedSocket`: systemd's number of a socket is not
-    valid in this process.
-    """
+    """Return the endpoint string for an `InheritedSocket`: systemd's number of a socket is not valid here."""
     prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
     return f"{prefix}tcp:0" if server(description).kind == "systemd" else description
