@@ -386,4 +386,4 @@ def collect_rarely() -> None:
     """Let Python's garbage collector run rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5000)  # objects that are made and not freed; Python's own number is 700
+    gc.set_threshold(5000)  # how many more objects start the collector; Python's default is 700

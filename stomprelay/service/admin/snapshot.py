@@ -167,7 +167,7 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
     # Each broker's tallies are summed in one step, because there may be very many.
     carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
-        session.report_passed()  # else the counters lack what passed without the core
+        session.report_passed()  # else the counters lack the frames that passed without the core
         for broker, tally in session.tallies():
             carried[broker].append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies

@@ -75,7 +75,7 @@ class Identification(Service):
                 continue
             self._leave(name)
             if each.service is not None:
-                # An HTTP client is not loaded where none is wanted.
+                # The HTTP client is loaded only if it is needed.
                 from stomprelay.service.clients.auth_service import AuthServiceClient
 
                 self._services[name] = AuthServiceClient(each.service, self._reactor, self._runtime.seconds)

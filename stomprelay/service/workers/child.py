@@ -128,7 +128,7 @@ def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, react
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
     for each in came[0].sockets.values():
-        each.detach()  # the listeners close them
+        each.detach()  # the listening services close these sockets
     service.state.sessions.drain(plan.draining)
     relay = OwnRelay(service.state)
 
