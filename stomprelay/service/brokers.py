@@ -289,7 +289,7 @@ class Outages(Timed):
             self._look(place, self._troubles.pop(place), known[place], self._seconds())
 
     def noted(self, note: Note, probed: bool = False) -> None:
-        """Count what a note says about a broker. A note of a probe (`probed`) concerns no session: count no loss."""
+        """Count what a note says about a broker. A note of a probe (`probed`) concerns no session, so count no loss."""
         facts = note.facts
         if "broker" not in facts:
             return
@@ -491,7 +491,7 @@ class Watch:
             self._at = now + every * self._chance()  # the brokers of a list are not all probed at once
 
     def due(self, now: float) -> bool:
-        """Return whether to probe the broker now. False if an operator paused the broker, or if a probe of it runs."""
+        """Return whether to probe the broker now. False if an operator paused the broker, or if a probe is running."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False

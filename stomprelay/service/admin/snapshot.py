@@ -84,8 +84,8 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker: process, state in words, restarts. Its figures are from the time `seen`, in seconds since 1970 (0:
-    none).
+    """A worker: process, state in words, restarts. `seen` is the time of its figures, in seconds since 1970; 0 without
+    figures.
     """
 
     number: int
@@ -97,8 +97,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` are by class of `BOUNDS`, not
-    cumulated.
+    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` has one number for each class of
+    `BOUNDS`, not cumulated.
     """
 
     name: str

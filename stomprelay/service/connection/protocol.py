@@ -187,7 +187,7 @@ class Driver(Timed):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen: all its legs are closed."""
+        """Whether nothing more will happen, because all legs are closed."""
         return not self.legs
 
     def added(self, protocol: "LegProtocol") -> None:
@@ -656,7 +656,9 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort a closed connection whose peer took too long. If it is open, check that the client is there."""
+        """If the connection is closed, end it: the peer took too long. If it is open, check that
+        the client is there.
+        """
         if self.transport is None:
             return
         if self._owner is not None:

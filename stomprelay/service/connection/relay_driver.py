@@ -390,7 +390,7 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield the counts of each broker of the session, in parts."""
+        """Yield brokers of the session with counts. All counts of the same broker are to be added."""
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally

@@ -192,7 +192,7 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """The lines of one kind within `EVERY` seconds, until `_until`. A timer runs only while lines were left out."""
+    """Counts the lines of one kind in `EVERY` seconds, until `_until`. A timer runs only if lines were left out."""
 
     _name: str
     _timers: Timers

@@ -69,7 +69,7 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Add the content of a leg's recorder, if it has any. Its `context` must be known."""
+        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be known."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 

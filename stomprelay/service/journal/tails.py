@@ -47,7 +47,7 @@ class Tapped:
 
     @property
     def full(self) -> bool:
-        """Whether the journal has no room; a watch keeps only what fits."""
+        """Whether the journal has no room. Watches do not count: a watch keeps only what fits."""
         return self._journal is not None and self._journal.full
 
     def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:

@@ -24,7 +24,7 @@ _CLOEXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class BrokenMessage(Exception):
-    """The bytes are no message, or only a part of one; the text is the reason."""
+    """The bytes are no message, or only a part of a message; the text is the reason."""
 
 
 class PassedMessage(NamedTuple):

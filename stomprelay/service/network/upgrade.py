@@ -171,7 +171,7 @@ class WebSocketHandshake:
 
 
 class WebSocketRequest:
-    """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. Send `wire`."""
+    """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. First send `wire`."""
 
     def __init__(self, host: str, path: str, versions: Iterable[bytes]) -> None:
         key = b64encode(token_bytes(_KEY))
