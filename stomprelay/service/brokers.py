@@ -224,7 +224,7 @@ class _Trouble:
         self.reason = reason
 
     def survived(self, *, elsewhere: bool) -> None:
-        """Count a session that lost the broker and continued: at this broker again, or at another (`elsewhere`)."""
+        """Count a session that lost the broker and continued: at this broker again, or `elsewhere`."""
         self.elsewhere += elsewhere
         self.waited += not elsewhere
 

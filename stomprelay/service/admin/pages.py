@@ -263,7 +263,7 @@ class AdminPages(Resource):
         return Response("not found\n", status=404)
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`."""
+        """Return the refusal of a request with another host name, or None. With HTTP/1.0 `Host` may be missing."""
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:
             fine = not named and request.clientproto == b"HTTP/1.0"

@@ -84,9 +84,7 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker: process, state in words, restarts. `seen` is the time of its figures, in seconds since 1970; 0 without
-    figures.
-    """
+    """A worker: process, state in words, restarts. `seen`: when its figures were taken, in seconds since 1970, or 0."""
 
     number: int
     process: int | None
@@ -97,8 +95,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` has one number for each class of
-    `BOUNDS`, not cumulated.
+    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts` has a count per class of
+    `BOUNDS`.
     """
 
     name: str

@@ -147,7 +147,7 @@ class Driver(Timed):
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:
-        """A client closed its sending direction, and may still read. `lost` follows when it reads no more."""
+        """A client closed its sending direction, and may still read. `lost` follows when the client reads no more."""
         raise NotImplementedError
 
     def lost(self, protocol: "LegProtocol", reason: str) -> None:

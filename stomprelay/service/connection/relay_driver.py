@@ -783,7 +783,9 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address, if the upstream is configured so."""
+        """Return an endpoint that tells the broker the client's address, if the upstream is set so; else the same
+        endpoint.
+        """
         if isinstance(endpoint, ProxyHeaderEndpoint):
             client = self.runtime.protocols.get(self._relay.client)
             if client is not None and not self._first:

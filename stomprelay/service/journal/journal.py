@@ -105,9 +105,7 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Use these settings as far as that is possible without a restart: what future connections record, intervals,
-        retention.
-        """
+        """Use those of these settings that need no restart: what future connections record, intervals, retention."""
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
         self.written.change(settings)
@@ -126,7 +124,7 @@ class Journal(Service):
 
     @property
     def stuck(self) -> bool:
-        """Whether no session is read from because writing fails and the queue is full."""
+        """Whether no session is read from, because writing fails and the queue is full."""
         return self.full and bool(self.written.trouble)
 
     @property

@@ -17,7 +17,7 @@ _FRAMES: Final = int(BlockKind.FRAMES)
 _AT_ONCE: Final = 64
 """Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
 _YIELD: Final = 0.00001
-"""Seconds that the writer thread sleeps after so many blocks."""
+"""Seconds that the writer thread sleeps after `_AT_ONCE` blocks."""
 
 _Record = tuple[int, int, int, bytes, bytes, bytes]
 

@@ -54,7 +54,7 @@ def give_up(port: tcp.Port) -> None:
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
     """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. If `room`
-    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If it is
+    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If the number is
     negative, the port stops accepting.
     """
     reactor = cast(Any, port.reactor)
@@ -93,7 +93,7 @@ class _Bound(socket.socket):
 
 
 class InheritedPort(unix.Port):
-    """Accepts clients of a UNIX socket that listens already. The path is not changed until `keep`."""
+    """Accepts clients of a UNIX socket that listens already. The path is not changed until `keep` is called."""
 
     def __init__(
         self,
