@@ -408,7 +408,7 @@ class LegProtocol(Timed):
 
     def readConnectionLost(self) -> None:
         """The peer closed its sending direction. A broker is lost then. A client may still read, until it resets the
-        connection; the system reports the reset only to a reader.
+        connection; the client is watched for that.
         """
         owner, before = self._owner, self._heard_all
         self._heard_all = True

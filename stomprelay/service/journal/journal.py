@@ -172,7 +172,7 @@ class Journal(Service):
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:
-        """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
+        """Write the waiting blocks and end the segment. The Deferred fires after that, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
         self._queue.close()

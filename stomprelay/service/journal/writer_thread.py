@@ -66,7 +66,7 @@ class WriterThread:
         Thread(target=self._run, name="journal", daemon=True).start()
 
     def stop(self, ended: Callable[[], None]) -> None:
-        """Write what waits, end the segment, and end the thread."""
+        """Write the waiting blocks, end the segment, and end the thread."""
         self._ended = ended
         self._stopping.set()
         self._queue.wake()
@@ -105,7 +105,7 @@ class WriterThread:
             self._log.warn("the journal's folder cannot be listed: {error}", error=_words(error))
 
     def turn(self) -> None:
-        """Write all that waits, then sync, end and remove segments where that is due."""
+        """Write the waiting blocks, then sync, end or remove segments if that is due."""
         try:
             self._write()
             every, now = self._settings.sync_interval, time.monotonic()

@@ -1,4 +1,4 @@
-"""From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
+"""Makes services that listen, and endpoints that connect to brokers, from configured endpoint strings."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

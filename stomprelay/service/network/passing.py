@@ -103,7 +103,7 @@ class Passage:
 
     def receive(self) -> list[PassedMessage]:
         """Read once, and return the complete messages. Raises the socket's errors, `EOFError` or `BrokenMessage`. After
-        the latter two call `close`.
+        `EOFError` or `BrokenMessage` call `close`.
         """
         data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
         self._came += came
