@@ -115,7 +115,7 @@ class AuthServiceClient:
             refusal = await turn()
             if refusal is not None:
                 return refusal
-            known = self._remembered(digest)  # another client with the same claim was answered meanwhile
+            known = self._remembered(digest)  # the same question may have been answered meanwhile
             if known is not None:
                 return known
             asked = Deferred.fromCoroutine(self._exchange(body))

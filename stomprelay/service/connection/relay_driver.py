@@ -68,7 +68,7 @@ class SessionInfo(NamedTuple):
     """A session, as it is shown. `login` and `version` are the client's. `brokers` and `broker_versions` have an entry
     for each group of brokers, None for a group without a broker. `age` and `idle` (without heart-beats) are seconds.
     `destinations` are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit
-    for which the client waits.
+    because of which the client waits.
     """
 
     session: str

@@ -207,7 +207,7 @@ class Worker:
             answer.callback(passed.said.get("answer"))
 
     def _unheard(self, _why: str) -> None:
-        """Fail all questions that wait for an answer: the process ends, and the next one gets a plan of its own."""
+        """Fail all questions that wait for an answer: the process ends, and the next process gets its own plan."""
         for answer in tuple(self._answers.values()):
             answer.errback(NoAnswer("it ended"))
 
