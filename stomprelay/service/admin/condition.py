@@ -1,7 +1,7 @@
-"""What can be asked of the relay of this process, and its state in a few words, for `/healthz`, `/drain` and
-`/readyz`. It looks at counters only, because these requests may be frequent. A relay is ready if each listener's own
-upstream has a broker that is up, if it neither stops nor drains, and if its journal can be written. If no broker is
-known to be up, a request makes `PeriodicChecks` probe the brokers soon.
+"""Answers questions about the relay of this process, and describes its state in a few words, for `/healthz`, `/drain`
+and `/readyz`. Only counters are used, because these requests may be frequent. A relay is ready if the relay neither
+stops nor drains, if its journal can be written, and if each listener's own upstream has a broker that is up. If no
+broker is known to be up, a request makes `PeriodicChecks` probe the brokers soon.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class Condition(NamedTuple):
 
 
 def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
-    """Return the state of a relay of several processes; `own` is that of the parent, without sessions and journal."""
+    """Return the state of a relay of several processes; `own` is the parent's state, without sessions and journal."""
     each = list(others)
     worst = max(each, key=lambda one: (one.stuck, bool(one.journal)), default=own)
     return own._replace(
@@ -103,7 +103,7 @@ class OwnRelay:
         return found
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. Requests take turns: all together use no more time than one."""
+        """Return the sessions that match a query. Requests are handled one after the other."""
         if len(self._listing.waiting) >= LISTINGS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self.state, query)))

@@ -1,5 +1,5 @@
 """The HTTP server of `admin` and `metrics`, with bounded memory and time: a request and its response have `REQUEST`
-seconds each; of more than `CONNECTIONS` connections the one that waits longest is closed.
+seconds each. If there are more than `CONNECTIONS` connections, the connection that waits longest is closed.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class BoundedRequest(Request):
     excess = False
 
     def gotLength(self, length: int | None) -> None:
-        """Start the body in memory: Twisted would write one with a large announced `length` to a file."""
+        """Keep the body in memory: Twisted would write a body with a large announced `length` to a file."""
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -57,12 +57,12 @@ class AdminChannel(HTTPChannel):
         """Do nothing: Twisted would start a request's time-out again for each part that arrives."""
 
     def requestDone(self, request: Any) -> None:
-        """Start the time-out of the next request: the one before was answered."""
+        """Start the time-out of the next request: the last request was answered."""
         self.site.waiting(self)
         super().requestDone(request)
 
     def checkPersistence(self, request: Any, version: bytes) -> bool:
-        """Return whether another request may follow this one: not after the endpoint was closed."""
+        """Return whether another request may follow this request. False after the endpoint was closed."""
         return super().checkPersistence(request, version) and not self.site.ended
 
     def upgrade(self, protocol: IProtocol, request: bytes) -> None:
@@ -88,7 +88,7 @@ class AdminChannel(HTTPChannel):
             super().rawDataReceived(data)
 
     def end(self) -> None:
-        """Close the connection after the current request, at once where there is none."""
+        """Close the connection after the current request, or at once if there is no request."""
         self.persistent = False
         if not self.requests:
             self.loseConnection()
@@ -132,7 +132,7 @@ class AdminSite(Site):
         self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for a request. If there are too many, abort the one that waits longest."""
+        """Record that a connection waits for a request. If too many wait, abort the connection that waits longest."""
         self._waiting[channel] = None
         self._waiting.move_to_end(channel)
         if len(self._waiting) > CONNECTIONS:

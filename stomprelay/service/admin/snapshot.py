@@ -21,7 +21,7 @@ SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
 
 STATES: Final = ("paused", "out", "down", "up", "unknown")
-"""The states of a broker, the worst first. If several hold, the first of them counts."""
+"""The states of a broker, the worst first. If several states apply, the first of these counts."""
 
 
 class LimitRow(NamedTuple):
@@ -51,7 +51,7 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None before it was tried. Of its `sessions`, `moving` are about to leave;
+    """A broker in its group. `up` is None before the broker was tried. Of its `sessions`, `moving` are about to leave;
     `staying` cannot leave, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
     """
 
@@ -84,9 +84,7 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker: process, state in words, restarts. Its figures are from the time `seen`, in seconds since 1970 (0:
-    none).
-    """
+    """A worker: process, state in words, restarts. `seen`: when its figures were taken, in seconds since 1970, or 0."""
 
     number: int
     process: int | None
@@ -97,8 +95,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` are by class of `BOUNDS`, not
-    cumulated.
+    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts` has a count per class of
+    `BOUNDS`.
     """
 
     name: str
@@ -118,8 +116,9 @@ class DestinationRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state of a relay at `time`; it began at `started`, both in seconds since 1970. `workers` is empty in a relay
-    of one process. `destinations` are samples under much traffic. `certificates`: when each ends, by its table.
+    """The state of a relay at `time`. The relay began at `started`. Both are in seconds since 1970. `workers` is empty
+    in a relay of one process. `destinations` are samples under much traffic. `certificates`: when each certificate
+    ends, by its table in the configuration.
     """
 
     stopping: bool
@@ -144,7 +143,9 @@ class Snapshot(NamedTuple):
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show: the one with most frames first, all others together last."""
+        """Return the rows of destinations to show: those with most frames first, all others
+        together as the last row.
+        """
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
@@ -161,10 +162,10 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
                 moving[link.broker] += 1
             elif link.stays:
                 staying[link.broker].append(link.stays)
-    # Summed at once: there may be very many.
+    # Each broker's tallies are summed in one step, because there may be very many.
     carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
-        session.report_passed()  # else the counters lack what passed without the core
+        session.report_passed()  # else the counters lack the frames that passed without the core
         for broker, tally in session.tallies():
             carried[broker].append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies
@@ -301,7 +302,7 @@ def read(values: Iterable[Any]) -> Snapshot:
 
 
 def ended(last: Snapshot) -> Snapshot:
-    """Return the counters of a process that ended, by its last snapshot, without its present state."""
+    """Return the last snapshot of a process that ended, reduced to what still counts in sums."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
@@ -325,7 +326,7 @@ def ended(last: Snapshot) -> Snapshot:
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
     """Return the sum of several processes, with the listeners and brokers of `first`. A broker has the worst state of
-    any process; the journal is the first one with trouble.
+    any process; the journal is the first journal with trouble.
     """
     each = [first, *others]
     journals = [one.journal for one in each if one.journal is not None]
@@ -363,7 +364,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return the rows, with those of the same key joined, in the order in which the keys come first."""
+    """Return the rows, with those of the same key joined, in the order in which each key first occurs."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))
@@ -377,7 +378,7 @@ def _times(one: TimeRow, other: TimeRow) -> TimeRow:
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
-    """Return the sums by destination. Rows that no process shows are kept for later sums, up to a number."""
+    """Return the sums by destination. Of the rows that no process shows, `FORMER` rows are kept for later sums."""
 
     def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
         return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)

@@ -115,7 +115,7 @@ class AuthServiceClient:
             refusal = await turn()
             if refusal is not None:
                 return refusal
-            known = self._remembered(digest)  # as one that came with it is
+            known = self._remembered(digest)  # the same question may have been answered meanwhile
             if known is not None:
                 return known
             asked = Deferred.fromCoroutine(self._exchange(body))
@@ -140,8 +140,8 @@ class AuthServiceClient:
             response = await self._request(body)
         except ResponseNeverReceived as error:
             if any(each.check(CancelledError) for each in error.reasons):
-                raise CancelledError from error  # its time is over
-            response = await self._request(body)  # on a connection that was kept, and closed meanwhile
+                raise CancelledError from error  # the time-out has cancelled it
+            response = await self._request(body)  # the kept connection was closed meanwhile
         found = _Body()
         response.deliverBody(found)
         content = await found.done

@@ -1,5 +1,5 @@
-"""New clients: each gets a session, or is refused. File descriptors are counted before that: a client for whose broker
-no descriptor is left would fail, and all other clients with it.
+"""New clients: each gets a session, or is refused. File descriptors are counted first: if no descriptor were left for a
+new client's broker, this client and all other clients would fail.
 """
 
 import random
@@ -42,8 +42,8 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
 
 
 class RefusedClient(Driver):
-    """A client that gets an ERROR and is closed, within `patience` seconds if its first bytes decide between WebSocket
-    and STOMP.
+    """A client that gets an ERROR and is closed. `patience`: seconds to wait for the first bytes of a client that may
+    speak WebSocket.
     """
 
     __slots__ = ("_error", "_patience", "_protocol")
@@ -55,7 +55,7 @@ class RefusedClient(Driver):
         self._protocol: LegProtocol | None = None
 
     def answer(self) -> None:
-        """Send the ERROR, once, and close."""
+        """Send the ERROR and close the connection. A second call does nothing."""
         error, self._error = self._error, b""
         if error and self._protocol is not None:
             self._protocol.write(error)
@@ -222,7 +222,7 @@ def client_protocol(
     """Return the protocol of a client's leg. `farewell` returns why the relay ends its connection."""
     if web is None:
         return LegProtocol(owner, leg)
-    # What reads WebSocket is not loaded where none is wanted.
+    # The module for WebSocket is loaded only if it is needed.
     from stomprelay.service.connection.web import WebLegProtocol
 
     return WebLegProtocol(owner, leg, listener, web, farewell)

@@ -17,15 +17,15 @@ from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOW
 PRESSURE: Final = 1
 """The other connection cannot be written to fast enough."""
 ASKED: Final = 2
-"""The core asked for it, by the effect `Pause`."""
+"""The core has stopped the reading, by the effect `Pause`."""
 JOURNAL: Final = 4
-"""The journal has no room for what would come."""
+"""The journal has no room for further frames."""
 TURN: Final = 8
-"""What came waits until others had their turn."""
+"""Received frames wait until other sessions had their turn."""
 UNREAD: Final = 16
-"""What came over WebSocket is looked at when others had their turn."""
+"""Bytes received over WebSocket are examined when other sessions had their turn."""
 MEMORY: Final = 32
-"""Too much is kept of all clients, and of this session."""
+"""Too many bytes are kept of all clients, and of this session."""
 
 
 class Farewell(IntEnum):
@@ -34,7 +34,7 @@ class Farewell(IntEnum):
     DONE = 1000
     LEAVING = 1001
     LATER = 1013
-    """The client may come again: now it is one too many."""
+    """The client may try again later: there are too many clients now."""
 
 
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -57,7 +57,7 @@ _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 
 
 def spell(failure: Failure) -> str:
-    """Return why a connection ended or was not established, in one line for the log. It has no secret."""
+    """Return why a connection ended or was not established, in one line for the log, without secrets."""
     problem = failure.value
     if isinstance(problem, SSL.Error):
         queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
@@ -70,8 +70,8 @@ def spell(failure: Failure) -> str:
 
 
 def shortage(failure: Failure) -> str:
-    """Return what this process lacked to connect to a broker (descriptors, memory), or "". Twisted reports a socket
-    that cannot be created as one that cannot be bound; a name look-up may have failed for want of a descriptor.
+    """Return what this process lacked to connect to a broker (descriptors, memory), or "". For a socket that cannot be
+    created, Twisted reports that it cannot be bound. A name look-up may have failed because no descriptor was left.
     """
     problem = failure.value
     if isinstance(problem, error.DNSLookupError):

@@ -1,7 +1,7 @@
-"""How many bytes a relay keeps of all its clients, and what it does about too many. From three quarters of the limit
-on (memory is short), a session with more than its share is not read from, except in turns in which it may complete a
-frame. At the limit new clients are refused and the largest sessions are ended, except sessions with SENDs that the
-relay has promised to deliver.
+"""Counts the bytes that a relay keeps of all its clients, and limits them. From three quarters of the limit on, memory
+is short: a session with more than its share is read from only in turns, in which it may complete a frame. At the limit
+new clients are refused and the largest sessions are ended, except sessions with SENDs that the relay has promised to
+deliver.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from stomprelay.service.connection.relay_driver import RelayDriver
 
 SESSION: Final = 12 * 1024
-"""Bytes that a session takes beside all that is kept of it: its connections and its state."""
+"""Bytes that are counted for a session's connections and state, beside the bytes that are kept of it."""
 LITTLE: Final = 4096
 """Bytes that are read at once from a connection while memory is short."""
 MUCH: Final = 64 * 1024
-"""The same while it has its turn."""
+"""Bytes that are read at once from a connection that has its turn."""
 TURN: Final = 2.0
 """Seconds that a turn takes at most, and that a client may take to send more of its frame while memory is short."""
 EVERY: Final = 0.1
@@ -35,14 +35,14 @@ EVERY: Final = 0.1
 TRIM: Final = 0.25
 """Seconds between two times that freed memory is given back to the system."""
 LOOKS: Final = 64
-"""Connections that are considered for a turn at one look, at most."""
+"""The most connections that are considered for a turn at one look."""
 
 _log: Final = logger()
 
 
 class MemoryRow(NamedTuple):
-    """How many bytes are `kept` of all clients, how many may be kept (None: no limit), and how many connections are
-    not read from because of that.
+    """How many bytes are `kept` of all clients; the `limit` of that number, or None; and how many connections are not
+    read from because memory is short (`held`).
     """
 
     kept: int = 0
@@ -51,12 +51,12 @@ class MemoryRow(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether as many bytes are kept as may be."""
+        """Whether the limit is reached."""
         return self.limit is not None and self.kept >= self.limit
 
 
 class _Turn(NamedTuple):
-    """The turn of a connection: its end in seconds, and the kept bytes before it, of session and unfinished frame."""
+    """The turn of a connection: its end in seconds, and the bytes of session and unfinished frame before the turn."""
 
     protocol: "LegProtocol"
     until: float
@@ -87,13 +87,13 @@ class SessionMemory:
 
     @property
     def row(self) -> MemoryRow:
-        """Return its figures; `kept` is for this process."""
+        """Return the figures; `kept` counts only this process."""
         limit = None if self.limit == inf else int(self.limit)
         return MemoryRow(self._size, limit, len(self._held))
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be: no new client is taken."""
+        """Whether the limit is reached: then no new client is accepted."""
         return self.limit < inf and self._sums()[0] >= self.limit
 
     def _sums(self) -> tuple[int, int]:
@@ -132,7 +132,9 @@ class SessionMemory:
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
-        """More is kept of a session while memory is short: stop reading from this connection if that is too much."""
+        """A session keeps more bytes than before while memory is short. If it keeps too many, stop reading from this
+        connection.
+        """
         total, sessions = self._sums()
         if total < self._low:
             return
@@ -192,9 +194,9 @@ class SessionMemory:
             call.reset(seconds)
 
     def _look(self) -> None:
-        """Read again from connections where there is room. If there is none, give turns, and end sessions."""
+        """Read again from connections, if there is room; otherwise give turns. At the limit end sessions."""
         for protocol in [each for each in self._held if not each.reasons]:
-            del self._held[protocol]  # it is closed
+            del self._held[protocol]  # the connection is closed
         total, sessions = self._sums()
         if total >= self.limit:
             self._end_sessions(total, sessions)
@@ -254,7 +256,7 @@ class SessionMemory:
                 self._read_on(protocol)
 
     def _end_sessions(self, total: int, sessions: int) -> None:
-        """End the largest sessions that have more than a share, until an eighth of the limit is free."""
+        """End the largest sessions that keep more than a share, until an eighth of the limit is free."""
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon
@@ -270,7 +272,7 @@ class SessionMemory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: "RelayDriver") -> None:
-        """End a session, once. Its memory is freed when its broker has confirmed the earlier frames."""
+        """End a session, once. The session's memory is freed when its broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

@@ -1,4 +1,4 @@
-"""Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
+"""Drives one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,9 +66,9 @@ class Sizes(NamedTuple):
 
 class SessionInfo(NamedTuple):
     """A session, as it is shown. `login` and `version` are the client's. `brokers` and `broker_versions` have an entry
-    for each group of brokers, None where there is none. `age` and `idle` (without beats) are seconds. `destinations`
-    are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit for which the
-    client waits.
+    for each group of brokers, None for a group without a broker. `age` and `idle` (without heart-beats) are seconds.
+    `destinations` are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit
+    because of which the client waits.
     """
 
     session: str
@@ -95,7 +95,7 @@ class SessionInfo(NamedTuple):
 
 
 def open_work(links: list[Link]) -> tuple[int, int]:
-    """Return of how many SENDs of a client a RECEIPT is awaited, and how many deliveries it owes an ACK for."""
+    """Return for how many SENDs a client awaits a RECEIPT, and for how many deliveries the client owes an ACK."""
     unconfirmed = sum(map(_unconfirmed, _first(links, _unconfirmed)))
     return unconfirmed, sum([link.session.unacknowledged for link in links])
 
@@ -112,7 +112,7 @@ def subscribed(relay: Relay) -> int:
 
 
 def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
-    """Return for each upstream the link with the largest measure: frames for one of its groups go to all groups."""
+    """Return for each upstream the link with the largest measure, because frames go to all groups of an upstream."""
     if len(links) == 1:
         return links
     found: dict[str, Link] = {}
@@ -132,24 +132,24 @@ def _unconfirmed(link: Link) -> int:
 
 
 def spell_words(value: bytes) -> str:
-    """Return a client's words as text, cut where they are long."""
+    """Return a client's bytes as text, shortened if they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 QUIET: Final = 1.0
-"""Seconds of reading after which a stop is over: under load reading stops many times a second, which is one event."""
+"""A stop is over after so many seconds of reading. Under load reading stops many times a second, which is one event."""
 
 REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
-"""The reasons of which there are events, by the sum of a connection's reasons."""
+"""The reasons for which events are recorded, by the sum of a connection's reasons."""
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadingStop(Timed):
-    """The time in which a leg is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at
-    its end. Call `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
+    """The time in which a leg is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its
+    end. Call `resumed` and `stopped` alternately. The stop ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
     _runtime: Runtime
@@ -225,7 +225,7 @@ class Recording(NamedTuple):
 @implementer(IPushProducer)
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerOutput:
-    """Whether too much waits to be written to one broker (`full`); it is the producer of that transport."""
+    """The output to one broker, and the producer of its transport. `full`: too much waits to be written."""
 
     _driver: "RelayDriver"
     protocol: LegProtocol
@@ -234,8 +234,9 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that the output is full. If the session is `coupled`, reading from the client
-        is stopped instead, unless the relay knows already.
+        """Return whether to report the output as full to the relay. In a `coupled` session a full output is not
+        reported, because the client is not read from instead; but a full output that was reported before stays
+        reported.
         """
         return self.full and (self._reported or not coupled)
 
@@ -269,7 +270,7 @@ class BrokerOutput:
         self._driver.output_changed()
 
     def stopProducing(self) -> None:
-        """Forget the output: the transport is closed. The relay gets no `unblocked`."""
+        """Forget the output: the transport is closed. The relay gets no `Unblocked`."""
         self.full = False
         self._driver.output_ended(self)
 
@@ -277,13 +278,13 @@ class BrokerOutput:
 @implementer(IPushProducer)
 @dataclass(slots=True, eq=False, repr=False)
 class RelayDriver(Driver):
-    """Drives one relay, which stands for one client; `_on_end` is called when nothing more will happen. `_identify` is
-    needed where the listener asks who comes. By `record_to` it is recorded: the frames of one chunk are a
+    """Drives one relay, which stands for one client. `_on_end` is called when nothing more will happen. `_identify` is
+    needed if the listener identifies clients. After `record_to` the session is recorded: the frames of a chunk are a
     block, each `Note` is an event.
 
-    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
-    transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
-    relay gets `Blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
+    The driver is the producer of its client's transport: while this transport is full, no broker is read from. While a
+    broker's transport is full, the client is not read from if client and broker are `coupled`. Otherwise the relay gets
+    `Blocked`, in the reactor's next turn, because all effects that the relay returned must be performed before.
     """
 
     linger: float = field(init=False)
@@ -310,7 +311,7 @@ class RelayDriver(Driver):
 
     @property
     def relay(self) -> Relay:
-        """The relay. It is first told what passed without it, so that it sees everything in order."""
+        """The relay. Frames that passed without it are reported to it first, so that it sees everything in order."""
         if self._pipes:
             self.report_passed()
         return self._relay
@@ -389,7 +390,7 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield the counts of each broker of the session, in parts."""
+        """Yield brokers of the session with counts. All counts of the same broker are to be added."""
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally
@@ -429,8 +430,8 @@ class RelayDriver(Driver):
             self.runtime.memory.grew(self, protocol)
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects that the relay returned, and count how much is kept of the session now. Where the session
-        had no leg, no leg's close ends it: call `end` if it is over.
+        """Perform the effects that the relay returned, and count how much is kept of the session now. If the session
+        had no leg and is over, call `end`; if it had legs, the close of the last leg calls `end`.
         """
         legs = self.legs
         Driver.perform(self, effects)
@@ -440,7 +441,7 @@ class RelayDriver(Driver):
 
     def _count(self) -> None:
         if not self.kept:
-            return  # it is over
+            return  # the session is over
         kept = SESSION + self._relay.kept
         client = self.runtime.protocols.get(self._relay.client)
         if self._client_full and client is not None:
@@ -461,7 +462,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether a connection is not read from only for want of memory, and what it sent could go on at once."""
+        """Whether only lack of memory stops reading from a connection, and its frames could pass at once."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
@@ -475,7 +476,9 @@ class RelayDriver(Driver):
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """Tell the relay that a leg is read from (`on`) or not; without this the leg would look silent."""
+        """Report to the relay whether a leg is read from (`on`). Otherwise a leg that is not read from would count as
+        silent.
+        """
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
@@ -490,7 +493,7 @@ class RelayDriver(Driver):
             self._begin_stop(recorder, leg, REASONS[protocol.reasons])
 
     def patient(self, protocol: LegProtocol) -> bool:
-        """Return whether the leg is a client's that is not read from only because it sends too fast."""
+        """Return whether the leg is the client's, and is not read from because the client sends too fast."""
         return protocol.leg is self._relay.client and self._relay.held_by is not None
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
@@ -525,7 +528,7 @@ class RelayDriver(Driver):
         Driver.closed(self, protocol)
 
     def woke(self, now: float) -> None:
-        """Tell the relay that the time of its last `Wake` has come."""
+        """Report to the relay that the time of its last `Wake` has come."""
         self.perform(self.relay.handle(Woke(), now))
 
     def handle(self, event: Input) -> None:
@@ -535,7 +538,7 @@ class RelayDriver(Driver):
 
     @property
     def watched(self) -> bool:
-        """Whether it is watched for samples."""
+        """Whether the session is watched for samples."""
         return self._relay.watched
 
     def failed(self, error: Exception) -> None:
@@ -546,8 +549,8 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and
-        bodies.
+        """From now on give records to `records`; None: record nothing. All `Records` must have the same rules for
+        secrets and bodies.
         """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
@@ -582,7 +585,7 @@ class RelayDriver(Driver):
 
     @property
     def listener(self) -> str:
-        """Return the name of its listener."""
+        """Return the name of the session's listener."""
         return self._relay.listener.name
 
     @property
@@ -593,7 +596,7 @@ class RelayDriver(Driver):
 
     @property
     def version(self) -> str:
-        """Return the STOMP version of the client's session; empty before there is one."""
+        """Return the STOMP version of the client's session; empty before the session begins."""
         session = self._relay.session
         return "" if session is None else session.dialect.version.decode("ascii")
 
@@ -651,7 +654,7 @@ class RelayDriver(Driver):
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers that have answered CONNECT. While the session ends, stop reading from none."""
+        """Stop reading from all brokers that have answered CONNECT. While the session ends, do nothing."""
         if self._relay.ending:
             return
         for output in self._outputs:
@@ -660,7 +663,9 @@ class RelayDriver(Driver):
                 protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
+        """Stop reading from the client while a coupled broker's output is full; report other full
+        outputs to the relay.
+        """
         coupled = full = unreported = False
         for output in self._outputs:
             if not output.quiet:
@@ -728,7 +733,7 @@ class RelayDriver(Driver):
                 shown = "no login" if login is None else f"login {spell_text(login)}"
                 effect = Note(effect.event, f"{shown}, {effect.text}", effect.facts)
             else:
-                effect = replace(effect, detail=True)  # one more broker of a fan-out
+                effect = replace(effect, detail=True)  # another broker of a fan-out is connected
         kind = f"listener {self._relay.listener.name}"
         log_note(effect, _FORM, self.runtime.repeats, kind, **self._names())
 
@@ -778,7 +783,9 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address, if the upstream is configured so."""
+        """Return an endpoint that tells the broker the client's address, if the upstream is set so; else the same
+        endpoint.
+        """
         if isinstance(endpoint, ProxyHeaderEndpoint):
             client = self.runtime.protocols.get(self._relay.client)
             if client is not None and not self._first:
@@ -787,7 +794,7 @@ class RelayDriver(Driver):
         return endpoint
 
     def _pass(self, effect: Pass) -> None:
-        """Let frames of a leg pass without the relay from now on; or stop that."""
+        """Let frames of a leg pass without the relay from now on, or stop this."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if PIPE is None or SCANNER is None or effect.passing is None or source is None or target is None:
@@ -799,8 +806,8 @@ class RelayDriver(Driver):
             recorder = self._recorder.recorder(source.leg)
             keep = recorder.keep
             if keep is None:
-                return  # each frame needs a look
-            # The leg has CONNECT or CONNECTED behind it: its context is known. It is held while the journal is full.
+                return  # the recorder must examine each frame
+            # CONNECT or CONNECTED was received: the leg's context is known. While the journal is full, the leg is held.
             recording = Recording(recorder, self._recorder.records.record_leg)
         leg, reads, session, runtime = source.leg, source.leg.decoder, self._relay.session, self.runtime
         expected = EXPECTED[leg.side, leg.state]
@@ -821,7 +828,7 @@ class RelayDriver(Driver):
             pipe.open()
 
     def report_passed(self) -> None:
-        """Tell the relay what passed without it, and count it."""
+        """Report to the relay the frames that passed without it, and count them."""
         for pipe in self._pipes:
             if pipe.frames:
                 source, target = pipe.source, pipe.target
@@ -831,7 +838,7 @@ class RelayDriver(Driver):
                 self._relay.passed(source.leg, target.leg, frames, received, at)
 
     def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
-        """End and remove these pipes."""
+        """Shut and remove the pipes for which `ended` returns True."""
         if self._pipes:
             self.report_passed()
             for pipe in filter(ended, self._pipes):

@@ -26,9 +26,9 @@ from stomprelay.session.reasons import WARNINGS
 from stomprelay.wire.errors import visible
 
 TICKS: Final = 64
-"""Ticks a second: nobody is called later than the length of one after his time."""
+"""Ticks a second. An object is called at most one tick after its time."""
 BUDGET: Final = 0.01
-"""Seconds of one turn of the reactor that all who wait may use together."""
+"""Seconds of one turn of the reactor that all waiting sessions may use together."""
 
 _log: Final = logger()
 
@@ -159,14 +159,16 @@ class TurnQueue:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Another call changes nothing."""
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Does nothing if `who` waits
+        already.
+        """
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True
             self._reactor.callLater(0, self._go_on)
 
     def _go_on(self) -> None:
-        """Let each waiting session work once, until the time budget is used up; the others wait for the next turn."""
+        """Let each waiting session work once, until the time budget is used up; the remaining sessions wait."""
         self._called = False
         until = self._seconds() + BUDGET
         count = len(self._waiting)
@@ -190,7 +192,7 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """The lines of one kind within `EVERY` seconds, until `_until`. A timer runs only while some were left out."""
+    """Counts the lines of one kind in `EVERY` seconds, until `_until`. A timer runs only if lines were left out."""
 
     _name: str
     _timers: Timers
@@ -234,7 +236,7 @@ class Repeats:
         self._kinds: dict[str, _Kind] = {}
 
     def passes(self, kind: str, most: int = MOST) -> bool:
-        """Return whether to write a line of this kind now. Behind `most` of them, others are only counted."""
+        """Return whether to write a line of this kind now. After `most` lines, further lines are only counted."""
         found = self._kinds.get(kind)
         if found is None:
             found = self._kinds[kind] = _Kind(kind, self._timers)
@@ -249,7 +251,7 @@ class Repeats:
 
 
 _ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
-"""The events that a peer brings about once in a session that was accepted: their lines are never too many."""
+"""The events that a peer can cause only once in an accepted session. Their lines are not limited."""
 
 
 def unlogged(effect: Note) -> bool:
@@ -258,8 +260,8 @@ def unlogged(effect: Note) -> bool:
 
 
 def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
-    """Write a note to the log in this form, which may use `event` and `text` beside the note's own fields. A quiet
-    note is not logged. If there are too many of one `kind` and event, only their number is logged.
+    """Write a note to the log in this form, which may use `event` and `text` beside the note's own fields. A quiet note
+    is not logged. If there are too many notes of one `kind` and event, only their number is logged.
     """
     if unlogged(effect):
         return
@@ -268,7 +270,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
     if effect.detail:
         level = LogLevel.debug
     elif "attempts" in effect.facts:
-        # All sessions of a broker find it away at the same time, and one of them is enough to know.
+        # All sessions of a broker fail to reach it at the same time: one line is enough.
         if not repeats.passes(f"{kind}: {event} again and again", 1):
             return
     elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
@@ -277,7 +279,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
 
 
 def spell_address(address: object) -> str:
-    """Return a peer's address as the log shows it; for one on the network `host:port`."""
+    """Return a peer's address as the log shows it; for an address on the network `host:port`."""
     if isinstance(address, IPv6Address):
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):
@@ -299,7 +301,7 @@ def spell_text(value: bytes) -> str:
 
 AVAILABLE: Final = hasattr(select, "epoll")
 AT_ONCE: Final = 256
-"""Connections that are looked at in one turn of the reactor, at most."""
+"""The most connections that are looked at in one turn of the reactor."""
 
 
 @implementer(IReadDescriptor)
@@ -332,7 +334,7 @@ class Departures:
         try:
             self._poller.unregister(descriptor)
         except OSError:
-            pass  # it is closed, and with it its registration is gone
+            pass  # the socket is closed, which also removed its registration
 
     def open(self) -> None:
         """Begin: sockets can be watched from now on, where the system can do so."""
@@ -356,7 +358,7 @@ class Departures:
     # What the reactor asks for
 
     def fileno(self) -> int:
-        """Return the descriptor of the epoll object; -1 where it is closed."""
+        """Return the descriptor of the epoll object; -1 if it is closed."""
         return -1 if self._poller is None else int(self._poller.fileno())
 
     def doRead(self) -> None:
@@ -375,15 +377,15 @@ class Departures:
 
 
 GRACE: Final = 1.0
-"""Seconds beyond their linger that a stopping service waits for connections to end."""
+"""A service that stops waits for connections to end, for their linger and so many seconds more."""
 
 
 class Runtime:
     """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
     leave, the memory that is kept, and the protocols by leg.
 
-    `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` those of them that were
-    closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
+    `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` counts those of them
+    that were closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
     """
 
     def __init__(
@@ -429,8 +431,8 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, at most their linger and `GRACE` seconds. Return False if some are
-        left.
+        """Wait until all connections have ended, at most `linger` and `GRACE` seconds. Return False
+        if some are left.
         """
         try:
             await self.idle().addTimeout(linger + GRACE, self.reactor)
@@ -439,5 +441,5 @@ class Runtime:
         return True
 
     def observe(self, noted: Callable[[Note, bool], None]) -> None:
-        """From now on call this with each note of a session or a probe, and with whether it is of a probe."""
+        """From now on call `noted` with each note of a session or a probe. The second argument is True for a probe."""
         self.noted = noted

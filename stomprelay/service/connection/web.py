@@ -35,12 +35,12 @@ _UNFINISHED: Final = {
         HTTPStatus.SERVICE_UNAVAILABLE, "The relay takes no more clients now.", b"Retry-After: 10\r\n"
     ),
 }
-"""What a client gets whose request is not finished when the relay ends its connection."""
+"""The answer to a client whose request is incomplete when the relay ends the connection."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pings(Timed):
-    """Pings the silent client of a WebSocket, after the time that `web` says."""
+    """Pings the client of a WebSocket if the client is silent for the `ping_interval` of `web`."""
 
     _protocol: "WebLegProtocol"
 
@@ -85,7 +85,7 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the socket that frames are read from directly, alone or in messages that `unwrapped` can take."""
+        """Return the socket from which a pipe may read frames, or messages for `unwrapped`; None if there is none."""
         websocket = self._websocket
         if websocket is None:
             return super().socket()
@@ -132,7 +132,7 @@ class _WebSocketProtocol(LegProtocol):
         if found.data:
             self.came(found.data)
         if found.ping is not None and not self.waits:
-            # A peer that reads nothing gets none: what it has to be sent already tells it that we are there.
+            # A peer that does not read gets no pong: the waiting bytes already show that the relay is there.
             websocket.pong(found.ping)
         if found.end:
             self._leave(found.end)
@@ -187,7 +187,9 @@ class _WebSocketProtocol(LegProtocol):
 
 
 class BrokerWebProtocol(_WebSocketProtocol):
-    """The connection to a broker over WebSocket, at this endpoint. The owner gets `connected` when it is open."""
+    """The connection to a broker over WebSocket, at this endpoint. It reports `connected` when the
+    WebSocket is open.
+    """
 
     __slots__ = ("_request",)
 
@@ -221,7 +223,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         self.close(How.ABORT)
 
     def readConnectionLost(self) -> None:
-        """The broker closed its sending direction: it is lost, or it refused the request."""
+        """The broker closed its sending direction: report that it is lost, or that it refused the request."""
         if self._websocket is None and self._owner is not None:
             self._decline(self._owner, _UNANSWERED)
         else:
@@ -287,7 +289,7 @@ class WebLegProtocol(_WebSocketProtocol):
             self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
-        """As in the parent class. Bytes that pass by a pipe count as a sign of life, too."""
+        """See the parent class. Bytes that pass through a pipe also show that the client is not silent."""
         if self._pings is not None:
             self._heard_at = self.runtime.seconds()
         return super().unwrapped(data)

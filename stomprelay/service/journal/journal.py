@@ -33,7 +33,7 @@ GRACE: Final = 10.0
 
 
 class _Session(Protocol):
-    """A session, as `RelayDriver` has it."""
+    """What the journal uses of a session; see `RelayDriver`."""
 
     def hold(self) -> None: ...
     def release(self) -> None: ...
@@ -54,8 +54,9 @@ class _ThreadLog:
 
 class Journal(Service):
     """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
-    returns those to hold while the queue is `full`; a session that begins then must `hold` itself. `clock`: nanoseconds
-    since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was written.
+    returns the sessions to hold while the queue is `full`; a session that begins then is held by its recorder. `clock`:
+    nanoseconds since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was
+    written.
     """
 
     def __init__(
@@ -104,9 +105,7 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Use these settings as far as that is possible without a restart: what future connections record, intervals,
-        retention.
-        """
+        """Use those of these settings that need no restart: what future connections record, intervals, retention."""
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
         self.written.change(settings)
@@ -125,7 +124,7 @@ class Journal(Service):
 
     @property
     def stuck(self) -> bool:
-        """Whether no session is read from because writing fails and the queue is full."""
+        """Whether no session is read from, because writing fails and the queue is full."""
         return self.full and bool(self.written.trouble)
 
     @property
@@ -173,7 +172,7 @@ class Journal(Service):
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:
-        """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
+        """Write the waiting blocks and end the segment. The Deferred fires after that, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
         self._queue.close()

@@ -24,8 +24,8 @@ _log: Final = logger()
 
 
 class Crew:
-    """The workers of a relay. `state` is the parent's: its listeners and brokers, with the paused ones, and whether
-    new clients are refused; it has no sessions. The counts of ended workers stay in the sums.
+    """The workers of a relay. `state` is the parent's state: its listeners, its brokers, which of them are paused, and
+    whether new clients are refused. It has no sessions. The counts of ended workers stay in the sums.
     """
 
     def __init__(self, state: RelayState, reloads: Reloads | None = None) -> None:
@@ -91,7 +91,7 @@ class Crew:
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
-        """Return the state of all workers. A worker that does not answer counts with its last number of sessions."""
+        """Return the relay's state. A worker that does not answer counts with its last number of sessions."""
 
         def added(answers: list[Any], silent: list[str]) -> Condition:
             last = [each.clients for worker, each in self._last.items() if worker.name in silent]
@@ -197,7 +197,7 @@ def _uris(found: tuple[ConfiguredBroker, ...]) -> Iterable[str]:
 def _heeded(
     worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
 ) -> Deferred[Any]:
-    """Return a Deferred that never fails: without an answer this is logged, and `otherwise` is called."""
+    """Return a Deferred that never fails. If the worker does not answer, this is logged, and `otherwise` is called."""
 
     def failed(failure: Failure) -> None:
         otherwise()
