@@ -375,7 +375,7 @@ class Runs:
         return run is not None and (number in run.waiting or run.has_read(number))
 
     def dump(self) -> str:
-        """Return its state as JSON; `load` reads it."""
+        """Return the state for `load`, as JSON."""
         runs = {
             name: {
                 **asdict(run),

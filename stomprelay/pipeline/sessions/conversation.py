@@ -310,7 +310,7 @@ class Conversations:
     ended: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` wants it."""
+        """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` requires."""
         with arrow.uncollected():
             sessions = groupby(arrow.rows(batches), itemgetter(r.SESSION))
             rows = (row for name, records in sessions for row in self._followed(name, records))

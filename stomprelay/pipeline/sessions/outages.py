@@ -151,7 +151,7 @@ class SessionBrokers:
         ]
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         return [[*self.live], self.several, [loss.outage[2:-1] for loss in self.losses]]
 
     @classmethod

@@ -96,7 +96,7 @@ class PendingReceipts:
     # From batch to batch
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         return [
             [receipt, each.ns, each.told, each.at, each.transfer and each.transfer[: KIND + 1]]
             for receipt, asked in self._by_id.items()

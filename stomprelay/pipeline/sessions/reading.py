@@ -57,7 +57,7 @@ class Reading:
     keep_headers: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         wanted = pa.array([each.name for each in self.segments], pa.string())
         parts = [each for each in self.segments if each.begin or each.end]
         for batch in batches:

@@ -69,7 +69,7 @@ class Bundling:
     coded: Sequence[str] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         held: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -144,7 +144,7 @@ class Sorted:
     passes_on: bool = False
 
     def __call__(self, bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         held: list[pa.Table] = []
         last = None
         for batch in bundles:
