@@ -1,4 +1,4 @@
-"""Files and folders wherever Spark can reach them, through Hadoop's file systems."""
+"""Files and folders that Spark can reach, through Hadoop's file systems."""
 
 import posixpath
 from pathlib import Path
@@ -23,7 +23,7 @@ def local(path: str) -> Path | None:
 
 
 def absolute(path: str) -> str:
-    """Return the path made absolute, independent of Spark's working folder; a URI is unchanged."""
+    """Return the path as an absolute path, independent of Spark's working folder. A URI is unchanged."""
     place = local(path)
     return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
 
@@ -75,7 +75,7 @@ class Volume:
         system.delete(place, True)
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file or a folder; missing folders above `target` are made. Raises `OSError`."""
+        """Rename a file or a folder. Missing folders above `target` are made. Raises `OSError`."""
         system, place = self._at(path)
         aim = self._at(target)[1]
         system.mkdirs(aim.getParent())
@@ -94,7 +94,7 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file in UTF-8, on this machine in one step. Raises `OSError`."""
+        """Write a small file in UTF-8. On this machine, this is one step. Raises `OSError`."""
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)
