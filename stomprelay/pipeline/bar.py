@@ -1,6 +1,4 @@
-"""A bar on a terminal. It shows how much is done, how fast, and how long the rest will take. The bar appears after
-`AFTER` seconds.
-"""
+"""A bar on a terminal: how much is done, how fast, and the time left. It appears after `AFTER` seconds."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +21,8 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line with a name, a bar and how many `unit` are done. With `octets`, amounts are bytes. Any thread may call
-    the methods.
+    """A line with a name, a bar and how many `unit` are done. With `octets`, amounts are bytes. Any
+    thread may use it.
     """
 
     def __init__(
@@ -143,9 +141,7 @@ class ProgressBar:
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number as text. With `octets`, it is in the unit that fits `like`. If `unit`, the text includes the
-        unit.
-        """
+        """Return a number as text, with `octets` in the unit that fits `like`. With `unit`, the unit is shown, too."""
         if self._octets:
             power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
@@ -273,9 +269,7 @@ class Shares:
 
 
 class Steps:
-    """Shows which of several steps is at work. `usual` has the names of the steps in order, each with
-    its usual time.
-    """
+    """Shows which of several steps is at work. `usual` has the names of the steps in order, with their usual times."""
 
     def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar

@@ -41,8 +41,8 @@ _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Return the exit status; it is 1 if the command failed, with the reason on standard error.
-    Raises `SystemExit` for wrong usage.
+    """Run one command and return the exit status: 1 after an error, with a message. Raises `SystemExit` for wrong
+    usage.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if hasattr(sys.stdout, "reconfigure"):
@@ -84,9 +84,7 @@ def _told(error: Exception) -> str | None:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser for these arguments. Only the module of the command in `arguments` is imported, because other
-    commands may need packages that are missing.
-    """
+    """Return the parser. Only the module of the given command is imported: other modules may need missing packages."""
     parser = argparse.ArgumentParser(
         prog="stomprelay-pipeline",
         description="Tables from a relay's journal, by Spark, and what can be done with them.",

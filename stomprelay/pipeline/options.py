@@ -202,9 +202,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 
 def table_format(options: argparse.Namespace) -> str:
-    """Return the format that the option of `add_format` gives. Without this option, return the format of the existing
-    tables.
-    """
+    """Return the format that the option of `add_format` gives, otherwise the format of the existing tables."""
     return str(options.table_format or layout.found(options.tables))
 
 

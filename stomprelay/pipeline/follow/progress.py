@@ -94,9 +94,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar in the context. The value of the context is a function to call with the done and the whole
-        amount.
-        """
+        """Show another bar in the context. Its value is a function to call with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

@@ -133,9 +133,7 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
 
 
 def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
-    """Sort the rows of `parts` by `by` and give them to `does`. Return the result as a table with the columns
-    `schema`.
-    """
+    """Sort the rows of `parts` by `by` and give them to `does`. Return the result with the columns `schema`."""
     rows = pa.concat_tables(parts).combine_chunks()
     order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
@@ -164,9 +162,7 @@ class _Files:
         return Slice(sum(map(len, rows)), due, sorted(hours))
 
     def written(self) -> dict[str, list[str]]:
-        """Write the files. Return the hours of final rows, and the paths of the files of each table.
-        Raises `OSError`.
-        """
+        """Write the files. Return the hours of final rows, and the paths of each table's files. Raises `OSError`."""
         files: dict[str, list[str]] = {"final": [], "messages": [], "slices": []}
         if self._final:
             files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])
@@ -198,8 +194,8 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all steps of the batch in one task and return the result. Return None if the batch does not fit one task, or
-    if only Spark can write the files.
+    """Do all steps in one task and return the result. Return None if one task is too slow, or if only
+    Spark can write.
     """
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)

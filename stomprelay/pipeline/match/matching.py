@@ -38,9 +38,7 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""The time (ns), a number from the line above, the place of the SEND or MESSAGE (segment, position,
-number), a value.
-"""
+"""Time (ns), a number from the line above, the place of the SEND or MESSAGE (segment, position, number), a value."""
 
 
 _FURTHER: Final = (
@@ -95,9 +93,7 @@ class MatchedMessage:
         return before
 
     def was_settled(self, delivery: s.Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record the outcome of a delivery, if it has none yet. The outcome was reported at `settled` and took effect
-        at `ns`.
-        """
+        """Record an outcome of a delivery that has none. It was reported at `settled` and took effect at `ns`."""
         self.last = max(self.last, ns)
         if delivery[s.OUTCOME] is not None:
             return
@@ -107,9 +103,7 @@ class MatchedMessage:
             self._bad += 1
 
     def recipient(self, delivery: s.Transfer) -> tuple[Any, ...]:
-        """Return a recipient as a key of `ends`: (client, subscription) for a topic's message, () for a queue's
-        message.
-        """
+        """Return a recipient as a key of `ends`: (client, subscription) for a topic's message, () for a queue's."""
         return (delivery[s.CLIENT], delivery[s.SUBSCRIPTION]) if self.topic else ()
 
     # What is known
@@ -121,8 +115,8 @@ class MatchedMessage:
 
     @property
     def settled(self) -> bool:
-        """Return whether no RECEIPT, ACK or redelivery is missing. A message without deliveries is settled if it was
-        aborted.
+        """Return whether no RECEIPT, ACK or redelivery is missing. Without deliveries, return whether it
+        was aborted.
         """
         if self._unconfirmed and not self.aborted:
             return False
@@ -489,9 +483,7 @@ def other(
 
 
 def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
-    """Return rows of `DDL` as one Arrow batch. In `rows`, times are in ns, headers are JSON, and deliveries are
-    tuples.
-    """
+    """Return rows of `DDL` as one Arrow batch. In `rows`, times are ns, headers are JSON, deliveries are tuples."""
     arrays = []
     for at, values in enumerate(zip(*rows, strict=True)):
         if at == _DELIVERIES_AT:

@@ -47,9 +47,7 @@ from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
-"""The names of the slices that have columns of `messages`, each with its schema. A migration renames columns in these
-slices, too.
-"""
+"""The slices that have columns of `messages`: schema by name. A migration renames columns in these slices, too."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _GROUPS: Final = 4
@@ -85,9 +83,7 @@ def runs_before(batch: Batch) -> Runs:
 
 
 def runs_after(batch: Batch, number: int | None = None) -> Runs:
-    """Return the runs as this batch left them. If `number` is given, return the runs as the batch of that number left
-    them.
-    """
+    """Return the runs as this batch left them, or as the batch with this `number` left them."""
     number = batch.number if number is None else number
     noted, asked = _noted(batch, number), batch.settings
     seconds = (asked.patience, asked.linger, asked.give_up, asked.stuck_after)
@@ -98,9 +94,7 @@ def runs_after(batch: Batch, number: int | None = None) -> Runs:
 def _written(
     batch: Batch, runs: Runs, known: Mapping[str, slices.Slice], told: DataFrame, rows: int
 ) -> slices.Done:
-    """Match the transfers in the bundles `told` with the open rows in the slices `known`. Write the resulting rows.
-    Return what changed.
-    """
+    """Match the transfers in `told` with the open rows in the slices `known`. Write the rows. Return what changed."""
     store = batch.store
     held: list[DataFrame] = []
     touched: DataFrame | None = None
@@ -187,17 +181,13 @@ def _note(
 
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
-    """Return the rows of one kind (of `SessionRow` or `MatchRow`) that the batch `number` wrote, with the columns
-    `key`, `number` and `text`.
-    """
+    """Return rows of one kind (of `SessionRow` or `MatchRow`) that a batch wrote: `key`, `number` and `text`."""
     rows = batch.store.slices(KEPT, "match string, turn int, text string", [special(number, what)])
     return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
 
 
 def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return the bundles that `then` makes of the records of these segments. This batch or an earlier batch has read
-    these segments.
-    """
+    """Return the bundles that `then` makes of the records of these segments. This batch or an earlier one read them."""
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -211,9 +201,7 @@ def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
 
 
 def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -> DataFrame:
-    """Return bundles of transfers and of rows of `SessionRow`, made from these segments and the state of
-    the sessions.
-    """
+    """Return bundles of transfers and of rows of `SessionRow`, from these segments and the sessions' state."""
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     bundling = Bundling("session", count, coded=record.REPEATING)
@@ -247,9 +235,7 @@ def _keys(told: DataFrame) -> DataFrame:
 
 
 def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame:
-    """Return the bundles with the keys of orders replaced by keys of single messages, and with the state of the
-    orders.
-    """
+    """Return the bundles with keys of single messages in place of keys of orders, and with the orders' state."""
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.RowKind.KEPT))
@@ -262,8 +248,8 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
 def _matched(
     runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
 ) -> DataFrame:
-    """Return the rows of `matching.DDL` for bundles and kept rows. With a `folder`, final rows are written to files
-    there and not returned.
+    """Return rows of `matching.DDL` for bundles and kept rows. With a `folder`, final rows go to files
+    there instead.
     """
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
@@ -351,9 +337,7 @@ def settled(batch: Batch) -> DataFrame:
 
 
 def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
-    """Return the rows of `messages` that are not final after this batch. If `slices` are given, return only the rows
-    of these slices.
-    """
+    """Return the rows of `messages` that are not final after this batch; only rows of `slices`, if given."""
     which = changes(batch).there if slices is None else slices
     return batch.store.open_rows(MESSAGES.name, which)
 

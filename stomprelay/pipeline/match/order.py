@@ -34,13 +34,9 @@ COPIED: Final = "\0"
 Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
 TIMES: Final = 4096
-"""The exact times of so many of the last SENDs to a topic are kept, to know which message a later subscription gets
-first.
-"""
+"""The exact times of so many last SENDs to a topic are kept, to know what a later subscription gets first."""
 _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
-"""Kinds of what can happen to a message, in the order in which they are applied if the time is the same. A SEND (0) is
-applied before them.
-"""
+"""Kinds of what happens to a message, in the order in which they are applied at the same time, after a SEND (0)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -209,9 +205,7 @@ class UndeliveredRuns:
         return found
 
     def from_time(self, ns: int) -> int | None:
-        """Return the first number whose message became available in the same slice of time as `ns`, or
-        later; or None.
-        """
+        """Return the first number whose message became available in the slice of time of `ns` or later; or None."""
         return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
 
     def expire(self, ns: int) -> None:
@@ -272,9 +266,7 @@ class SendOrder:
         return name
 
     def _more(self, row: Sequence[Any], place: Place, name: str) -> None:
-        """Remember the end, the receipt and the outcome in this row. `advance` applies each of them when its time
-        comes.
-        """
+        """Remember the end, the receipt and the outcome in this row. `advance` applies each when its time comes."""
         happenings = self._happenings
         if row[s.ENDED_NS] is not None:
             heappush(happenings, (row[s.ENDED_NS], _ENDED, place, name, bool(row[s.ABORTED])))
@@ -400,8 +392,8 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that was delivered before with the same message-id and broker, or the same `relay-copy`;
-        or None.
+        """Return the message that was delivered before with this message-id and broker, or this
+        `relay-copy`; or None.
         """
         found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
         if found is None and row[s.COPY] is not None:
@@ -438,9 +430,7 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Return the first message whose last delivery to this recipient was nacked or returned; or None. Each message
-        is returned once.
-        """
+        """Return, once, the first message whose last delivery to this recipient was nacked or returned; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()
@@ -450,9 +440,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message of the oldest delivery without an outcome, if another session got this
-        delivery; or None.
-        """
+        """Return the message of the oldest delivery without an outcome if another session got it; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -482,9 +470,7 @@ class SendOrder:
         return found or self._again(to, ns)
 
     def _since(self, ns: int) -> int:
-        """Return the number of the first message that is available at `ns` or later. Without such a message, return
-        the next number.
-        """
+        """Return the number of the first message that is available at `ns` or later; without one, the next number."""
         times = self._times
         if times and ns > times[0]:
             return self._number - len(times) + bisect_left(times, ns)
@@ -635,9 +621,7 @@ class _Current:
         return order
 
     def take(self, row: tuple[Any, ...]) -> str | None:
-        """Return the new key of a row. Return None if other rows replace the row; then the caller must not pass the
-        row on.
-        """
+        """Return the new key of a row. Return None if other rows replace it; then the caller must not pass it on."""
         while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
             self._again(self._waiting.pop())
         until = self._until
@@ -669,9 +653,7 @@ class _Current:
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
-        """Yield the last rows of the batch: the state, the rows in `out`, and the rows after `until` with keys that
-        hold only for this batch.
-        """
+        """Yield the last rows of the batch: the state, rows in `out`, and rows after `until` with provisional keys."""
         while self._waiting:
             self._again(self._waiting.pop())
         until = self._until

@@ -128,9 +128,7 @@ class Touched:
 
 
 def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
-    """Return a column that tells which rows a batch touches: rows with one of the `keys`, and rows that are due before
-    `until`.
-    """
+    """Return a column that tells which rows a batch touches: rows with one of `keys`, and rows due before `until`."""
     return pc.or_kleene(pc.is_in(match, value_set=keys), pc.less(due, until))
 
 
@@ -193,7 +191,5 @@ def _kept() -> Column:
 
 
 def loaded(values: Mapping[str, Any]) -> dict[str, Slice]:
-    """Return slices from JSON, in which each slice is a list. Earlier releases wrote a fourth value,
-    which is ignored.
-    """
+    """Return slices from JSON, in which each slice is a list. A fourth value of earlier releases is ignored."""
     return {name: Slice(*each[:3]) for name, each in values.items()}

@@ -404,8 +404,6 @@ def _loaded(values: Any) -> _Run:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read, or the time of its first waiting record if
-    none was read.
-    """
+    """Return the time in ns up to which a run has been read; if none was read, the time of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

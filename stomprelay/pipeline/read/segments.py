@@ -177,9 +177,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, damages last. No contents raise an exception. Damages show `origin`, if given, as
-    path.
-    """
+    """Yield all rows of a segment, damages last. No contents raise an exception. `origin`: the path in damages."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):

@@ -110,9 +110,7 @@ class _Sums:
         return known._replace(dropped=self.dropped, cut=self.cut)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add the next rows of the segment. They must begin with a block, because the segment may be parted before
-        them.
-        """
+        """Add the next rows of the segment. They must begin with a block: the segment may be parted before them."""
         if self.newest is not None:
             self.marks.append((self.frames, rows.column("position")[0].as_py(), self.newest))
         self.hours.update(rows.column("hour").unique().to_pylist())

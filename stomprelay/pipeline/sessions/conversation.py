@@ -223,9 +223,7 @@ class Conversation:
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """Return the state for `load`, as JSON. What is too old at `now` (ns), the newest time of the run, is left
-        out.
-        """
+        """Return the state for `load`, as JSON, without what is too old at `now` (ns), the newest time of the run."""
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [

@@ -532,9 +532,7 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: SessionBrokers, before: int) -> list[Any]:
-        """Return the state for `load`, without losses that were over before `before` (ns), and without their
-        deliveries.
-        """
+        """Return the state for `load`, without losses that were over before `before` (ns) and their deliveries."""
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[SeenSubscription, int] = {}

@@ -6,9 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class SessionOutage(NamedTuple):
-    """A session's loss of a broker. A later batch may yield it again with the same key; then the last
-    version counts.
-    """
+    """A session's loss of a broker. A later batch may yield it again with the same key; the last version counts."""
 
     relay: str
     session: str
@@ -205,9 +203,7 @@ class OpenOutages:
         return [self._known[key] for key in sorted(self._changed)]
 
     def kept(self, since: int) -> list[SessionOutage]:
-        """Return the outages for the next batch: those that are not over, and those that ended at `since` (ns) or
-        later.
-        """
+        """Return the outages for the next batch: those that are not over, or that ended at `since` (ns) or later."""
         return [
             each
             for _, each in sorted(self._known.items())

@@ -145,9 +145,7 @@ class Transactions:
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
-        """Record a COMMIT at `ns`. Return False if the relay refuses it; then the caller must undo the
-        ACKs and NACKs.
-        """
+        """Record a COMMIT at `ns`. Return False if the relay refuses it; then the caller must undo ACKs and NACKs."""
         self._committed, self._committed_ns = self._open.pop(name, []), ns
         doomed = name in self._doomed
         self._doomed.discard(name)

@@ -48,9 +48,7 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles: each part is in one task, and a task has one part after the other. One part needs no
-    shuffle.
-    """
+    """Return the bundles: each part is in one task, and a task has its parts in order. One part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(

@@ -63,7 +63,5 @@ def together(rows: "DataFrame", *by: str) -> "DataFrame":
 
 
 def few(rows: "DataFrame") -> "DataFrame":
-    """Return the same rows. If shuffles have one partition, put the rows into one, so that later steps need no
-    shuffle.
-    """
+    """Return the same rows; in one partition if shuffles have one, so that later steps need no shuffle."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows

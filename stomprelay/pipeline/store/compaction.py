@@ -49,9 +49,7 @@ class CompactionError(Exception):
 
 @dataclass(frozen=True)
 class _Folder:
-    """The files of an hour that one batch wrote, or joined files of the batches `first` to `last`;
-    `size` is in bytes.
-    """
+    """The files of an hour that one batch wrote, or joined files of batches `first` to `last`; `size` is in bytes."""
 
     path: Path
     first: int
@@ -92,9 +90,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back hours that a killed run had moved away. The caller must hold the lock of `upkeep.alone`. Raises
-    `OSError`.
-    """
+    """Put back hours that a killed run had moved away. The lock of `upkeep.alone` must be held. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -176,8 +172,8 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` at `place`. Then the caller must remove the old folder from `new` or `old`. Raises
-    `OSError`.
+    """Put the folder `new` at `place`. The caller must then remove the old one from `new` or `old`.
+    Raises `OSError`.
     """
     if not exchange(new, place):
         place.rename(old)

@@ -72,9 +72,7 @@ class DeltaStore(Store):
             self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
-        """See `Store.remove`. It writes no rows in place of the old rows, because a DELETE would not
-        record the batch.
-        """
+        """See `Store.remove`. It replaces the old rows by no rows: a DELETE would not record the batch."""
         self.append(table, name, self._nothing(TABLES[table].ddl))
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
@@ -194,9 +192,7 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """See `Store.sweep`. Removes unused files that are older than `delta.deletedFileRetentionDuration` (seven
-        days).
-        """
+        """See `Store.sweep`. Removes unused files older than `delta.deletedFileRetentionDuration` (seven days)."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 DROPPED: Final = "_dropped"
 STAGING: Final = ".staging-"
-"""`DROPPED` is the folder for files that will be removed. `STAGING` and a number is the folder of a batch before
-`adopt`.
-"""
+"""`DROPPED` has files that will be removed. `STAGING` and a number has the files of a batch before `adopt`."""
 OPEN: Final = "open"
 """This name is used in place of a batch's number, for rows that later batches replace slice by slice."""
 _STATE: Final = "parquet"
@@ -253,9 +251,7 @@ class Store:
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if the text is
-        missing.
-        """
+        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if it is missing."""
         path = self._state(name, batch)
         text = self.volume.text(path)
         if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -270,9 +266,7 @@ class Store:
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices in their column `slice`, in place of the rows there. Slices stay until they are
-        removed.
-        """
+        """Write rows to the slices in their column `slice`, in place of the rows there. Slices stay until removed."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
@@ -292,9 +286,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with columns `hour` and
-        `batch`.
-        """
+        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -417,9 +409,7 @@ class Store:
         self._exchange()
 
     def _exchange(self) -> None:
-        """Put the new files in the place of the files that the note names. Without a note, only remove
-        the new files.
-        """
+        """Put the new files in the place of the files that the note names. Without a note, remove the new files."""
         aside = f"{self.root}/{_ASIDE}"
         said = self.volume.text(f"{aside}/{_NOTE}")
         if said is not None:
@@ -501,9 +491,7 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the files in each of these folders that has files. Spark never uses the name of a file
-        again.
-        """
+        """Return the names of files in each of these folders that has files. Spark uses each name only once."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 
