@@ -1,10 +1,9 @@
-"""From the journal to tables, and from Spark to STOMP. Only this package imports PySpark and PyArrow.
+"""From the journal to tables, and from Spark to STOMP. In `stomprelay`, only this package imports PySpark and PyArrow.
 
-Each module or room imports only those that are further down in this list:
+Each module or room imports only modules and rooms that are further down in this list:
 
 - `cli`: the command `stomprelay-pipeline`
-- `commands`: the commands `once`, `run`, `query`, `migrate` and `tables` of `cli`; `report` and `replay` are rooms of
-  their own
+- `commands`: the commands `once`, `run`, `query`, `migrate` and `tables`; `report` and `replay` are rooms of their own
 - `options`: options that several commands have
 - `follow`: new segments, batch after batch
 - `tables`: the tables that are sums or episodes: `traffic`, `latency`, `flow`, `failovers`, `stuck`

@@ -61,7 +61,7 @@ class ProgressBar:
         self._name = self._name if name is None else name
 
     def draw(self) -> None:
-        """Draw the bar, if there is a terminal and the work has lasted long enough."""
+        """Draw the bar, if the output is a terminal and the work has lasted `AFTER` seconds."""
         with self._lock:
             began = self._began
             if not self.live or began is None or self._clock() - began < AFTER:
@@ -241,7 +241,7 @@ class Shares:
         self._since = 0.0
 
     def begin(self) -> None:
-        """Record that all steps are about to begin again."""
+        """Forget which steps have ended, because all steps begin again."""
         self._now, self._step = {}, ""
 
     def step(self, name: str) -> None:
@@ -269,7 +269,7 @@ class Shares:
 
 
 class Steps:
-    """Shows which of several steps is at work. `usual` has the names of the steps in order, with their usual times."""
+    """Shows which of several steps is running. `usual` has the names of the steps in order, with their usual times."""
 
     def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar

@@ -41,9 +41,7 @@ _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 1 after an error, with a message. Raises `SystemExit` for wrong
-    usage.
-    """
+    """Run one command. Return the exit status, 1 after an error. Raises `SystemExit` for wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")

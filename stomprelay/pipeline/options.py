@@ -1,4 +1,4 @@
-"""Options that several commands have, and the functions that make values of their texts."""
+"""Options that several commands have, and the functions that turn the texts of options into values."""
 
 import argparse
 import re

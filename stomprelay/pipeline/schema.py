@@ -1,8 +1,8 @@
 """The tables that the pipeline makes: their columns, and the fixed words in some columns.
 
-Every table is a folder of Parquet files, or a Delta table. All times are UTC. `date` and `hour` are made of the time
-that a row of the table stands for. Durations are whole microseconds. Times in the journal come from the relay's clock.
-The relay reads the clock after it has handled the chunk of bytes in which a frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC. `date` and `hour` are the day and the
+hour of a row's own time, such as `seen_at` in `messages`. Durations are whole microseconds. Times in the journal come
+from the relay's clock. The relay reads the clock after it has handled the chunk of bytes in which a frame came.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `kind` is its type in Spark SQL; `about` says what it holds and where it comes from."""
+    """One column. `kind` is its type in Spark SQL; `about` says what the column holds and its source."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Table:
 
     @property
     def hourly(self) -> bool:
-        """Return whether its rows lie in folders by date and hour."""
+        """Return whether the table's rows are in folders by date and hour."""
         return self.partitions == HOURLY
 
 

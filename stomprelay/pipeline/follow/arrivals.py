@@ -21,9 +21,9 @@ _DONE: Final = "done-"
 
 
 class Part(NamedTuple):
-    """The segments that are read at a time. `number` counts the parts over all runs. `last`: this is the last part of
-    Spark's batch. `unread`: when the first segment of the next part was begun (ns since 1970), None if there is no
-    next part.
+    """The segments that one batch of the pipeline reads. `number` counts the parts over all runs. `last`: this is the
+    last part of Spark's batch. `unread`: when the first segment of the next part was begun (ns since 1970), None if
+    there is no next part.
     """
 
     number: int
@@ -147,7 +147,7 @@ def begun(path: str) -> int | None:
 
 
 def ordered(paths: Sequence[str]) -> list[str]:
-    """Return the segments without repetitions, sorted by begin and number. Files with other names are last."""
+    """Return the segments, each only once, sorted by begin time and number. Files with other names are last."""
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
         read = parse_name(posixpath.basename(path))

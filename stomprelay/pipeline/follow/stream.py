@@ -1,4 +1,4 @@
-"""The streaming query. Spark lists new segments and remembers which it has seen. Each part of a list is a batch."""
+"""The streaming query. Spark lists new segments and remembers them. Each part of a list is a batch."""
 
 import threading
 import time
@@ -127,7 +127,7 @@ class Stream:
                 yield
 
     def _recover(self) -> None:
-        """If the journal is on this machine, close segments that dead relays left open, and say which."""
+        """If the journal is on this machine, close segments that dead relays left open, and show which."""
         place = local(absolute(self._settings.journal))
         if place is None:
             return

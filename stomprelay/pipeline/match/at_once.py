@@ -194,9 +194,7 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all steps in one task and return the result. Return None if one task is too slow, or if only
-    Spark can write.
-    """
+    """Do all steps in one task and return the result; None if one task is too slow, or if only Spark can write."""
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

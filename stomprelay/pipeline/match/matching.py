@@ -93,7 +93,7 @@ class MatchedMessage:
         return before
 
     def was_settled(self, delivery: s.Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record an outcome of a delivery that has none. It was reported at `settled` and took effect at `ns`."""
+        """Set a delivery's outcome if it has none. The outcome was reported at `settled` and took effect at `ns`."""
         self.last = max(self.last, ns)
         if delivery[s.OUTCOME] is not None:
             return

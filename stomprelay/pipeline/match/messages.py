@@ -1,6 +1,6 @@
 """Table `messages`: the frames of a batch, session by session, and then message by message.
 
-A batch leaves as state only what the journal has not decided yet. The next batch continues from this state. So a batch
+A batch leaves as state only what later records can still change. The next batch continues from this state. So a batch
 that is done twice gives the same rows, and the final rows do not depend on how the journal is cut into segments and
 batches.
 """
@@ -51,7 +51,7 @@ STATE: Final = {KEPT: DDL}
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _GROUPS: Final = 4
-"""A task holds so many row groups of final rows of an hour in memory, and sorts them by time together."""
+"""A task holds so many row groups of final rows of an hour in memory, and sorts their rows together by time."""
 _WORTH: Final = 4
 """If there are fewer open rows than so many times the rows of the batch, the batch reads all open rows. Otherwise it
 first finds out in which slices it touches rows.
@@ -187,7 +187,7 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
 
 
 def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return the bundles that `then` makes of the records of these segments. This batch or an earlier one read them."""
+    """Return the bundles that `then` makes of the records of these segments, which this or earlier batches read."""
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -248,9 +248,7 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
 def _matched(
     runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
 ) -> DataFrame:
-    """Return rows of `matching.DDL` for bundles and kept rows. With a `folder`, final rows go to files
-    there instead.
-    """
+    """Return rows of `matching.DDL` for bundles and kept rows. Final rows go to files in `folder`, if it is given."""
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
         transfer.FIELDS,
@@ -337,7 +335,7 @@ def settled(batch: Batch) -> DataFrame:
 
 
 def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
-    """Return the rows of `messages` that are not final after this batch; only rows of `slices`, if given."""
+    """Return the rows of `messages` that are not final after this batch. With `slices`, return only their rows."""
     which = changes(batch).there if slices is None else slices
     return batch.store.open_rows(MESSAGES.name, which)
 

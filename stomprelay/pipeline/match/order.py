@@ -36,17 +36,17 @@ Subscriber = tuple[str | None, str | None]
 TIMES: Final = 4096
 """The exact times of so many last SENDs to a topic are kept, to know what a later subscription gets first."""
 _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
-"""Kinds of what happens to a message, in the order in which they are applied at the same time, after a SEND (0)."""
+"""What can happen to a message. If the time is the same, a SEND (0) is applied first, then these in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A message that is kept by itself. `number` is the place of the message in the order. It is None while no broker
-    can deliver the message, and if the SEND was not seen. `turn` counts the deliveries. `ends` has for each recipient
-    the turn of the last delivery, and `nacked` or `returned` if the broker has the message again, else None. `waiting`
-    has the deliveries without an outcome, by place. `names` has the message-ids, each with the broker, and the
-    `relay-copy`. `adopted` is the place of a SEND that was found after the first delivery. `first` and `last` are the
-    times (ns) of the first and last record.
+    """A message that is kept by itself, not in a run. `number` is the place of the message in the order. It is None
+    while no broker can deliver the message, and if the SEND was not seen. `turn` counts the deliveries. `ends` has for
+    each recipient the turn of the last delivery, and `nacked` or `returned` if the broker has the message again, else
+    None. `waiting` has the deliveries without an outcome, by place. `names` has the message-ids, each with the broker,
+    and the `relay-copy`. `adopted` is the place of a SEND that was found after the first delivery. `first` and `last`
+    are the times (ns) of the first and last record.
     """
 
     name: str
@@ -392,9 +392,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that was delivered before with this message-id and broker, or this
-        `relay-copy`; or None.
-        """
+        """Return a message delivered before with this message-id and broker, or with this `relay-copy`; or None."""
         found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
         if found is None and row[s.COPY] is not None:
             found = self._named.get((COPIED, row[s.COPY]))
@@ -430,7 +428,9 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Return, once, the first message whose last delivery to this recipient was nacked or returned; or None."""
+        """Take from `_back` and return the first message whose last delivery to `to` was nacked or
+        returned; or None.
+        """
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()
@@ -440,7 +440,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message of the oldest delivery without an outcome if another session got it; or None."""
+        """Return the message of the oldest delivery without an outcome if this went to another session; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -470,7 +470,7 @@ class SendOrder:
         return found or self._again(to, ns)
 
     def _since(self, ns: int) -> int:
-        """Return the number of the first message that is available at `ns` or later; without one, the next number."""
+        """Return the number of the first message that is available at `ns` or later, else the next number."""
         times = self._times
         if times and ns > times[0]:
             return self._number - len(times) + bisect_left(times, ns)
@@ -502,7 +502,7 @@ class SendOrder:
     # From batch to batch
 
     def _forget_old(self, ns: int) -> None:
-        """Forget delivered messages whose time is over at `ns`. Some are only forgotten by `dump`."""
+        """Forget delivered messages whose time is over at `ns`. `dump` forgets the messages that are missed here."""
         recent = self._recent
         while recent and ns > recent[0].last + self._limits.linger:
             old = recent.popleft()

@@ -78,7 +78,7 @@ class SlicePlan:
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a batch: the slices that it made, those that are gone, and the hours of rows that became final."""
+    """The result of a batch: the slices that it made, the slices that it removed, and the hours of new final rows."""
 
     made: dict[str, Slice]
     gone: dict[str, Slice]
@@ -107,7 +107,7 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
 @dataclass(frozen=True)
 class Touched:
     """Call it with rows (match, due, slice), sorted by `match`. A row without a slice gives a key of the batch. It
-    yields each row with a slice that has one of these keys, or is due before `until`.
+    yields each row with a slice, if the row has one of these keys or is due before `until`.
     """
 
     until: int
@@ -133,7 +133,7 @@ def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
 
 
 def special(number: int, what: int) -> str:
-    """Return the name of the slice for the rows of the kind `what`, which are no messages, of the batch `number`."""
+    """Return the name of the slice for a batch's rows of the kind `what`, which are no messages."""
     return f"{batch_name(number)}-said{int(what)}"
 
 

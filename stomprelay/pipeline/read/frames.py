@@ -1,4 +1,4 @@
-"""Table `frames`: a batch's segments, parsed side by side, one task for a segment or for several small ones."""
+"""Table `frames`: a batch's segments, parsed in parallel. A task parses one segment or several small segments."""
 
 import json
 import posixpath
@@ -94,7 +94,7 @@ def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
 
 
 def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows) -> "DataFrame":
-    """Return a DataFrame of `segments.DDL`. In each task, `then` makes its rows from the rows of some segments."""
+    """Return a DataFrame of `segments.DDL`. In each task, `then` makes rows from the rows of the task's segments."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)

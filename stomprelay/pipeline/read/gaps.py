@@ -83,8 +83,8 @@ def advance(batch: Batch, runs: Runs) -> list[str]:
 
 
 def missing_rows(journal: str, run: str, gaps: Iterable[RunGap], patience: int) -> Iterator[QuarantineRow]:
-    """Yield the rows of `quarantine` about these gaps of a run. Their column `segment` is the path of the first
-    missing segment, with `*` in place of the unknown time. `patience` is in seconds.
+    """Yield the rows of `quarantine` about these gaps of a run. The column `segment` is the path of the first missing
+    segment, with `*` in place of the unknown time. `patience` is in seconds.
     """
     folder = local(absolute(journal)) or absolute(journal).rstrip("/")
     relay, _, digits = run.rpartition("-")

@@ -13,7 +13,7 @@ from stomprelay.pipeline.settings import SECOND, TimeLimits
 _DAY: Final = 24 * 3600 * SECOND
 """A run is forgotten if it wrote nothing for this time or for `give_up`, whichever is longer."""
 _GRACE: Final = 60 * SECOND
-"""A run is silent if nothing came of it for two times `within_ns` and this time. Its segment is closed within
+"""A run is silent if nothing came of it for twice `within_ns` plus this time. Its segment is closed within
 `within_ns`, and its relay writes again within `within_ns`.
 """
 
@@ -60,7 +60,7 @@ class Segment(NamedTuple):
 
 
 def run_of(segment: str) -> str:
-    """Return the relay and run in a segment's name. A file of another name is a run with this name."""
+    """Return the relay and run in a segment's name. A file with another name is a run of its own, with that name."""
     if parse_name(segment + CLOSED) is None:
         return segment
     return segment.partition("-")[2].rpartition("-")[0]
@@ -304,7 +304,7 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time (ns) of a record or of finding a relay dead, but at most `unread`; or 0."""
+        """Return the newest time (ns) of a record, or of when a relay was found dead, but at most `unread`; or 0."""
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -341,7 +341,7 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended and were read, also if just forgotten, each with its newest time (ns)."""
+        """Return the runs that ended and were read, including runs just forgotten, with their newest times (ns)."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
@@ -404,6 +404,6 @@ def _loaded(values: Any) -> _Run:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read; if none was read, the time of its first waiting record."""
+    """Return the time in ns up to which a run was read; if nothing was read, the time of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

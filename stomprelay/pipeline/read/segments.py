@@ -177,7 +177,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, damages last. No contents raise an exception. `origin`: the path in damages."""
+    """Yield all rows of a segment, damages last. No contents raise an exception. Damages show the path `origin`."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):
@@ -276,7 +276,7 @@ class _Reading:
         self.octets += len(block.payload)
 
     def flushed(self) -> pa.RecordBatch:
-        """Return the rows collected so far as one Arrow batch. Then no rows are collected."""
+        """Return the rows collected so far as one Arrow batch, and begin the next batch."""
         made = self._of_blocks() | self._columns.arrays()
         if self._events:
             self._of_events(made)

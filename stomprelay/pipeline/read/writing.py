@@ -47,8 +47,8 @@ _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(
 
 
 def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield these rows of `segments.DDL` unchanged. Then yield a row for each segment, with its summary in `sums`.
-    This is a JSON list of the segment's hours and its `Segment`.
+    """Yield these rows of `segments.DDL` unchanged. Then yield a row for each segment, with its summary in `sums`. The
+    summary is a JSON list of the segment's hours and its `Segment`.
     """
     read: dict[str, _Sums] = {}
     for batch in batches:

@@ -92,7 +92,7 @@ class Conversation:
             self.out.append(transfer)
 
     def _begun(self, record: r.Record, ns: int, kind: int) -> tuple[Any, ...]:
-        """Return the first values of the row of a SEND or MESSAGE, up to its size."""
+        """Return the first values of the row of a SEND or MESSAGE, up to `size`."""
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
         key = s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST])
         place = record[r.SEGMENT : r.NUMBER + 1]

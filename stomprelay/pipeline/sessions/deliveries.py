@@ -1,8 +1,9 @@
 """The subscriptions of a session, its deliveries, and the delivery that each ACK or NACK is for.
 
 The relay itself keeps the same account (see `session.subscriptions` and `session.ledger`). Here it is made from the
-journal: MESSAGEs as brokers sent them and ACKs as clients sent them. If the versions differ, or if two brokers gave
-the same id, the client knows a delivery by the relay's token. The token holds the delivery's number in the session.
+journal: MESSAGEs as brokers sent them and ACKs as clients sent them. If client and broker speak different versions, or
+two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number
+in the session.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ MADE: Final = _MADE.decode()
 
 
 def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
-    """Return the versions in which an ACK names a delivery in this way."""
+    """Return the versions in which an ACK names a delivery in the way `delivery`."""
     return frozenset(each.version.decode() for each in DIALECTS.values() if each.delivery is delivery)
 
 
@@ -154,7 +155,7 @@ class PendingDelivery:
     """A MESSAGE that waits for its ACK or NACK. `order` is its number in the session; below 0 if the relay gave it no
     number. `ack` is None if the client got the relay's token instead. `loss` is set if the broker was lost. `answered`
     (time in ns, outcome) is set while the ACK or NACK is in an open transaction. `replaced`: another broker delivered
-    a message of the same name again.
+    a message with the same message-id.
     """
 
     subscription: SeenSubscription

@@ -43,7 +43,7 @@ FIELDS: Final = fields(
 
 `key` is the same in all transfers of a message. `ns` is the time of the SEND or MESSAGE. `segment`, `position` and
 `number` are its place in the journal. SENT: `receipt` was asked for, and came at `receipt_ns`. `transaction` ended at
-`ended_ns`; `aborted` tells how. `headers` are the kept headers as JSON. DELIVERED: the subscription began at
+`ended_ns`, and was `aborted` or not. `headers` are the kept headers as JSON. DELIVERED: the subscription began at
 `since_ns`. `copy` and `again` are the headers `relay-copy` and `redelivered`. The ACK, NACK or return came at
 `settled_ns` and took effect at `known_ns`; in a transaction this is the time of the COMMIT.
 """
@@ -55,7 +55,7 @@ SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
 """The order for `Matchings`. Rows with the same time are ordered by their place."""
 
 PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
-"""The order for `JournalOrders`: SENDs before deliveries of the same time. `("kind", 1)` is without the last bit."""
+"""The order for `JournalOrders`: SENDs before deliveries of the same time. `("kind", 1)`: without the last bit."""
 
 REPEATING: Final = (
     "segment",

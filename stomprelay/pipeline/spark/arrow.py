@@ -70,7 +70,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def listed(column: pa.Array) -> list[Any]:
-    """Return the values of a column as a list. Each different value of a dictionary column is made only once."""
+    """Return the values of a column as a list. Each different value of a dictionary column is converted only once."""
     if column.null_count == len(column):
         return [None] * len(column)
     if isinstance(column, pa.DictionaryArray):
@@ -87,7 +87,7 @@ def listed(column: pa.Array) -> list[Any]:
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON without spaces."""
+    """Return a value as JSON without unnecessary spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

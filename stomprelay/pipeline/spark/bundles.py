@@ -48,7 +48,7 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles: each part is in one task, and a task has its parts in order. One part needs no shuffle."""
+    """Return the bundles. Each part is in one task; a task has its parts one by one. One part needs no shuffle."""
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(

@@ -30,7 +30,7 @@ _DEPENDENCY: Final = (
 
 
 class Artifact(NamedTuple):
-    """A file in Maven. `classifier` tells it from other files with the same name, version and kind."""
+    """A file in Maven. `classifier` distinguishes it from other files with the same name, version and kind."""
 
     group: str
     name: str

@@ -9,7 +9,7 @@ INSTALL: Final = "pip install '.[pipeline]' in a copy of the repository"
 """How to get the packages that the pipeline needs."""
 _THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _SYSTEM: Final = re.compile(r"^OSError: \[Errno \d+\] (?:.* Detail: \[errno \d+\] )?")
-"""In front of the system's words for its error, in a task in Python and, with `Detail`, where Arrow writes."""
+"""The text before the system's message for an error: in a Python task and, with `Detail`, where Arrow writes."""
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
 
 

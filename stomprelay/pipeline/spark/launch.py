@@ -122,8 +122,7 @@ def session(
     say: Callable[[str], None] | None = None,
     further: tuple[str, ...] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session. End it with `stop`. If Spark runs in this process already, the new session is added to
-    it.
+    """Return a Spark session. End it with `stop`. If this process has a running Spark already, the session uses it.
 
     `conf`: settings as users of Spark know them; they replace ours. `brief`: the session is used for a short time, so
     it must start quickly. `quick`: the session is used for some minutes, so thorough compiling by Java does not pay.
@@ -334,7 +333,7 @@ def _memory() -> int:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables while the context is entered. Java is started in it and gets them."""
+    """Set these environment variables while the context is entered. Java is started meanwhile and gets them."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

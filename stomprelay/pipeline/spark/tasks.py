@@ -1,8 +1,8 @@
 """The number of tasks for a batch, and what Spark does not do for a small batch.
 
 Some work that Spark does for large amounts of data takes longer than it saves for some megabytes: each shuffle is a
-stage of its own, and each plan is made Java code and compiled. So a small batch is one task, from the files that it
-reads to the files that it writes.
+stage of its own, and each plan is turned into Java code and compiled. So a small batch is one task, from the files
+that it reads to the files that it writes.
 """
 
 from collections.abc import Iterator
@@ -58,10 +58,10 @@ def is_single(spark: "SparkSession") -> bool:
 
 
 def together(rows: "DataFrame", *by: str) -> "DataFrame":
-    """Return the rows, with rows that have equal values in these columns in one partition."""
+    """Return the rows. Rows with equal values in these columns are in the same partition."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows.repartition(*by)
 
 
 def few(rows: "DataFrame") -> "DataFrame":
-    """Return the same rows; in one partition if shuffles have one, so that later steps need no shuffle."""
+    """Return the same rows. They are in one partition if shuffles have one, so that later steps need no shuffle."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows

@@ -10,7 +10,7 @@ from stomprelay.pipeline.spark import launch
 
 
 def main(options: list[str]) -> int:
-    """Do all of it, then end Java, which writes the class archive. Return the exit status."""
+    """Do the training run, then end Java, which writes the class archive. Return the exit status."""
     spark = launch.session("training run", master="local[2]", brief=True, further=tuple(options))
     try:
         with tempfile.TemporaryDirectory() as place:

@@ -1,7 +1,7 @@
 """The tables in Delta Lake: each change of a table is one transaction in its log.
 
 A reader sees a table as it was after one transaction, even while others write. If a run is killed, its last change is
-there as a whole or not at all. When a batch comes for the first time, its transaction contains its number (`txnAppId`,
+there as a whole or not at all. When a batch comes for the first time, the transaction contains its number (`txnAppId`,
 `txnVersion`): if two runs are at work, one is refused. A batch that comes again replaces the rows that it had written.
 
 Tables are in folders by hour, and open rows are in other folders than final rows, so that hours and open rows are
@@ -192,7 +192,9 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """See `Store.sweep`. Removes unused files older than `delta.deletedFileRetentionDuration` (seven days)."""
+        """See `Store.sweep`. Removes unused files older than `delta.deletedFileRetentionDuration` (7
+        days by default).
+        """
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
@@ -262,7 +264,7 @@ class DeltaStore(Store):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Raise `StoreError` if Delta raises that another writer was quicker. Then nothing was written."""
+        """Raise `StoreError` if Delta reports that another writer was quicker. Then nothing was written."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -303,7 +305,7 @@ class DeltaStore(Store):
         return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
-        """Return the version at `as_of`: -1 for the newest, None if there was none yet. Raises `StoreError`."""
+        """Return the version at `as_of`: -1 for the newest, None if there was no version. Raises `StoreError`."""
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")

@@ -72,7 +72,7 @@ class NewFile:
         self._rows = self._octets = 0
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add rows that have the columns of the schema, and perhaps others."""
+        """Add rows. They must have the columns of the schema, and may have other columns."""
         rows = rows.select(self._schema.names)
         self._held += rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         self._rows += len(rows)
@@ -92,7 +92,7 @@ class NewFile:
             self._writer.write_table(part, size)
 
     def close(self) -> str:
-        """Complete the file. Return its path."""
+        """Complete the file. Return the path of the file."""
         if self._held:
             self._flush()
         self._writer.close()
@@ -100,7 +100,7 @@ class NewFile:
 
 
 def parted(rows: Any, column: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each different value of a column, and the rows that have it. `rows` is a batch or a table."""
+    """Yield each different value of a column, with the rows that have this value. `rows` is a batch or a table."""
     values = rows.column(column)
     for value in values.unique().to_pylist():
         same = pc.equal(values, value)

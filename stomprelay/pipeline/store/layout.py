@@ -85,7 +85,7 @@ def found(root: str) -> str:
 
 
 def unlike(there: Layout, form: str, root: str) -> str:
-    """Return a sentence for the user if tables of this layout cannot be used with the format `form`; else ""."""
+    """Return a sentence for the user if tables of this layout do not fit the format `form`; else an empty text."""
     if there.version > VERSION or not there.format:
         return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
     if there.version < VERSION - 1:

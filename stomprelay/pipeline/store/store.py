@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DROPPED: Final = "_dropped"
 STAGING: Final = ".staging-"
-"""`DROPPED` has files that will be removed. `STAGING` and a number has the files of a batch before `adopt`."""
+"""The folder `DROPPED` has files to remove. A folder `STAGING` with a number has a batch's files before `adopt`."""
 OPEN: Final = "open"
 """This name is used in place of a batch's number, for rows that later batches replace slice by slice."""
 _STATE: Final = "parquet"
@@ -72,7 +72,7 @@ def dated(rows: "DataFrame") -> "DataFrame":
 
 
 def renamed(rows: "DataFrame") -> "DataFrame":
-    """Return rows that were read with the schema of `layout.both`, with only the present names."""
+    """Return these rows with the present names only. They were read with the schema of `layout.both`."""
     from pyspark.sql import functions as f
 
     def inside(old: str, new: str) -> "Callable[[Column], Column]":
@@ -154,8 +154,8 @@ class Store:
         self.volume.remove(folder)
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
-        """Replace each hour that has `rows`, and remove the hours in `hours` that have no rows. All other hours stay.
-        If `hours` are given, each hour that is in both the table and `rows` must be among them.
+        """Replace each hour that has `rows`, and remove the hours in `hours` that have no `rows`. All other hours
+        stay. If `hours` are given, each hour that is in both the table and `rows` must be among them.
         """
         named = self._named(TABLES[table], rows, None)
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
@@ -335,8 +335,8 @@ class Store:
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """Make the tables ready for the batch after `finished`, the number of the last batch that is done (-1 before
         the first). `messages` shall keep `headers`, or the same headers as before if this is None. Return the headers
-        that it keeps. The caller must hold the lock of `upkeep.alone`. Raises `StoreError` if the next batch does not
-        fit the tables, if other headers were kept before, or if the tables have an older layout.
+        that `messages` keeps. The caller must hold the lock of `upkeep.alone`. Raises `StoreError` if the next batch
+        does not fit the tables, if other headers were kept before, or if the tables have an older layout.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))

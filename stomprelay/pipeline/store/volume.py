@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system, `%20` and the like as they are; None for another URI."""
+    """Return the path of a file on this machine, None for another URI. Escapes such as `%20` are kept."""
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
@@ -58,7 +58,7 @@ class Volume:
         return bool(system.exists(place))
 
     def size(self, path: str) -> int:
-        """Return the size of a file in bytes, 0 if there is none."""
+        """Return the size of a file in bytes, 0 if there is no such file."""
         system, place = self._at(path)
         return int(system.getFileStatus(place).getLen()) if system.exists(place) else 0
 
@@ -83,7 +83,7 @@ class Volume:
             raise OSError(f"{path} cannot be renamed to {target}")
 
     def text(self, path: str) -> str | None:
-        """Return the text of a small file in UTF-8; None if there is none."""
+        """Return the text of a small file in UTF-8; None if there is no such file."""
         system, place = self._at(path)
         if not system.exists(place):
             return None
