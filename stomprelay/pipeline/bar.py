@@ -21,9 +21,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line with a name, a bar and how many `unit` are done. With `octets`, amounts are bytes. Any
-    thread may use it.
-    """
+    """A line with a name, a bar and how many `unit` are done. `octets`: the unit is bytes. Any thread may use it."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
@@ -54,7 +52,7 @@ class ProgressBar:
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
         """Set the amount that is done. If `total` or `name` is None, it stays as it is. `share` is the part of the
-        whole time that is over, from 0 to 1; if it is 0, `done` divided by the total is used.
+        whole time that is over, from 0 to 1. If `share` is 0, `done` divided by the total is used.
         """
         self._done, self._share = done, share
         self._total = self._total if total is None else total

@@ -29,14 +29,14 @@ from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
 COPIED: Final = "\0"
-"""Is used in place of a broker in `Flight.names`, if the name is a `relay-copy`."""
+"""This is used in place of a broker in `Flight.names`, if the name is a `relay-copy`."""
 
 Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
 TIMES: Final = 4096
-"""The exact times of so many last SENDs to a topic are kept, to know what a later subscription gets first."""
+"""The exact times of so many last SENDs to a topic are kept, to know which message a new subscription gets first."""
 _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
-"""What can happen to a message. If the time is the same, a SEND (0) is applied first, then these in order."""
+"""What can happen to a message. If the time is the same, a SEND (0) is applied first, then these kinds in order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -422,7 +422,7 @@ class SendOrder:
         return flight
 
     def _is_back(self, flight: Flight, to: Subscriber | None) -> None:
-        """Record that a broker has the message again, if the last outcome at this recipient says so."""
+        """If the last delivery to this recipient was nacked or returned, record that a broker has the message again."""
         turn, outcome = flight.ends[to]
         if outcome is not None:
             self._back.setdefault(to, deque()).append((flight, turn))
@@ -440,7 +440,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message of the oldest delivery without an outcome if this went to another session; or None."""
+        """Return the message of the oldest delivery without outcome, if another session got that delivery; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):

@@ -104,7 +104,7 @@ class RunSummary:
     torn: int = 0
 
     def add(self, segment: Segment, *, again: bool) -> None:
-        """Add a segment. `again`: it was counted before, with another file that could not be read."""
+        """Add a segment. `again`: the segment was counted before, with another file that could not be read."""
         self.segments += not again
         self.frames += segment.rows - segment.events
         self.events += segment.events
@@ -229,8 +229,8 @@ class Runs:
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
         """Add segments, in any order. Return the segments, and parts of segments, that can be used now, in the order
-        of run and number. `unread` is the first time (ns) of segments that come in later batches. If it is given,
-        records after `until` wait for these segments.
+        of run and number. `unread` is the first time (ns) of segments that come in later batches. If `unread` is
+        given, records after `until` wait for these segments.
         """
         self._unread = unread
         read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
@@ -347,7 +347,7 @@ class Runs:
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that wrote within `patience`, and are not over or have unread segments."""
+        """Return the runs that wrote within `patience` and that are either not over or have unread segments."""
         horizon = self.horizon
         earliest = horizon - self.limits.patience
         return frozenset(

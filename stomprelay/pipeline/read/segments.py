@@ -62,7 +62,7 @@ def dialect(version: str) -> Dialect:
 
 
 def read_head(head: bytes, spoken: Dialect) -> Head:
-    """Return command and headers from the bytes of a frame up to the blank line. Raises nothing."""
+    """Return command and headers from the bytes of a frame up to the blank line. Raises no exception."""
     if not spoken.padded and b"\\" not in head and b"\r" not in head:
         command, *lines = head.split(b"\n")
         del lines[-2:]
@@ -75,7 +75,7 @@ def read_head(head: bytes, spoken: Dialect) -> Head:
 
 
 def header_values(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
-    """Return the value for each of `COLUMNS`, None where the frame has none."""
+    """Return the value for each of `COLUMNS`, None if the frame has no such header."""
     get: Any = headers.get  # for None, too
     return tuple(map(get, NAMED.get(command, USUAL)))
 

@@ -123,7 +123,7 @@ class Conversation:
         self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
 
     def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
-        """Record a RECEIPT. If it confirms a SEND, record that, too."""
+        """Record a RECEIPT. If it confirms a SEND, record the confirmation, too."""
         given = self._receipts.given(receipt, broker, ns, brokers)
         if given is not None:
             self._tell(given)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class SessionOutage(NamedTuple):
-    """A session's loss of a broker. A later batch may yield it again with the same key; the last version counts."""
+    """A session's loss of a broker. A later batch may yield the same loss again: the last version of a `key` counts."""
 
     relay: str
     session: str

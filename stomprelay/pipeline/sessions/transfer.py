@@ -30,7 +30,7 @@ class RowKind(IntEnum):
 
 
 LATER: Final = 4
-"""Is added to the kind of a continuation that has nothing to write yet, and subtracted when more is known."""
+"""This is added to the kind of a continuation that has nothing to write yet, and subtracted when more is known."""
 
 FIELDS: Final = fields(
     "key string, ns bigint, segment string, position bigint, number bigint, kind int, relay string, "
@@ -42,10 +42,10 @@ FIELDS: Final = fields(
 """Name and type of each value.
 
 `key` is the same in all transfers of a message. `ns` is the time of the SEND or MESSAGE. `segment`, `position` and
-`number` are its place in the journal. SENT: `receipt` was asked for, and came at `receipt_ns`. `transaction` ended at
-`ended_ns`, and was `aborted` or not. `headers` are the kept headers as JSON. DELIVERED: the subscription began at
-`since_ns`. `copy` and `again` are the headers `relay-copy` and `redelivered`. The ACK, NACK or return came at
-`settled_ns` and took effect at `known_ns`; in a transaction this is the time of the COMMIT.
+`number` are its place in the journal. In SENT rows, `receipt` was asked for and came at `receipt_ns`; `transaction`
+ended at `ended_ns` and was `aborted` or not; `headers` are the kept headers as JSON. In DELIVERED rows, the
+subscription began at `since_ns`; `copy` and `again` are the headers `relay-copy` and `redelivered`. The ACK, NACK or
+return came at `settled_ns` and took effect at `known_ns`; in a transaction this is the time of the COMMIT.
 """
 
 AUTO: Final = _AUTO.decode()

@@ -125,7 +125,7 @@ Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, 
 
 
 def _probe() -> Probe:
-    """Return the function that executors run. Its code is sent along, because executors may not have our package."""
+    """Return the function that executors run. Spark sends its code, because executors may not have our package."""
 
     def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
         def found(numbers):  # type: ignore[no-untyped-def]

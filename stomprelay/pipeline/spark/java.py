@@ -43,7 +43,7 @@ exec {java} "$@"
 
 
 def folder() -> Path | None:
-    """Return the cache folder, made if missing; None if we cannot write to it or run programs from it."""
+    """Return the cache folder. Make it if it is missing. Return None if we cannot write or run programs there."""
     try:
         users = os.environ.get("XDG_CACHE_HOME")
         path = Path(os.environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()

@@ -124,10 +124,10 @@ def session(
 ) -> "SparkSession":
     """Return a Spark session. End it with `stop`. If this process has a running Spark already, the session uses it.
 
-    `conf`: settings as users of Spark know them; they replace ours. `brief`: the session is used for a short time, so
-    it must start quickly. `quick`: the session is used for some minutes, so thorough compiling by Java does not pay.
-    `log`: one of `LEVELS`. `say` is called before a long step that is done only once. `further`: options of Java in
-    place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
+    `conf`: settings as users of Spark know them; they replace our settings. `brief`: the session is used for a short
+    time, so it must start quickly. `quick`: the session is used for some minutes, so thorough compiling by Java does
+    not pay. `log`: one of `LEVELS`. `say` is called before a long step that is done only once. `further`: options of
+    Java in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly

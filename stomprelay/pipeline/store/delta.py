@@ -192,9 +192,7 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """See `Store.sweep`. Removes unused files older than `delta.deletedFileRetentionDuration` (7
-        days by default).
-        """
+        """See `Store.sweep`. Unused files are removed after `delta.deletedFileRetentionDuration`: 7 days by default."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
@@ -241,9 +239,9 @@ class DeltaStore(Store):
         return table in self._known
 
     def _commit(self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "") -> None:
-        """Write the rows of a batch in one transaction. They replace the rows of the condition `also`. If the batch
-        was written before, they also replace the rows of the condition `own`; then the batch is not noted again,
-        because Delta would skip the query, and an `Observation` of the rows would wait for ever.
+        """Write the rows of a batch in one transaction. They replace the rows that fulfil `also`. If the batch was
+        written before, they also replace the rows that fulfil `own`. Then the batch is not noted again, because Delta
+        would skip the query, and an `Observation` of the rows would wait for ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
@@ -328,7 +326,7 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`. It is one transaction. Earlier versions stay for their readers, until `sweep`."""
+        """See `Store.rename_columns`. This is one transaction. Readers keep earlier versions until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):

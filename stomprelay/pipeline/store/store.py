@@ -136,7 +136,7 @@ class Store:
 
     def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
         """Make these files, which are in the folder of `stage`, the rows of a batch. Other files in the same folders
-        are from tasks that were done again, and are removed. This goes folder by folder. If it is cut short,
+        are from tasks that were done again, and are removed. The folders are moved one by one. If this is cut short,
         `upkeep.begin` removes what the batch wrote.
         """
         folder = self._staging(table, batch)
