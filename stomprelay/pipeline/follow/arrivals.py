@@ -74,7 +74,7 @@ class Arrivals:
         if self._finished is None:
             marks = self._volume.find(self._parts, f"{_DONE}*")
             numbers = sorted(int(mark.rpartition(_DONE)[2]) for mark in marks)
-            for number in numbers[:-1]:  # of a run that was killed between the two steps of `done`
+            for number in numbers[:-1]:  # left by a run that was killed between the two steps of `done`
                 self._volume.remove(self._mark(number))
             self._finished = numbers[-1] if numbers else -1
         return self._finished
@@ -129,7 +129,7 @@ def logged(text: str, entry: int) -> list[str]:
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
-    # A compacted text has a line for every file that ever came; few of them have the entry's number in them.
+    # A compacted text has a line for every file that ever came; few of these lines contain the entry's number.
     found = [json.loads(line) for line in lines if str(entry) in line]
     return [_plain(each["path"]) for each in found if each["batchId"] == entry]
 

@@ -90,7 +90,7 @@ class Stream:
         self._stopping.set()
 
     def once(self) -> None:
-        """Read all segments that are there. Raises `StoreError`, and the errors of the tables and Spark."""
+        """Read all segments that are there. Raises `StoreError`, and the errors of the tables and of Spark."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(availableNow=True))
@@ -226,7 +226,7 @@ class Stream:
             for name, future in waiting:
                 progress.step(name)
                 wait([future])
-            for _, future in waiting:  # when all are done, though one has failed
+            for _, future in waiting:  # all steps have ended, even if one has failed
                 told += future.result() or ()
         self._arrivals.done(part)
         self._again = False

@@ -103,7 +103,7 @@ class MatchedMessage:
             self._bad += 1
 
     def recipient(self, delivery: s.Transfer) -> tuple[Any, ...]:
-        """Return a recipient as a key of `ends`: (client, subscription) for a topic's message, () for a queue's."""
+        """Return the recipient of a delivery as a key of `ends`: (client, subscription) for a topic, () for a queue."""
         return (delivery[s.CLIENT], delivery[s.SUBSCRIPTION]) if self.topic else ()
 
     # What is known

@@ -359,7 +359,7 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
     return dict(json.loads(batch.store.saved_text(_WATCH, number) or "{}"))
 
 
-# What is left
+# Outages
 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> OpenOutages:

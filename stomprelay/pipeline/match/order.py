@@ -121,7 +121,7 @@ class Flight:
         self.unconfirmed, self.aborted = bool(flags & 4), bool(flags & 8)
         self.number, self.last, self.turn, self.session, self.relay = number, last, turn, session, relay
         self.adopted = None if adopted is None else (adopted[0], adopted[1], adopted[2])
-        # An order of before topics came again has true and false here, and a flag for what was nacked.
+        # State of earlier releases has true or false here, and a flag for nacked messages.
         nacked = NACKED if flags & 16 else None
         said = {True: RETURNED, False: nacked}
         self.ends = {subscriber(who): (at, said.get(back, back)) for who, (at, back) in ends}
@@ -428,9 +428,7 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Take from `_back` and return the first message whose last delivery to `to` was nacked or
-        returned; or None.
-        """
+        """Remove from `_back` and return the first message that `to` nacked or returned last; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()
@@ -684,8 +682,8 @@ def _phase(row: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class JournalOrders:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`. The rows that the last batch kept of orders
-    must be among them. It yields rows of the same fields: rows of orders get the keys of their messages, rows of the
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`. These must include the rows that the last
+    batch kept of orders. It yields rows of the same fields: rows of orders get the keys of their messages, rows of the
     kind `SessionRow.ORDER` have the state of the orders, and all other rows are unchanged.
     """
 

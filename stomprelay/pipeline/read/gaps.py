@@ -54,7 +54,7 @@ def _rank(arrival: SegmentToRead) -> tuple[bool, int]:
 
 
 def _name(arrival: SegmentToRead) -> str:
-    """Return the segment's name. If a file on this machine has another name, its header says the name."""
+    """Return the segment's name. A file on this machine with another name has the segment's name in its header."""
     file = posixpath.basename(arrival.path)
     path = local(arrival.path)
     if path is None or parse_name(file) is not None:

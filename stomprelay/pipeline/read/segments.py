@@ -76,7 +76,7 @@ def read_head(head: bytes, spoken: Dialect) -> Head:
 
 def header_values(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
     """Return the value for each of `COLUMNS`, None if the frame has no such header."""
-    get: Any = headers.get  # for None, too
+    get: Any = headers.get  # it is also called with None
     return tuple(map(get, NAMED.get(command, USUAL)))
 
 

@@ -262,7 +262,7 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "BEGIN": lambda self, record, ns: self._transactions.begin(record[r.TRANSACTION] or ""),
     "COMMIT": Conversation._commit,
     "ABORT": Conversation._abort,
-    # The session ends with its connection.
+    # The session ends when its connection ends.
     "DISCONNECT": lambda self, record, ns: None,
 }
 _ASKING: Final = frozenset(

@@ -64,7 +64,7 @@ JARS: Final = "spark.jars"
 SETTINGS: Final = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Our logs are short: 50 tasks, the default, to read one take longer than to read it.
+    # Our logs are short: 50 tasks, the default, take longer to start than to read such a log.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 _SOURCES: Final = (JARS, "spark.jars.packages", "spark.driver.extraClassPath")

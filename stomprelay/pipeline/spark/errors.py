@@ -64,7 +64,7 @@ def sentence(said: str) -> str:
     """Return the text of a Spark error in one line, without class, plan and place."""
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
-    if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
+    if "Traceback (most recent call last):" in lines:  # from a Python task: the last line is the exception
         return _SYSTEM.sub("", lines[-1])
     kept = []
     for line in lines:

@@ -185,7 +185,7 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
     context.addJobTag(tag)
     timer.start()
     try:
-        for _ in range(2):  # the first time perhaps by the first executor alone, while others start
+        for _ in range(2):  # one executor may do the first round alone, while others start
             tasks = _EACH * context.defaultParallelism
             rows = context.parallelize(range(tasks), tasks).mapPartitions(probe(paths)).collect()
     except Exception as error:

@@ -48,7 +48,7 @@ def folder() -> Path | None:
         users = os.environ.get("XDG_CACHE_HOME")
         path = Path(os.environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no right, no room, no home
+    except (OSError, RuntimeError):  # no permission, no space, or no home folder
         return None
     return path if os.access(path, os.W_OK | os.X_OK) else None
 

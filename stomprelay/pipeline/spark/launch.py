@@ -22,7 +22,7 @@ LEVELS: Final = ("off", "error", "warn", "info")
 """How much Spark may write to standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _MIB: Final = 1 << 20
-# With one level alone Java has room for 48 MiB of code, which fills after some batches: then it compiles no more.
+# With one level alone Java has room for 48 MiB of code, which fills after some batches. Then Java compiles no more.
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC")
 
@@ -53,12 +53,12 @@ on this machine, and needs Hadoop's own class for that.
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Shuffles have a partition for each core, so that there is nothing to adapt to, and to plan each stage anew takes
-    # longer than many a question to the tables.
+    # Shuffles have a partition for each core, so Spark need not adapt them. To plan each stage anew would take longer
+    # than many queries.
     "spark.sql.adaptive.enabled": "false",
     # Each sort and sum of a small batch takes one page. With pages of 512k a heap of 2 GiB ran out in large batches.
     "spark.buffer.pageSize": "4m",
-    # Folders of this machine are listed faster than a job begins that would list them side by side.
+    # To list folders of this machine is faster than to begin a job that lists them in parallel.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     # Without Hadoop's native library each file would start a `chmod` or a `readlink` of its own.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -72,7 +72,7 @@ CLUSTER: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    # The same for rows that are kept in memory while several tables are written of them.
+    # The same for rows that are kept in memory while several tables are written from them.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
 }
 _started: Final[WeakSet[Any]] = WeakSet()
@@ -100,7 +100,7 @@ def is_local(master: str | None) -> bool:
 def java_options(
     found: java.Java, *, brief: bool = False, quick: bool = False, log: str = "off"
 ) -> list[str]:
-    """Return the options of the driver's Java, without those for class archives."""
+    """Return the options of the driver's Java, without the options for class archives."""
     # Without these options Java 24 and later print warnings.
     newer = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
     return [
@@ -225,7 +225,7 @@ def _own(
                 ) from None
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = _created(SparkSession.builder.appName(name), chosen)
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # errors are raised, too
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # these errors are raised, too
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL if log == "off" else logging.WARNING)
     return spark
 

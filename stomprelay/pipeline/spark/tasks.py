@@ -39,7 +39,7 @@ def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
     if octets < _SMALL:
-        wanted["spark.sql.adaptive.enabled"] = "false"  # else each stage is a job of its own, for nothing
+        wanted["spark.sql.adaptive.enabled"] = "false"  # otherwise each stage is a job of its own
     if fitting == 1:
         wanted |= _COMPILED
     was = {name: str(spark.conf.get(name)) for name in wanted}

@@ -35,7 +35,7 @@ _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
 _SESSION: Final = {
-    # What takes the place of rows that are open need not be open.
+    # Rows that replace open rows need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     "spark.databricks.delta.optimize.maxFileSize": str(LARGE),
 }
@@ -269,7 +269,7 @@ class DeltaStore(Store):
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:
-            if "io.delta.exceptions." in str(error):  # each of them means this
+            if "io.delta.exceptions." in str(error):  # all these exceptions mean this
                 raise StoreError(f"another run is at work on the tables in {self.root}") from None
             raise
 
@@ -357,7 +357,7 @@ class DeltaStore(Store):
             *(["`batch` string NOT NULL"] if table.incremental else []),
         ]
         folders = _folders(table)
-        # Left by a run that was killed before the table was there.
+        # A run that was killed may have left this log before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
         # Without deletion vectors every reader of Delta tables can read them.
         properties = {"delta.enableDeletionVectors": "false", _STATISTICS: _statistics(table)}

@@ -141,7 +141,7 @@ def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> 
     assert there is not None
     root = local(store.root)
     if root is not None:
-        recover(root)  # An hour that compaction had moved away would be left out.
+        recover(root)  # Otherwise an hour that compaction had moved away would be left out.
     for number, table in enumerate(TABLES.values()):
         shown(number, len(TABLES) + 1)
         if layout.both(table.ddl) != table.ddl:

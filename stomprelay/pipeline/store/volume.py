@@ -38,7 +38,7 @@ class Volume:
 
     def __init__(self, spark: "SparkSession") -> None:
         jvm: Any = spark._jvm
-        # Each name looked up in Java, and each copy of Hadoop's settings, takes as long as what is asked for here.
+        # To look up a name in Java, or to copy Hadoop's settings, takes as long as one of the calls below.
         self._path, self._files = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.hadoop.fs.FileUtil
         self._settings = spark._jsparkSession.sessionState().newHadoopConf()
         self._systems: dict[tuple[str, str], Any] = {}
