@@ -47,7 +47,7 @@ from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
-"""The slices that have columns of `messages`: schema by name. A migration renames columns in these slices, too."""
+"""The names of slices that have columns of `messages`, with their schemas. A migration renames these columns, too."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _GROUPS: Final = 4

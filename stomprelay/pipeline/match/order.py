@@ -428,7 +428,7 @@ class SendOrder:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Remove from `_back` and return the first message that `to` nacked or returned last; or None."""
+        """Remove from `_back` and return the first message whose last delivery to `to` came back; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()

@@ -30,7 +30,7 @@ _INCOMPLETE: Final = "messages, sessions and figures of that time may be incompl
 def first_of_each(
     arrivals: Iterable[SegmentToRead], runs: Runs
 ) -> tuple[list[SegmentToRead], list[SegmentToRead]]:
-    """Return the files to read, and the files to leave out. A file is left out if its segment was read before, or if
+    """Return the files to read, and the files to leave out. A file is left out if its segment arrived before, or if
     `_rank` prefers another file of the same segment.
     """
     best: dict[tuple[str, int], SegmentToRead] = {}

@@ -67,7 +67,7 @@ def run_of(segment: str) -> str:
 
 
 def number_of(segment: str) -> int:
-    """Return the number of a segment in its run; 0 if the name is not that of a segment."""
+    """Return the number of a segment in its run; 0 if the name is no segment's name."""
     found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 

@@ -266,8 +266,8 @@ class PendingDeliveries:
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
         """Record an ACK or NACK of this delivery at `ns`. Return the deliveries that it answers; with a cumulative
-        subscription these include earlier deliveries. Without a transaction they are removed. In a transaction they
-        are kept apart until `committed` or `aborted` is called.
+        subscription these include earlier deliveries. Without a transaction the deliveries are removed. In a
+        transaction they are kept apart until `committed` or `aborted` is called.
         """
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
@@ -488,7 +488,7 @@ class Consumption:
             delivery.loss = loss
 
     def ended(self, ns: int) -> None:
-        """Record that the client left at `ns`: all its deliveries count as returned."""
+        """Record that the client left at `ns`. All deliveries of the session count as returned."""
         for delivery in self._pending_deliveries:
             self._settle(delivery, ns, ns, RETURNED)
         self._pending_deliveries = PendingDeliveries()

@@ -152,7 +152,7 @@ def _carrying(rows: pa.RecordBatch, *commands: str) -> Any:
 
 
 def _among(values: pa.Array, known: pa.Array) -> pa.Array:
-    """Return which of the values are among `known`. Null is not among them."""
+    """Return a column that tells which values are among `known`. Null is not among them."""
     if isinstance(values, pa.DictionaryArray):
         return pc.is_in(values.dictionary, value_set=known).take(values.indices).fill_null(False)
     return pc.is_in(values, value_set=known)

@@ -46,6 +46,6 @@ RELAY, CLIENT, COMMAND, UPSTREAM, BROKER, VERSION = range(6, 12)
 DESTINATION, SUBSCRIPTION, MESSAGE_ID, ACK, RECEIPT, TRANSACTION = range(12, 18)
 BODY_SIZE, DIGEST, TRACE, OWN, COPY, REDELIVERED = range(18, 24)
 KEPT, EVENT, TEXT, FACTS = range(24, 28)
-"""The place of each value, in the order of `FIELDS`."""
+"""The index of each value, in the order of `FIELDS`."""
 
 NAMES: Final = tuple(name for name, _ in FIELDS)

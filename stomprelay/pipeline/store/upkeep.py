@@ -16,7 +16,7 @@ from stomprelay.pipeline.store.volume import local
 EVERY: Final = 16
 """Small files are joined after every so many batches."""
 AGE: Final = timedelta(hours=2)
-"""No more rows are expected for an hour that ended so long before the newest hour."""
+"""No more rows are expected for an hour that ended this long before the newest hour."""
 _HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
 """Folders of half-written files."""
 _LOCK: Final = "_lock"
