@@ -234,7 +234,7 @@ class _Reading:
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
 
     def block(self, block: Block) -> None:
-        """Add the rows of a block. If the contents of the block are invalid, add it to `damages`."""
+        """Add the rows of a block. If the contents of the block are invalid, add the block to `damages`."""
         try:
             known = self.contexts[block.context]
         except KeyError:

@@ -80,7 +80,7 @@ def begun(
 
 @dataclass
 class SessionBrokers:
-    """A session's brokers: `live` by address; `losses`, oldest first. `several`: there were once two at a time."""
+    """A session's brokers: `live` by address; `losses`, oldest first. `several`: two brokers were live at a time."""
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)

@@ -214,7 +214,7 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return the rows (`ddl`) that `then` makes of rows of `frames` that a batch wrote. These include all rows of
+    """Return the rows (`ddl`) that `then` makes from rows of `frames` of one batch. These include all rows of
     these segments. `hours` are the hours of these rows, None if not known. Raises `OSError`.
     """
     files = files_of(batch, number, hours)

@@ -126,7 +126,7 @@ def mapping(
 
 
 def times(nanoseconds: Any) -> pa.Array:
-    """Return a column of timestamps from nanoseconds since 1970, an Arrow array or a sequence."""
+    """Return a column of timestamps from nanoseconds since 1970 in an Arrow array or a sequence."""
     whole = nanoseconds if isinstance(nanoseconds, pa.Array) else pa.array(nanoseconds, pa.int64())
     return pc.divide(whole, pa.scalar(1000, pa.int64())).cast(MICROSECONDS)
 
