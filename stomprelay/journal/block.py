@@ -11,7 +11,7 @@ All numbers are little-endian. A block is
     zero    1   always 0
     context 2   number of bytes of the context
     frames  4   number of frames
-    context     JSON, see `schema.Context`; release 0.2.0 wrote spaces behind it
+    context     JSON, see `schema.Context`; in release 0.2.0 with spaces behind it
     sizes       three numbers of 4 bytes for each frame: the size of its head (with the blank line), of the recorded
                 part of its body, and of its body
     payload     for each frame its head and the recorded part of its body; for an event or a header JSON; release
@@ -121,7 +121,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Unreadable bytes: `length` bytes from `offset` on, and the reason. `torn`: the file ends within a block."""
+    """Damage: `length` unreadable bytes from `offset` on, and the reason. `torn`: the file ends within a block."""
 
     offset: int
     length: int
@@ -138,7 +138,7 @@ def encode(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
-    """Yield the blocks and damages in a segment's bytes from `at` on, in order. They cover each byte once."""
+    """Yield the blocks and damages in a segment's bytes from `at` on, in order. Each byte is in one of these."""
     return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 
@@ -183,7 +183,7 @@ class _Reader:
     def _rest(self) -> bytes:
         """Return all bytes from `_at` on."""
         while not self._has(self._end - self._base - self._at):
-            pass  # the source is shorter than it promised; now that is known
+            pass  # the source was shorter than announced; `_has` has corrected `_end`
         return self._data[self._at :]
 
     def blocks(self) -> Iterator[Block | Damage]:
@@ -197,7 +197,7 @@ class _Reader:
                 yield self._damage(found)
 
     def _damage(self, reason: str) -> Damage:
-        """Return a damage from `_at` up to the next whole block, or to the end, and set `_at` there."""
+        """Return a damage from `_at` up to the next whole block, or to the end. Set `_at` to the end of the damage."""
         start = self._base + self._at
         zeros = not self._data[self._at]
         self._at += 1

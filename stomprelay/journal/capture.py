@@ -51,7 +51,7 @@ class Secrets:
     __slots__ = ("_pattern",)
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        # It looks in heads in lower case: a pattern that ignores the case would take twice as long.
+        # Heads are matched in lower case: a pattern that ignores the case would take twice as long.
         self._pattern = re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
 
     def masked(self, frame: Frame) -> bytes:
@@ -72,7 +72,7 @@ def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
         return None
     if SCANNER is None or not _simple(known):
         return Secrets(known)
-    from stomprelay.wire._scan import Secrets as Compiled  # it is there, as the scanner is
+    from stomprelay.wire._scan import Secrets as Compiled  # compiled together with the scanner
 
     return Compiled(Keep(NOTHING, tuple(sorted(known))), MASK)
 
@@ -248,7 +248,7 @@ class _Client(Protocol):
 
 
 class Records(Protocol):
-    """Takes records in blocks: the journal, or a `Tapped` one. See `JournalQueue`."""
+    """Takes records in blocks: the journal, or a journal that is `Tapped`. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:
@@ -307,7 +307,7 @@ class SessionRecorder:
         self.opening(leg, side=_CLIENT)
 
     def join(self, client: _Client, login: bytes | None) -> None:
-        """Begin to record in the middle of a session. The caller must call `opening` for the brokers' legs before."""
+        """Begin to record in the middle of a session. The caller must call `opening` for the brokers' legs first."""
         self._begun(client, _shown(login or b"") or client.host)
         for recorder in self.recorders:
             if recorder.leg.state is not LegState.OPENING:
@@ -337,7 +337,7 @@ class SessionRecorder:
         """
         for effect in effects:
             if type(effect) is Note:
-                # `value` is written in Python.
+                # `value` would be slower.
                 self.event(client, effect.event._value_, effect.text, effect.facts)
         self._take(client)
         if self.records.full:

@@ -220,7 +220,7 @@ def _values(check: SegmentCheck) -> Iterator[str | int | None]:
 
 
 def _short(check: SegmentCheck, damage: Damage) -> str:
-    """Return the damage in one or two words."""
+    """Return a damage in one or two words. If the segment has no readable block, return the whole reason."""
     if not check.blocks:
         return damage.reason
     if not damage.length:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""The errors of file systems without `flock`. There the age of a segment decides, see `schema.SegmentHeader`."""
+"""The errors of file systems without `flock`. There, the age of a segment shows whether its relay is dead."""
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:
@@ -49,7 +49,7 @@ def sync(file: int) -> None:
         try:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError:
-            pass  # it was only advice
+            pass  # it was only a hint
 
 
 def replace(path: Path, text: str) -> None:

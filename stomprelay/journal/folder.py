@@ -1,4 +1,4 @@
-"""A journal's folder: listing its segments, closing those of relays that were killed, removing old ones."""
+"""A journal's folder: lists its segments, closes the segments of killed relays, removes old segments."""
 
 import errno
 import json
@@ -77,7 +77,7 @@ class Folder:
         with os.scandir(self.directory) as files:
             for file in files:
                 entry = _entry(Path(file.path))
-                # One that is renamed meanwhile may be listed under both its names.
+                # A segment that is renamed meanwhile may be listed under both names.
                 if entry is not None and (entry.closed or entry.name not in found):
                     found[entry.name] = entry
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
@@ -176,7 +176,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        # Where nobody may write, it may still be written from elsewhere.
+        # This process may not write here, but another one may still write the segment.
         return None if is_written(path) else Recovery(path, path, 0, str(error.strerror))
     try:
         locked = disk.lock(file, wait=False)
@@ -202,7 +202,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
             except OSError:
                 written = 0
             if written < len(block):
-                os.ftruncate(file, end)  # no room: the segment stays as it was
+                os.ftruncate(file, end)  # the disk is full: there is no event
         os.fsync(file)
         closed = path.with_name(entry.name + CLOSED)
         path.rename(closed)

@@ -150,7 +150,7 @@ def _heading(head: bytes, version: str) -> tuple[str, Headers]:
     headers = [(_text(name), _text(value)) for name, value in frame.headers(dialect)]
     if command in OPENING:
         secret = PASSCODE.decode()
-        # It was replaced before it was written; this makes sure.
+        # The passcode was masked when the frame was recorded; this makes sure.
         headers = [(name, _BLANK if name == secret and value else value) for name, value in headers]
     return _text(command), headers
 

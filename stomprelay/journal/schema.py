@@ -2,7 +2,7 @@
 
 A segment describes itself: its header has the names of the fields of its contexts, in their order. If an older segment
 lacks fields, they are empty for the reader. If a newer segment has unknown fields, the reader skips them. VERSION
-changes only when an older reader would misunderstand; a segment of a higher version is not read.
+changes only if an older reader would misunderstand a segment. A segment of a higher version is not read.
 """
 
 import json

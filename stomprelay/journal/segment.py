@@ -146,7 +146,7 @@ def _opened(path: Path) -> int:
     except FileNotFoundError:
         if not path.name.endswith(OPEN):
             raise
-        # It was closed, and so renamed, after it was listed.
+        # The segment was closed, and so renamed, after it was listed.
         return os.open(path.with_suffix(""), flags)
 
 
@@ -167,8 +167,8 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
 ) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items with decoded headers. If a header is damaged, a header made from the file's name takes its
-    place.
+    """Yield these items with decoded headers. A header made from the file's name replaces a damaged or missing first
+    one.
     """
     known = False
     for found in items:
@@ -231,7 +231,7 @@ class _Drop:
             facts = json.loads(block.payload)["facts"]
             self.said = {name: value for name, value in facts.items() if type(value) is int}
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # whoever reads the block finds that out
+            pass  # a reader of the block reports the error
         self.frames = self.left = max(self.said.get("frames", 0), 0)
         self.sessions: dict[str, None] = {}
 
@@ -322,7 +322,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
                 followed = known[context]
             else:
                 leg = None if header is None else _leg(header, context)
-                # Of a leg that is new here, the first number is the right one.
+                # If a leg is new in this segment, its first number counts as right.
                 followed = known[context] = None if leg is None else (leg, legs.setdefault(leg, [number]))
             if followed is not None:
                 leg, due = followed

@@ -145,7 +145,7 @@ class TailWatch:
                 if room <= 0:
                     self._left_out += 1
                     continue
-                # Which frame was its leg's first is not certain here: a passcode is looked for in each.
+                # It is unknown which frame was the leg's first, so a passcode is looked for in each frame.
                 head = self._capture.head(frame, opening=True)
                 body = frame.data[frame.body : min(frame.end, frame.body + self.request.bodies)]
                 sizes += pack_sizes(len(head), len(body), frame.end - frame.body)

@@ -107,7 +107,7 @@ class Writer:
                     self._file = _locked(self.directory / f"{name}{OPEN}")
                     break
                 except FileExistsError:
-                    # Another run was given the same digits; what it wrote stays.
+                    # Another run has the same random digits. Its segments stay.
                     self.number += 1
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.directory)) from None
@@ -157,7 +157,7 @@ class Writer:
                 path.unlink()
                 self.number -= 1
         except FileNotFoundError:
-            # Another process removed it; the next call begins a new one.
+            # Another process removed the segment. The next call begins a new one.
             os.close(self._file)
             self._forget()
             raise
@@ -180,5 +180,5 @@ def _locked(path: Path) -> int:
             os.close(file)
             path.unlink(missing_ok=True)
             raise
-        # `Folder.recover` of another process removed it between the two calls.
+        # `Folder.recover` of another process removed the file between the two calls.
         os.close(file)

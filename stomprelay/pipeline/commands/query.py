@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MEASURED: Final = 1000
-"""The widths of printed columns are those of this many first rows."""
+"""The widths of printed columns are chosen from this many first rows."""
 _WIDEST: Final = 60
 _TEXTS: Final = "utf-8"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SMALL: Final = 64 << 20
 """A journal with fewer bytes than this is small. It has some hundred thousand frames."""
 _LARGE: Final = 2 << 30
-"""From this many bytes of a journal on, Java gains by compiling thoroughly."""
+"""If a journal has at least this many bytes, the time that Java needs to compile thoroughly is worth it."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

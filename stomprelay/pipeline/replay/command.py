@@ -208,7 +208,7 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
 
 def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: ReplayState) -> Frozen:
     options.say("selecting messages")
-    # Both passes read the same files, whatever comes to the tables meanwhile.
+    # Both passes read the same files, even if the tables change meanwhile.
     rows = selected(store, wanted)
     with tasks(sys.stderr, "selecting messages", store.spark):
         found = preview(rows)
@@ -305,14 +305,14 @@ def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
     try:
         sink = Sink.read({name: value for name, value in said.items() if value is not None})
         if launch.is_local(given.master or launch.MASTER):
-            sink.connection.upstream()  # its passcode's file, which on a cluster is elsewhere
+            sink.connection.upstream()  # reads the passcode's file; on a cluster it is elsewhere
     except OptionError as error:
         raise ValueError(ours_of(str(error))) from None
     return sink
 
 
 def ours_of(said: str) -> str:
-    """Return a message of the sink about one of its options, with the option of `replay` as the name."""
+    """Return the sink's message about one of its options, with the name that the option has in `replay`."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said

@@ -105,7 +105,7 @@ def _client(store: Store, hours: Iterable[str]) -> "DataFrame":
 
 def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "DataFrame":
     """Return the frames that fulfil the condition, with the columns `FURTHER` of their messages. If the condition does
-    not need these columns, only messages in transactions have them.
+    not need these columns, they are set only for messages in transactions.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
@@ -199,7 +199,7 @@ def _destination(selection: Selection) -> "Column":
 
 
 class DestinationTotal(NamedTuple):
-    """A destination: how many messages and bytes would go there. `first`, `last`: when they were sent (UTC)."""
+    """A destination: how many messages and bytes would go there. `first`, `last`: when its messages were sent (UTC)."""
 
     destination: str
     messages: int

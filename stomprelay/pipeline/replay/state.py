@@ -1,7 +1,7 @@
 """The folder of one replay: the selected messages, which no longer change, and how many of them are confirmed.
 
-    lock                    held by the run that is at work
-    replay.json             the options and the files below; written last, so a selection is whole or not there
+    lock                    locked by the run that is at work
+    replay.json             the options and the files below; written last: without it a selection is unfinished
     selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
     progress/               how many messages of each file are confirmed; see `stomp.progress`
 
@@ -114,7 +114,7 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return known
 
     def place(self) -> Path:
-        """Remove an unfinished selection. Return a path for the next selection. Write it there, then call `freeze`."""
+        """Remove an unfinished selection. Return a new path. Write the selection there, then call `freeze`."""
         for path in self.folder.glob(f"{_SELECTION}*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.progress, ignore_errors=True)

@@ -43,7 +43,7 @@ def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[It
 
 
 def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
-    """Send the unconfirmed messages of a file. Return their number and None, or 0 and why that failed."""
+    """Send the unconfirmed messages of a file. Return their number and None; or, after a failure, 0 and its reason."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{number}"):
@@ -60,7 +60,7 @@ def logged(level: str) -> Iterator[None]:
     log = logging.getLogger(LOGGER)
     before = log.level
     if level == "info":
-        logging.basicConfig()  # without it warnings are the least that is written
+        logging.basicConfig()  # without this, only warnings and errors are written
     log.setLevel(logging.CRITICAL + 1 if level == "off" else level.upper())
     try:
         yield

@@ -107,7 +107,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def check_period(range_: Range, period: str | None, now: Micros) -> None:
-    """Raise `ValueError` if the range is longer than `period`: then it would overlap with the range before."""
+    """Raise `ValueError` if the range is longer than `period`, because it would overlap with the range before."""
     if period is not None and range_.since is not None:
         end = now if range_.until is None else range_.until
         if end - range_.since > PERIODS[period]:
@@ -129,7 +129,7 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Write the page in one step, so that readers see the old or the new page. Return its bytes. Raises `OSError`."""
+    """Write the page in one step: readers see the old or the new page. Return its size in bytes. Raises `OSError`."""
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

@@ -98,11 +98,11 @@ class Span:
 
     @property
     def grouped(self) -> int:
-        """Return how many bins make one point of a small chart, which has at most 60."""
+        """Return how many bins make one point of a small chart. A small chart has at most 60 points."""
         return -(-self.bins // 60)
 
     def index(self, at: Micros) -> int:
-        """Return the number of the bin that has an instant. An instant outside is put into the first or last bin."""
+        """Return the number of the bin that an instant is in. An instant outside is put into the first or last bin."""
         return min(max((at - self.since) // self.step, 0), self.bins - 1)
 
     def place(self, at: Micros) -> float:
@@ -427,12 +427,14 @@ class Findings:
 
     @property
     def waits(self) -> Sequence[tuple[Stuck, Episode]]:
-        """Return the episodes of all stuck subscriptions; those of a subscription are sorted by broker."""
+        """Return the episodes of all stuck subscriptions. The episodes of a subscription are grouped by broker."""
         return [(one, each) for one in self.stuck for several in one.by_broker.values() for each in several]
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield the name, first and last instant of each compared range that lacks many records at its begin or end."""
+        """Yield the name of each compared range that lacks many records at its begin or end, with the first and the
+        last instant of its records.
+        """
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
         ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []

@@ -1,4 +1,4 @@
-"""Reads the tables through Spark into `Findings`. Spark makes the sums; only these are collected.
+"""Reads the tables through Spark into `Findings`. Spark makes sums, and only these sums are collected.
 
 Percentiles use the same buckets as the table `latency`. A percentile is the largest value of the bucket that has its
 rank. It is at most 2.2 % above the exact percentile.
@@ -59,7 +59,7 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range. `column` is the time of their folders. Other hours are not read."""
+        """Return the rows in the range. `column`: the time by which a row has its folder. Other hours are not read."""
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))
@@ -68,26 +68,28 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows that lie at least partly in the range. Two columns of µs say when; `ended` may be null."""
+        """Return the rows that lie at least partly in the range. `began`, `ended`: columns in µs; `ended`
+        may be null.
+        """
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
         return rows if self.until is None else rows.where(F.col(began) < self.until)
 
 
 def hour_from(at: Micros) -> Column:
-    """Return a column: whether the `date` and `hour` of the row are not before the hour of this instant."""
+    """Return a column that is true for rows in the hour of this instant and in later hours."""
     when, date = moment(at), F.col("date")
     return (date > when.date()) | ((date == when.date()) & (F.col("hour") >= when.hour))
 
 
 def hour_up_to(at: Micros) -> Column:
-    """Return a column: whether the `date` and `hour` of the row are not after the hour of this instant."""
+    """Return a column that is true for rows in the hour of this instant and in earlier hours."""
     when, date = moment(at), F.col("date")
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
 def bin_of(span: Span, micros: Column) -> Column:
-    """Return a column with the number of the bin that has the instant `micros`, which must be within the span."""
+    """Return a column with the number of the bin that `micros` is in. The instant must be within the span."""
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
 
 
@@ -128,7 +130,7 @@ def decoded(code: int, names: Sequence[str]) -> Name:
 
 
 def to_topic() -> Column:
-    """Return a column: whether a message was sent to a topic."""
+    """Return a column that is true for messages that were sent to a topic."""
     destination = F.coalesce("destination", F.lit(""))
     return reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
 
@@ -151,8 +153,8 @@ def first(
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """Return the first and last instant to report on, both included. They are the bounds of the range. Where it has no
-    bound, they are those of its rows in `traffic`; None if there are no such rows.
+    """Return the first and last instant to report on, both included. They are the bounds of the range. A missing bound
+    is taken from the rows of the range in `traffic`. Return None if there are no such rows.
     """
     minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
@@ -234,7 +236,7 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """Return the `limit` subscriptions with the longest waits in the range, and the number of all stuck ones."""
+    """Return the `limit` subscriptions with the longest waits in the range, and the number of all such ones."""
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
     rows = range_.during(rows, "since", "until")
@@ -430,7 +432,7 @@ def gather(
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """Return the axis for a range without records. Without bounds, it ends `now` and is an hour long."""
+    """Return the axis for a range without records. Without bounds, it ends at `now` and is an hour long."""
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
@@ -488,7 +490,7 @@ def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
 
 
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
-    # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
+    # The frames of each bin get a minute of their own, so the sums by minute are sums by bin.
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("seen_at")).cast("bigint") * MINUTE)
     rows, at = traffic_of(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")

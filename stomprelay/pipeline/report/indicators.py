@@ -176,7 +176,7 @@ COMPARED: Final = tuple(
     for one in _ALL
     if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
-"""The indicators that are compared with the range before. Indicators of what the journal lacks are left out."""
+"""The compared indicators: all except damages, dropped frames, killed relays, p95 values and maxima."""
 
 
 Compared = list[tuple[Indicator, float | None, float | None]]

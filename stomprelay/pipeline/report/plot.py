@@ -153,7 +153,7 @@ def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> lis
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
-    """Return the `d` of a path through the values. A value between two None is a dash as wide as its bin."""
+    """Return the `d` of a path through the values. A single value between two None is a dash as wide as its bin."""
     pieces = []
     for run in runs(values):
         if len(run) == 1:
@@ -268,7 +268,7 @@ class Bar:
 @dataclass(frozen=True)
 class Placed:
     """A bar from `left` to `right`, as shares of the width. `beside`: the CSS classes of its note; empty if there is no
-    room for the note. The note is the share `at` of the width away from the edge `side`.
+    room for the note. The note begins at the share `at` of the width, measured from the edge `side`.
     """
 
     left: float
@@ -413,7 +413,7 @@ def sankey(ways: Iterable[Way]) -> Sankey:
     for ends, number in flows:
         for side, name in enumerate(ends):
             counts[side][name] += number
-    # Without places of their own, the greatest come first.
+    # Destinations have no places yet, so those with the most messages come first.
     places = {name: place for place, name in enumerate(_order(counts[1], Counter()))}
     columns = []
     for side in range(3):

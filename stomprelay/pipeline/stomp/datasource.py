@@ -3,8 +3,9 @@
 Spark makes readers and writers on the driver, pickles them, and calls `read` or `write` in each task on an executor.
 See `options` for what can be set, `columns` for the rows.
 
-Spark makes some readers only to pickle them. So a new reader holds only options. It connects when Spark asks it for the
-first offset. From then on the reader's process receives messages until the query ends. `read` only reads the spool.
+Spark makes some readers only to pickle them. So a new reader holds only options. The reader connects when Spark asks
+for the first offset. From then on the reader's process receives messages until the query ends. `read` only reads the
+spool.
 
 Spark passes `start` to `latestOffset`. Spark has committed all rows before `start`, because it writes its commit log
 before it asks again. Spark calls the method `commit` one batch later, and never for the last batch, so the readers do
@@ -53,7 +54,7 @@ from stomprelay.pipeline.stomp.spool import SpoolError, read
 FEW: int = 4096
 """Smaller Arrow batches of the spool are joined until they have this many rows together."""
 MOST: int = 32 * 1024 * 1024
-"""Batches are no longer joined when they have this many bytes together."""
+"""Joining also stops when the batches have this many bytes together."""
 
 
 P = ParamSpec("P")
@@ -64,7 +65,9 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Return `method` with errors about options, columns or the spool that show the user no traceback."""
+    """Return `method`, changed so that its errors about options, columns or the spool reach the user without a
+    traceback.
+    """
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -85,7 +88,9 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield a partition's rows in batches. Its value is that of a `Piece`; None: no rows. Raises `SpoolError`."""
+        """Yield a partition's rows in batches. The partition's value has the fields of a `Piece`; None means no rows.
+        Raises `SpoolError`.
+        """
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -166,7 +171,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @_told_alone
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the partitions of a batch, one for each task. Raises `SpoolError` where rows are missing."""
+        """Return the partitions of a batch, one for each task. Raises `SpoolError` if rows are missing."""
         return [InputPartition(tuple(each)) for each in pieces(self._source, start, end)]
 
     def stop(self) -> None:
@@ -181,7 +186,7 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
         """Return the offset after the messages that the brokers had when the query began. If a broker delivers more of
-        these messages only after commits, the offset grows later.
+        these messages only after commits, later calls return a later offset.
         """
         receivers.settle()
         if self._target is None:
@@ -286,11 +291,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """The writer behind `frame.write.format("stomp")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many rows were sent: all tasks have succeeded."""
+        """Log how many rows were sent. Spark calls this method when all tasks have succeeded."""
         self._done(messages, "written")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many rows were sent although a task failed. Rows that were sent stay sent."""
+        """Log how many rows were sent. Spark calls this method when a task failed. Sent rows cannot be taken back."""
         self._done(messages, "not written to the end")
 
 
@@ -298,11 +303,13 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer behind `frame.writeStream.format("stomp")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log how many rows of the batch were sent: all its tasks have succeeded."""
+        """Log how many rows of the batch were sent. Spark calls this method when all its tasks have succeeded."""
         self._done(messages, f"batch {batchId} written")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log how many rows of the batch were sent although a task failed. Spark repeats the batch."""
+        """Log how many rows of the batch were sent. Spark calls this method when a task failed, and
+        repeats the batch.
+        """
         self._done(messages, f"batch {batchId} not written to the end")
 
 
@@ -355,5 +362,7 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query. Spark passes `overwrite` in mode complete. Raises `SchemaError`."""
+        """Return the writer of a streaming query. `overwrite`, which Spark sets in mode complete, is ignored. Raises
+        `SchemaError`.
+        """
         return StreamWriter(Sink.read(self.options), schema)

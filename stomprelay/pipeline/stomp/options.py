@@ -1,4 +1,4 @@
-"""The options of `format("stomp")`: strings, with names in any case. See `docs/pipeline.md` for each option."""
+"""The options of `format("stomp")`: strings with names in any case. See `docs/pipeline.md` for each option."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def text(value: str) -> str:
 
 
 def flag(value: str) -> bool:
-    """Return whether the value is `true`. Raises `ValueError` if it is not `true` or `false`, in any case."""
+    """Return True for `true` and False for `false`, in upper or lower case. Raises `ValueError` for other texts."""
     if value.lower() not in ("true", "false"):
         raise ValueError(f'must be true or false, not "{value}"')
     return value.lower() == "true"
@@ -130,7 +130,7 @@ def number(lowest: int) -> Callable[[str], int]:
 
 
 def positive(value: str) -> float:
-    """Return the value as a number. Raises `ValueError` if that number is not above 0."""
+    """Return the value as a number. Raises `ValueError` if the value is not a number above 0."""
     try:
         found = float(value)
     except ValueError:
@@ -141,7 +141,7 @@ def positive(value: str) -> float:
 
 
 def choice(*known: str) -> Callable[[str], str]:
-    """Return a function that reads one of the words `known`, in any case. It raises `ValueError` for other texts."""
+    """Return a function that reads one of `known`, in upper or lower case. It raises `ValueError` for other texts."""
 
     def read(value: str) -> str:
         if value.lower() not in known:
@@ -184,7 +184,7 @@ _NAMES: Final = {
     "heart_beat": "heartBeatMs",
     "connect_timeout": "connectTimeoutMs",
 }
-"""Keys of the relay's configuration, each with the option's name where that is another name."""
+"""For each key of the relay's configuration whose option has another name: the name of the option."""
 _ROOT: Final = "stomp"
 
 BOTH: Final = (

@@ -28,7 +28,7 @@ class JobProgress:
         self._folder = folder
 
     def identity(self, wanted: str | None) -> str:
-        """Return the id of the job. The first call stores the id. Raises `ProgressError` if it is not `wanted`."""
+        """Return the id of the job. The first call stores the id. Raises `ProgressError` if that id is not `wanted`."""
         path = self._folder / "id"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -160,7 +160,7 @@ class Receiver:
         """Wait for the thread to end, up to twice `DISCONNECT_WITHIN`, and release the spool."""
         if self._thread.ident is not None:
             self._thread.join(2 * DISCONNECT_WITHIN)
-        self.spool.close()  # whatever hangs in a search for a broker writes no more
+        self.spool.close()  # a thread that still searches for a broker cannot write any more
 
     # The thread
 
@@ -299,7 +299,7 @@ class Receivers:
     def _open(self, number: int, start: int | None) -> None:
         source, folder = self._source, place(self._source, number)
         if start and not segments(folder):
-            self._lost(folder, "is new", start)  # before it is made: the next attempt must find the same
+            self._lost(folder, "is new", start)  # before the folder is made: the next attempt must fail, too
         receiver = self._receivers[number] = Receiver(source, number, folder, first=start or 0)
         if start is None:
             return
@@ -396,8 +396,8 @@ class Receivers:
 
 
 def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
-    """Return an offset that has at most `most` rows after `start` and is not after `end`. Each receiver has an equal
-    share of the rows, as far as it has so many.
+    """Return an offset that has at most `most` rows after `start` and is not after `end`. Each receiver contributes an
+    equal share of the rows, or all its rows if it has fewer.
     """
     chosen = {name: start.get(name, 0) for name in end}
     left = most

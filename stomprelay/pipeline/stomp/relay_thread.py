@@ -30,7 +30,7 @@ ROOM: Final = 8 * 1024 * 1024
 """The most bytes that may wait in each direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
-"""The number of last notes that are kept to explain why a session ended."""
+"""How many notes, the last ones, are kept to explain why a session ended."""
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
@@ -67,7 +67,7 @@ class ClientQueues:
             return data
 
     def put_outward(self, data: bytes) -> bool:
-        """Add bytes for the client. Return whether `ROOM` is used up; then brokers must not be read from."""
+        """Add bytes for the client. Return whether `ROOM` is used up: then stop reading from brokers."""
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)
@@ -221,7 +221,7 @@ class RelayThread:
         self._happened(self._relay.handle(happened, time.monotonic()))
 
     def _happened(self, effects: Iterable[Effect] = ()) -> None:
-        """Perform these effects, then do what they have made possible."""
+        """Perform these effects. Then read from the client, report slow brokers, and end the session if it is over."""
         self._perform(effects)
         self._read_client()
         self._report_full()
@@ -240,7 +240,7 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _report_full(self) -> None:
-        """Report brokers that take bytes too slowly to the core, except if one such broker stops the whole session."""
+        """Report slow brokers to the core, except if a slow broker stops the whole session anyway."""
         coupled = self._relay.coupled
         self._reported_full &= self._connections.keys()
         for leg, connection in [*self._connections.items()]:
@@ -326,7 +326,7 @@ class RelayThread:
     async def _connect(self, leg: Leg, connection: LegConnection, endpoint: SocketAddress) -> None:
         try:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
-        except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Python ends
             if self._connections.pop(leg, None) is not None:
                 self._handle(inputs.NotConnected(leg, spell(error)))
 

@@ -1,5 +1,5 @@
-"""Which rows a batch read has received. That is recorded beside the spool, so that all scans of a DataFrame have the
-same rows.
+"""The rows that a batch read has received, recorded beside its spool, so that all scans of a DataFrame have the same
+rows.
 
 Spark plans a DataFrame anew for each action, and twice for a join with itself. Each time Spark asks for partitions, in
 a process that then ends. The first scan receives messages, and records which rows they are. Every later scan finds that
@@ -60,8 +60,8 @@ class RowRange(NamedTuple):
 
 class Scans:
     """The scans of one DataFrame. Its spool keeps rows for `retain` seconds; 0 means for ever. Enter `alone` and call
-    `found`. If there are no rows, or rows without an end, call `note` with the begin, receive messages, and call `note`
-    with the end. Every method raises `SpoolError`.
+    `found`. If `found` returns None or rows without an end, call `note` with the begin, receive messages, and call
+    `note` with the end. Every method raises `SpoolError`.
     """
 
     def __init__(self, spool: Path, identity: ScanIdentity, retain: float) -> None:

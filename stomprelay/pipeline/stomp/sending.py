@@ -155,7 +155,7 @@ class Window:
         self._size = size
         self._every = every
         self.next = self._begun = first
-        # By the number of a row that asked for a receipt: None before it came, then whether it confirms rows before it.
+        # For each row that asked for a receipt: None before the receipt comes, then whether it confirms earlier rows.
         self._receipts: OrderedDict[int, bool | None] = OrderedDict()
 
     @property
@@ -216,7 +216,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve a turn for `count` messages. Return the time of the turn, in seconds since 1970. Raises `OSError`."""
+        """Reserve a time to send `count` messages. Return it, in seconds since 1970. Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -261,7 +261,7 @@ class TaskSender:
         self._last_receipt = 0.0
         self._sends = SendFrames(sink, f"{job.id}/{job.batch}/{job.partition}")
         self._window = Window(sink.window, 1, self.skipped)
-        # Less than what a window has room for beside a group that has not asked for its receipt yet.
+        # The window must have room for a chunk beside a group that has not asked for its receipt yet.
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
@@ -340,7 +340,7 @@ class TaskSender:
         self._note()
 
     def _note(self, *, always: bool = False) -> None:
-        """Store how many rows are confirmed, if that was not done in the last `OFTEN` seconds, or if `always`."""
+        """Store how many rows are confirmed, if `always`, or if this was not done in the last `OFTEN` seconds."""
         confirmed, now = self._window.confirmed, time.monotonic()
         if (
             self._progress is None

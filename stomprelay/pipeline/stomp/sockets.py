@@ -174,7 +174,9 @@ class LegConnection(asyncio.Protocol):
     # What the owner asks for
 
     async def open(self, endpoint: SocketAddress, within: float) -> None:
-        """Connect, within `within` seconds an address and for the handshake. Raises `OSError` and `ValueError`."""
+        """Connect. Waits up to `within` seconds for each address, and as long for the handshake. Raises `OSError` and
+        `ValueError`.
+        """
         self._socket = await endpoint.connected(within)
         tls, loop = endpoint.tls, asyncio.get_running_loop()
         try:
@@ -185,7 +187,7 @@ class LegConnection(asyncio.Protocol):
                 server_hostname=endpoint.name if tls else None,
                 ssl_handshake_timeout=within if tls else None,
             )
-        except ConnectionAbortedError:  # so asyncio says that the handshake took too long
+        except ConnectionAbortedError:  # asyncio raises it if the handshake takes too long
             raise TimeoutError from None
 
     def write(self, data: bytes) -> None:
@@ -194,7 +196,7 @@ class LegConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def hold(self, reason: int) -> bool:
-        """Stop reading for this reason (`ASKED` or `PRESSURE`). Return whether there was no such reason before."""
+        """Stop reading for this reason (`ASKED` or `PRESSURE`). Return whether there was no reason to stop before."""
         before, self._holds = self._holds, self._holds | reason
         if self._transport is not None:
             self._transport.pause_reading()

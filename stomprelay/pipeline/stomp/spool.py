@@ -2,9 +2,9 @@
 
 A spool is a folder of segments. Each segment is an Arrow IPC stream, named by the sequence of its first row. A group of
 messages is one record batch of the stream. The batch's metadata have the sequence of its first row and the checksum of
-its body. When `append` returns, the group is synced to disk. A crash may leave a group half written at the end. Its
-messages were never acknowledged, and it is cut off when the spool is opened. So any tool that reads Arrow streams can
-read a segment:
+its body. When `append` returns, the group is synced to disk. A crash may leave a group half written at the end. The
+messages of such a group were never acknowledged. The group is cut off when the spool is opened. So any tool that reads
+Arrow streams can read a segment:
 
     pyarrow.ipc.open_stream("00000000000000000000.arrows").read_all()
 """
@@ -52,7 +52,7 @@ class SpoolGroup(NamedTuple):
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Raise `SpoolError` in place of an `OSError`."""
+    """Raise `SpoolError` instead of an `OSError` inside the context."""
     try:
         yield
     except OSError as error:
@@ -109,7 +109,7 @@ class MessageSpool:
                 return
             path.unlink()
             if not found:
-                first = begin  # its name has how far the spool had come
+                first = begin  # its name is the sequence that the spool had reached
         self.begin = self.end = first
         self._roll()
 
@@ -145,7 +145,7 @@ class MessageSpool:
             self._roll()
 
     def drop_below(self, sequence: int) -> None:
-        """Remove the segments that hold only rows below this sequence, except the one that is being written."""
+        """Remove the segments that hold only rows below this sequence, except the current segment."""
         found = segments(self.folder)
         for (_, path), (after, _) in pairwise(found):
             if after > sequence:
@@ -171,8 +171,8 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
-    """Yield the rows from sequence `first` up to `end`, mapped into memory. Missing rows are left out, or with `strict`
-    raise `SpoolError`.
+    """Yield the rows from sequence `first` up to `end`, mapped into memory. Missing rows are left out. With `strict`,
+    missing rows raise `SpoolError`.
     """
     found = segments(folder)
     at = first

@@ -1,8 +1,8 @@
 """The tables whose rows may still change: `failovers` and `stuck`, from the records of sessions, and `runs`.
 
-One row is an outage of a broker, or a time in which a subscription was stuck. The row is in the hour in which that
-began, however long it goes on. A batch keeps the losses and waits of sessions as text while later ones may belong to
-the same row. It makes these rows anew, and writes the other rows of their hours again unchanged.
+One row is an outage of a broker, or a time in which a subscription was stuck. The row is in the hour in which the
+outage or that time began, however long it goes on. A batch keeps the losses and waits of sessions as text while later
+ones may belong to the same row. It makes these rows anew, and writes the other rows of their hours again unchanged.
 
 The rows of the runs that may still change are stored together. A batch that changes one of them writes all of them
 anew. A run without records for a long time is forgotten by `read.runs`, and its row is stored alone.
@@ -216,7 +216,9 @@ def _own(run: str) -> str:
 
 
 def _write(batch: Batch, name: str, rows: Sequence[Row]) -> None:
-    """Write these rows of `runs` under a name, instead of its earlier rows. Without rows, only remove those."""
+    """Write `rows` of `runs` under a name, in place of the earlier rows under this name. Without `rows`, only remove
+    the earlier rows.
+    """
     if rows:
         batch.store.append(RUNS.name, name, rows_of(batch.spark, RUNS, rows).coalesce(1))
     else:

@@ -79,8 +79,8 @@ class Rollup:
         touched: Iterable[str] = (),
         there: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        """Add `rows`, then write anew the table's hours in `hours` and `touched`. `hours`: the hours of all rows whose
-        `batch` is this batch. Other rows are of slices. `there`: all slices after this batch, with their hours.
+        """Add `rows`, then write the hours in `hours` and `touched` of the table anew. `hours`: the hours of all rows
+        whose `batch` is this batch. Other rows are of slices. `there`: all slices after this batch, with their hours.
         """
         store, name, now = batch.store, self.table.name, batch_name(batch.number)
         adding = set(hours)
@@ -202,7 +202,7 @@ def _ways(messages: DataFrame) -> DataFrame:
     """Return a row of sums for each delivery of each message. If a consumer got a message several times, only its first
     delivery counts as a message.
     """
-    # Of the deliveries only what is needed is read from the files, as these are columns of their own there.
+    # Only the needed fields of deliveries are read, because each field is a column of its own in the files.
     names, sessions = F.col("deliveries.client"), F.col("deliveries.session")
     rows = messages.select(
         _hour("seen_at"),
