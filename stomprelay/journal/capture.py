@@ -320,7 +320,7 @@ class SessionRecorder:
             recorder.leg.decoder.record(None)
 
     def opening(self, leg: Leg, upstream: str = "", broker: str = "", side: str = _BROKER) -> None:
-        """Record this leg from now on. It leads to this broker of an upstream."""
+        """Record this leg from now on. `upstream` and `broker` say where a broker's leg leads."""
         recorder = LegRecorder(leg, self.records.capture, (side, upstream, broker), traced=self._traced)
         self.recorders = (*self.recorders, recorder)
 

@@ -1,4 +1,4 @@
-"""Reads a segment record by record, for people and for JSON; parses times, and filters records."""
+"""Reads a segment record by record, for people and for JSON. Parses times, and filters records."""
 
 import json
 from base64 import b64encode

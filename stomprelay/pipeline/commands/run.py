@@ -1,4 +1,4 @@
-"""`stomprelay-pipeline run` and `once`: from the journal to the tables."""
+"""`stomprelay-pipeline run` and `once`: make the tables from the journal."""
 
 import argparse
 import signal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SMALL: Final = 64 << 20
 """A journal with fewer bytes than this is small. It has some hundred thousand frames."""
 _LARGE: Final = 2 << 30
-"""If a journal has at least this many bytes, the time that Java needs to compile thoroughly is worth it."""
+"""If a journal has at least this many bytes, Java compiles thoroughly, because that saves time."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -285,7 +285,7 @@ def asked(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
-    """Return the options of the sink. Raises `ValueError`; its text has the names of the options of `replay`."""
+    """Return the options of the sink. Raises `ValueError`; its text names options as `replay` does."""
     further = dict(given.stomp)
     for name in further:
         if (ours := _SINKS.get(name.lower())) is not None:

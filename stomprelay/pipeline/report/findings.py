@@ -119,7 +119,7 @@ class Span:
         return "second" if self.step < MINUTE else "hour"
 
     def ticks(self) -> list[Tick]:
-        """Return marks at round times: at most ten, of which at most four are main ones."""
+        """Return at most ten marks at round times. At most four of them have `main` set."""
         length = self.until - self.since
         fine = next((step for step in _STEPS if length <= step * _TICKS), _STEPS[-1])
         main = next((step for step in _STEPS if length <= step * _MAIN and step % fine == 0), None)

@@ -59,7 +59,9 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range. `column`: the time by which a row has its folder. Other hours are not read."""
+        """Return the rows in the range. `column`: the time that decides in which folder a row is. Other hours are not
+        read.
+        """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))
@@ -68,8 +70,8 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows that lie at least partly in the range. `began`, `ended`: columns in µs; `ended`
-        may be null.
+        """Return the rows that lie at least partly in the range. `began` and `ended` name columns in µs. If `ended` is
+        null, the row goes on.
         """
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))

@@ -129,7 +129,7 @@ def titles(findings: Findings) -> dict[str, str]:
 
 
 def palette(names: Iterable[Name]) -> Mapping[Name, str]:
-    """Return the CSS classes `c1` to `c6` of the first names; all others have `c0`."""
+    """Return the CSS classes `c1` to `c6` of the first names. Other names have `c0`."""
     named = [name for name in dict.fromkeys(names) if isinstance(name, str)]
     return {name: f"c{rank}" for rank, name in enumerate(named[:COLOURS], 1)}
 

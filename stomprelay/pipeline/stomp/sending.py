@@ -216,7 +216,7 @@ class SharedRate:
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve a time to send `count` messages. Return it, in seconds since 1970. Raises `OSError`."""
+        """Reserve a time to send `count` messages. Return that time, in seconds since 1970. Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
