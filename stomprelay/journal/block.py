@@ -138,7 +138,7 @@ def encode(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
-    """Yield the blocks and damages in a segment's bytes from `at` on, in order. Each byte is in one of these."""
+    """Yield the blocks and damages in a segment's bytes from `at` on, in order. Each byte is in a block or damage."""
     return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 

@@ -1,4 +1,5 @@
-"""What each record of the journal holds. Relay and pipeline share this contract, `block` and `segment`.
+"""What each record of the journal holds. This module, `block` and `segment` are the contract between relay and
+pipeline.
 
 A segment describes itself: its header has the names of the fields of its contexts, in their order. If an older segment
 lacks fields, they are empty for the reader. If a newer segment has unknown fields, the reader skips them. VERSION

@@ -167,8 +167,8 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
 ) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items with decoded headers. A header made from the file's name replaces a damaged or missing first
-    one.
+    """Yield these items with decoded headers. If the first header is damaged or missing, a header made from the file's
+    name takes its place.
     """
     known = False
     for found in items:

@@ -104,7 +104,7 @@ def y(scale: Scale, value: float) -> float:
 
 
 def bands_of(findings: Findings) -> list[TimeBand]:
-    """Return the bands to draw behind charts: when nothing was recorded, and when a broker was out."""
+    """Return the bands to draw behind charts: for times without records, and for unplanned outages of brokers."""
     span = findings.span
     return [
         *gaps(span, findings.recorded),
@@ -334,7 +334,7 @@ def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str
 # The flow chart: who sends what to whom
 
 HEIGHT: Final = 300
-"""Pixels for all messages together; nodes too small for their labels make the chart higher."""
+"""The height of all messages together, in pixels. Nodes too small for their labels make the chart higher."""
 SLOT: Final = 20
 """Pixels that the label of a node needs in height."""
 GAP: Final = 6

@@ -93,7 +93,7 @@ class Columns:
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
-        """Return the messages added since the last call, with the columns `STORED`. Add at least one before."""
+        """Return the messages added since the last call, with the columns `STORED`. There must be at least one."""
         destination, message_id, subscription, content_type, body, redelivered, received = zip(
             *self._rows, strict=True
         )

@@ -3,7 +3,7 @@
 A spool is a folder of segments. Each segment is an Arrow IPC stream, named by the sequence of its first row. A group of
 messages is one record batch of the stream. The batch's metadata have the sequence of its first row and the checksum of
 its body. When `append` returns, the group is synced to disk. A crash may leave a group half written at the end. The
-messages of such a group were never acknowledged. The group is cut off when the spool is opened. So any tool that reads
+messages of such a group were never acknowledged. The group is cut off when the spool is opened. Any tool that reads
 Arrow streams can read a segment:
 
     pyarrow.ipc.open_stream("00000000000000000000.arrows").read_all()

@@ -42,9 +42,9 @@ def hour_of(time: Column) -> Column:
 
 @dataclass(frozen=True)
 class Rollup:
-    """A table of sums. The sums are kept with the schema `kept` and their `hour`. Rows with the same `keys` are added
-    up: the columns `sums` are added, and of the columns `longest` the greatest value is kept. `counted` makes rows with
-    these columns from rows of the source. `folded` makes rows of the table from sums.
+    """A table of sums. The stored sums have the columns of the schema `kept`, and `hour`. Rows with the same `keys` are
+    added up: the columns `sums` are added, and of the columns `longest` the greatest value is kept. `counted` makes
+    rows with these columns from rows of the source. `folded` makes rows of the table from sums.
     """
 
     table: Table
