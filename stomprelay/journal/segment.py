@@ -338,7 +338,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
 
 
 def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
-    """Return the leg of a block with this context; None if it is not the context of a session's leg."""
+    """Return the leg of a block with this context; None if the context is not that of a session's leg."""
     try:
         of = header.contexts(context)
     except ValueError:
