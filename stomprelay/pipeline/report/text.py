@@ -1,4 +1,4 @@
-"""Numbers, times and names as people read them. Spaces inside a quantity do not break."""
+"""Numbers, times and names as people read them. Lines do not break inside a quantity."""
 
 import unicodedata
 from datetime import UTC, datetime
@@ -14,10 +14,10 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 NOTHING: Final = "\u2013"
-"""Written where there is no number."""
+"""Written in place of a missing number."""
 
 NAME: Final = 120
-"""Characters of a name that are shown, at most."""
+"""The most characters of a name that are shown."""
 
 _NARROW: Final = "\u202f"
 _THOUSANDS: Final = ("", "k", "M", "G", "T", "P")
@@ -33,7 +33,7 @@ def count(number: int) -> str:
 
 
 def short(number: float) -> str:
-    """Return a count in at most four characters and a unit: `950`, `1.2 k`, `34 M`."""
+    """Return a number in at most four characters and a unit: `950`, `1.2 k`, `34 M`."""
     return _scaled(number, 1000, _THOUSANDS)
 
 
@@ -96,7 +96,7 @@ def ticked(micros: float) -> str:
 
 def rate(per_second: float, like: float | None = None) -> str:
     """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`, `3.4/min`.
-    `like`: choose the unit that fits this rate, such as the greatest of several.
+    `like`: the unit is that which fits this rate, for example the greatest of several rates.
     """
     measure = per_second if like is None else like
     for seconds, unit in ((1, "s"), (60, "min")):
@@ -144,9 +144,9 @@ def tenth(value: float) -> str:
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """Return a name that a client chose so that it is safe to look at; the caller must still escape it for HTML.
-    Invisible characters, and those that change the direction of text, become `⟨U+202E⟩`. The middle of a name longer
-    than `limit` is left out.
+    """Return a name that a client chose as text that is safe to look at. The caller must still escape the text for
+    HTML. Invisible characters, and characters that change the direction of text, become text such as `⟨U+202E⟩`. The
+    middle of a name longer than `limit` is left out.
     """
     if len(name) > limit:
         kept = (limit - 1) // 2
