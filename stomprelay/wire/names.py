@@ -64,4 +64,4 @@ CONNECT_HEADERS: Final = frozenset(
 """Headers that mean something in CONNECT or CONNECTED, or in every frame."""
 
 RESERVED: Final = (MESSAGE_ID, SUBSCRIPTION, ACK_HEADER, REDELIVERED, RECEIPT_ID, b"JMSXUserID")
-"""Headers that only a broker may set: a publisher's own never reach a consumer as if a broker had set them."""
+"""Headers that only a broker may set. They are removed from a SEND, because consumers trust them as a broker's."""
