@@ -1,12 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds complete, valid frames in a chunk: the fast half of `Decoder`, which judges every frame that is not found
-here.
+"""Finds complete, valid frames in a chunk: the fast half of `Decoder`. Every other frame is judged by the slow half.
 
 The contract. `look` reads only bytes of `text[at:size]`, each at most twice, and only those of the frame that begins
-at `at`. It returns True only for a frame that the Python decoder accepts, too, with the same offsets. False does
-not mean that the frame is wrong: it may be unfinished or only unusual. The `Dialect`, the `Limits`, the
-`Rules` and the `Keep` say, as data, what is valid. tests/wire/test_scan.py compares this module with the Python
-decoder, and tests/journal/test_runs.py compares what is kept of runs with what is kept of their frames.
+at `at`. It returns True only for a frame that the Python decoder accepts, too, with the same offsets. False does not
+mean that the frame is wrong: it may be unfinished or only unusual. The `Dialect`, the `Limits`, the `Rules` and the
+`Keep` say, as data, what is valid. tests/wire/test_scan.py compares this module with the Python decoder, and
+tests/journal/test_runs.py compares what is kept of runs with what is kept of their frames.
 """
 
 cimport cython
