@@ -15,9 +15,7 @@ QUEUE: Final = b"/queue/"
 TOPIC: Final = b"/topic/"
 
 _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
-"""Headers of a SEND that are not passed on to consumers: requests to the broker, or headers that only a broker may
-set.
-"""
+"""Headers of a SEND that consumers do not get: requests to the broker, or headers that only a broker may set."""
 
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
@@ -27,8 +25,7 @@ _OVERHEAD: Final = 512
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits of a broker, each at least 1; sizes are in bytes. A client that exceeds a limit gets an ERROR and is
-    disconnected.
+    """A broker's limits, each at least 1; sizes in bytes. A client that exceeds one gets an ERROR and is disconnected.
 
     `memory`: all kept messages. `queue_messages`, `queue_bytes`: of one queue. `topic_messages`, `topic_bytes`: of one
     slow subscriber. `subscriptions`, `transactions`: of one connection. `transaction_frames`: of one transaction.

@@ -127,8 +127,8 @@ class Held:
 
 
 class Holders:
-    """Finds the consumer of one client that an ACK without a subscription is for. Keeps which consumers received each
-    message-id, the earliest first.
+    """The consumers of one client that were sent each message-id, the earliest first: for an ACK without a
+    subscription.
     """
 
     def __init__(self) -> None:
@@ -225,9 +225,7 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove the messages of an ACK from `unsettled`, and return them. A cumulative ACK covers all earlier ones,
-        too.
-        """
+        """Remove the messages of an ACK from `unsettled`, and return them: also earlier ones if ACKs are cumulative."""
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)
@@ -238,9 +236,7 @@ class Consumer:
         return [queued]
 
     def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
-        """Do what `acknowledged` does, in a transaction. If the transaction is aborted, call `restore` with the
-        result.
-        """
+        """Do what `acknowledged` does, in a transaction. If this is aborted, call `restore` with the result."""
         if not self._cumulative:
             return self.acknowledged(message_id)
         runs = self._up_to.hold(message_id)
@@ -604,9 +600,7 @@ class SendBuffer:
         self.ready = self._open and self._writable
 
     def go_on(self) -> None:
-        """Resume the `held_up` consumers in order while the buffer is `ready`. A consumer that waits again becomes the
-        last.
-        """
+        """Resume `held_up` consumers in order while the buffer is `ready`. If one waits again, it becomes the last."""
         while self.ready and self.held_up:
             consumer, _ = self.held_up.popitem(last=False)
             consumer.queue.consumer_ready(consumer)

@@ -11,9 +11,7 @@ class Speller:
         stripped: Sequence[bytes],
     ) -> None: ...
     def values(self, text: bytes) -> bytes | None:
-        """Return values, each with an LF behind it, in the other spelling; None if the tables lack a
-        part of a value.
-        """
+        """Return values, each with an LF behind it, in the other spelling; None if the tables lack a part of one."""
 
     def frames(
         self,

@@ -42,9 +42,7 @@ class Scanner:
         """
 
     def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:
-        """Return head, body, end, after and plain of the first frame that `scan` would find, in any buffer; None if
-        there is none. Only tests of the bytes that are read call this.
-        """
+        """Return five facts of the first frame that `scan` would find, or None. Only tests call this."""
 
 class Secrets:
     """Replaces the values of the headers that a `Keep` calls secrets by the mask."""

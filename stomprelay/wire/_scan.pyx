@@ -226,7 +226,7 @@ cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
 cdef bint unsure(
     const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, const Found *found
 ) noexcept nogil:
-    """Whether a broker may read this line as content-length or as a header of the rule, but the scanner did not; see
+    """Whether a broker may read this line as content-length or as a header of the rule, unlike the scanner: see
     `Rule.sure`.
     """
     cdef Py_ssize_t size = colon - line
@@ -244,9 +244,7 @@ cdef bint unsure(
 
 
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
-    """Whether the frame that begins at `at` is complete and valid, UTF-8 not checked; `found` gets where its parts
-    are.
-    """
+    """Whether the frame at `at` is complete and valid, UTF-8 not checked. `found` gets where its parts are."""
     # The loop uses local variables because the compiler cannot know that the fields of `facts` stay the same.
     cdef bint strict = facts.strict, padded = facts.padded, keeps = facts.keeps
     cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
@@ -369,8 +367,7 @@ cdef bint named(
 cdef bint bounded(
     Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, bint crlf, Span *length, Found *found
 ) noexcept nogil:
-    """Whether the body, of `content-length` bytes or up to its NUL, is complete and valid; `found` gets where it ends.
-    """
+    """Whether the body is complete and valid: of `content-length` bytes, or up to its NUL. `found` gets its end."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
     if length.start:

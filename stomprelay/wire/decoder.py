@@ -172,9 +172,7 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Append each frame and run to this list before it is yielded; None: stop recording. Runs need a `keep`, which
-        says what is recorded of them; without `keep` all frames come one by one.
-        """
+        """Append each frame and run to this list before it is yielded; None: stop. Without `keep` there are no runs."""
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
@@ -202,9 +200,7 @@ class Decoder:
         return self._pieces is None and self.buffered > 0
 
     def feed(self, data: bytes) -> None:
-        """Add a chunk; iterate over `frames()` next. Raises `StompError` if the unfinished frame is already known to be
-        wrong, for example too long.
-        """
+        """Add a chunk; iterate over `frames()` next. Raises `StompError` if the unfinished frame is wrong already."""
         self.buffered += len(data)
         pieces = self._pieces
         if pieces is None:
