@@ -42,7 +42,7 @@ class Scanner:
         """
 
     def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:
-        """Return five facts of the first frame that `scan` would find, or None. Only tests call this."""
+        """Return head, body, end, after and plain of the frame at `at`, or None. Only tests call this."""
 
 class Secrets:
     """Replaces the values of the headers that a `Keep` calls secrets by the mask."""
