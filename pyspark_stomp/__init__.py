@@ -1,6 +1,6 @@
 """Makes `format("stomp")` known to Spark.
 
-Spark looks for packages whose names begin so, with the Python that it starts: `PYSPARK_PYTHON`, otherwise the `python3`
+Spark looks for packages named `pyspark_...`, with the Python that it starts: `PYSPARK_PYTHON`, otherwise the `python3`
 of the path. Call `register` if this Python has other packages, if the session existed before this package was
 installed, or if the executors do not have the package:
 

@@ -31,4 +31,4 @@ import os
 __version__ = "0.2.0"
 
 PURE = os.environ.get("STOMPRELAY_PURE", "0") not in {"", "0"}
-"""Whether the environment says that no compiled module is used. Only the speed depends on this."""
+"""Whether the environment forbids compiled modules. Only the speed depends on this."""

@@ -87,7 +87,7 @@ class Explanation:
         self._to_client = self._noting(bridges.to_client)
 
     def _noting(self, bridge: Bridge) -> Bridge:
-        """Return a copy of the bridge that records each edit which it makes."""
+        """Return a copy of the bridge that also records its edits."""
 
         def noted(edit: Editing) -> Editing:
             def note(between: Bridge, frame: Frame, session: Session) -> Edit:
@@ -234,9 +234,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text. Controls except LF are in caret notation (NUL is `^@`), bytes that are not UTF-8 are
-    `<ff>`.
-    """
+    """Return bytes as text: controls except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 

@@ -10,7 +10,7 @@ from typing import Final
 PATTERNS: Final = ("config/*.toml", "config/grafana/*", "config/prometheus/*", "systemd/*")
 """The files of the repository that come with the relay."""
 FOLDER: Final = "share"
-"""The folder of the package to which they are copied, each with its path in the repository."""
+"""The folder of the package to which these files are copied, each with its path in the repository."""
 _PACKAGE: Final = Path(__file__).resolve().parent
 
 

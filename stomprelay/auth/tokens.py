@@ -1,6 +1,6 @@
-"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry. Also the keys that verify
-them: public keys or certificates in PEM, or a JWKS. Each key is valid only for the algorithms of its own kind. So a
-public key is never used as the secret of an HMAC, and `none` is no algorithm.
+"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry. The module also has the
+keys that verify tokens: public keys or certificates in PEM, or a JWKS. Each key is valid only for the algorithms of
+its own kind. So a public key is never used as the secret of an HMAC, and `none` is no algorithm.
 """
 
 import json
@@ -126,7 +126,7 @@ LONGEST: Final = 16 * 1024
 """The largest size of a token in bytes."""
 MOST_GROUPS: Final = 1000
 _LAST: Final = 2.0**40
-"""The bound of times, in seconds since 1970. A larger number is not accepted as a time."""
+"""The largest time that is accepted, in seconds since 1970."""
 
 
 class Bearer(NamedTuple):
@@ -143,8 +143,8 @@ class BadToken(Exception):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Verifies tokens. One of the `keys` must have signed a token by one of the `algorithms`, for one of the
-    `audience`; and if `issuer` is set, it must be the token's issuer. `user`, `groups`: names of claims; a dot leads
+    """Verifies tokens. A token must be signed by one of the `keys` with one of the `algorithms`, and be for one of the
+    `audience`. If `issuer` is set, the token must be from this issuer. `user`, `groups`: names of claims; a dot leads
     into an object. `leeway`: seconds.
     """
 

@@ -23,7 +23,7 @@ MOST_LANES: Final = 64
 """The most threads for one comparison."""
 _SALT: Final = 8
 _DIGEST: Final = 16
-"""The least number of bytes of a salt, and of the hash."""
+"""The least number of bytes of a salt (`_SALT`) and of a hash (`_DIGEST`)."""
 _LEAST_MEMORY: Final = 8
 """The least memory for each thread, in KiB."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+")

@@ -32,7 +32,7 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `name` is the client's `session`. `buffer`: the bytes for the client."""
+    """A client's leg and its state. `name`: the `session` of its CONNECTED. `buffer`: the bytes for the client."""
 
     def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
         bounds = broker.bounds
@@ -119,7 +119,7 @@ class Connection:
         return self._drain(now, wake=True)
 
     def _finish(self, now: float) -> None:
-        """Close a half-closed connection if the client has no subscription, or its time is over."""
+        """Close a half-closed connection if the client has no subscription, or the time is over."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.consumers:

@@ -34,7 +34,7 @@ from stomprelay.wire.names import (
 )
 
 _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
-"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
+"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await an ACK."""
 
 
 class ClientCommands:

@@ -100,7 +100,7 @@ class Destinations:
                 self._add_dead_letter(self.message(head, old.body))
 
     def _add_dead_letter(self, letter: Message) -> None:
-        """Add a dead letter. If there is no room, drop the oldest dead letters, or in the end this one."""
+        """Add a dead letter. If there is no room, drop the oldest ones; if that is not enough, drop this one."""
         dropped = 0
         while True:
             try:
@@ -128,7 +128,7 @@ class Destinations:
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. After the last one of a queue call the queue's `deliver`, then `remove_if_idle`."""
+        """Remove a consumer. After the last consumer of a queue call `deliver` of the queue, then `remove_if_idle`."""
         self._by_name[consumer.queue.destination].left(consumer)
 
     def remove_if_idle(self, queue: Queue) -> None:
@@ -193,7 +193,7 @@ class PendingTransaction:
         self._end(queues)
 
     def aborted(self) -> None:
-        """Drop the messages that were sent in the transaction. Messages that it acknowledged await an ACK again."""
+        """Drop the messages that were sent in the transaction. Messages that it had acknowledged await an ACK again."""
         queues = self._queues()
         for consumer, messages in (*self._accepted, *self._refused):
             consumer.queue.restore(consumer, messages)

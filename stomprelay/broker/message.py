@@ -20,7 +20,7 @@ _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
 _OVERHEAD: Final = 512
-"""The approximate number of bytes for a kept message beside its head and body."""
+"""The approximate number of bytes for keeping a message, in addition to its head and body."""
 
 
 @dataclass(frozen=True)

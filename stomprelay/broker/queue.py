@@ -127,8 +127,8 @@ class Held:
 
 
 class Holders:
-    """The consumers of one client that were sent each message-id, the earliest first: for an ACK without a
-    subscription.
+    """For each message-id, the consumers of one client that received it, the earliest first. An ACK that names no
+    subscription needs this.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Holders:
 
 
 class Consumer:
-    """One subscription: the form of its MESSAGE frames, and the messages that it has not acknowledged.
+    """One subscription: the form of its MESSAGE frames, and the messages that the client has not acknowledged.
 
     `id`: the client's name for the subscription, or None. `tag`: the broker's name for it, in `ack` headers.
     `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
@@ -195,7 +195,7 @@ class Consumer:
         return self.buffer.ready and len(self.unsettled) < self.window
 
     def write(self, message: Message, redelivered: bool) -> None:
-        """Send the consumer a message. `redelivered`: with the header that says so."""
+        """Send the consumer a message. `redelivered`: with the header `redelivered:true`."""
         head = message.head
         self.buffer.deliver(
             b"%b%b\n%b%b%b"
@@ -225,7 +225,7 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove the messages of an ACK from `unsettled`, and return them: also earlier ones if ACKs are cumulative."""
+        """Remove the messages of an ACK, with earlier ones if it is cumulative, from `unsettled`, and return them."""
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)
@@ -236,7 +236,7 @@ class Consumer:
         return [queued]
 
     def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
-        """Do what `acknowledged` does, in a transaction. If this is aborted, call `restore` with the result."""
+        """Do what `acknowledged` does, in a transaction. If the transaction is aborted, `restore` the result."""
         if not self._cumulative:
             return self.acknowledged(message_id)
         runs = self._up_to.hold(message_id)
@@ -357,11 +357,11 @@ class Queue:
     # Consumers
 
     def joined(self, consumer: Consumer) -> None:
-        """Add a consumer. Call `consumer_ready` when it may get messages."""
+        """Add a consumer. Call `consumer_ready` when the consumer may get messages."""
         self._consumers[consumer] = None
 
     def consumer_ready(self, consumer: Consumer) -> None:
-        """Send waiting messages to a consumer that may be able to take some again."""
+        """Send waiting messages to a consumer that may be able to take messages again."""
         if consumer not in self._able:
             if consumer.able:
                 self._able[consumer] = None
@@ -600,7 +600,7 @@ class SendBuffer:
         self.ready = self._open and self._writable
 
     def go_on(self) -> None:
-        """Resume `held_up` consumers in order while the buffer is `ready`. If one waits again, it becomes the last."""
+        """Resume `held_up` consumers in order while the buffer is `ready`. One that waits again becomes the last."""
         while self.ready and self.held_up:
             consumer, _ = self.held_up.popitem(last=False)
             consumer.queue.consumer_ready(consumer)

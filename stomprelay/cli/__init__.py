@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _HELD: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
-"""The signals that do not end a running relay. SIGTERM and SIGINT do, and they also end it while it starts."""
+"""The signals that do not end a running relay. SIGTERM and SIGINT end a relay, also while it starts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

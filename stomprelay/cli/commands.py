@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands. Its result has a function `run`, which is called with that result."""
+    """Return the parser of all commands. The parsed options have a function `run`: call it with these options."""
     made = argparse.ArgumentParser(
         prog="stomprelay",
         description="A relay between STOMP clients and STOMP brokers.",

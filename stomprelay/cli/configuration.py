@@ -1,5 +1,5 @@
-"""`run` and `check`: a relay with the configuration of a file and of the command line, which overrides the file.
-`check send` and `check subscribe` print which access rule decides whether a client may do that, and why.
+"""`run` and `check` run or check a relay with the configuration of a file and of the command line, which overrides the
+file. `check send` and `check subscribe` print which access rule decides whether a client may do that, and why.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _end_by(number: int) -> int:
-    """End this process by a signal. Process 1 of a container does not end by it: then this returns 0."""
+    """End this process by a signal. If the signal has no effect, as for process 1 of a container, return 0."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 0
@@ -237,7 +237,7 @@ def _listener(config: Config, name: str | None) -> Listener:
 def _trail(
     rules: AccessRules, policy: ClientRules, identity: Identity, request: Request, place: Place
 ) -> Iterator[str]:
-    """Yield a line for each rule in front of the one that decides, with the reason why the rule does not decide."""
+    """Yield a line for each rule before the deciding rule, with the reason why the rule does not decide."""
     asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, place)}
     for rule in rules.rules:
         if rule.number not in asked:

@@ -30,7 +30,7 @@ _OTHERS: Final = 0o007
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     passwd = commands.add_parser(
         "passwd",
         help="set the passcode of a user in a users file",

@@ -163,7 +163,7 @@ def hosts(value: object) -> tuple[Authority, ...]:
 
 
 def certificate_name(value: object) -> str:
-    """Return the name for which a certificate must be: an IP address or a host. Raises `ValueError`."""
+    """Return a certificate's name, after checking that it is an IP address or a host. Raises `ValueError`."""
     name = read_text(value)
     try:
         ip_address(name)

@@ -1,5 +1,5 @@
 """`[auth.NAME]`: which clients may connect to the listeners that name the table. The files that the table names are
-read at the same time.
+read, too.
 """
 
 from collections.abc import Iterable, Iterator

@@ -40,7 +40,7 @@ BODIES: Final = 4
 it are used.
 """
 DEPTH: Final = 16
-"""The largest depth of arrays and inline tables in each other. No setting needs a depth of more than two."""
+"""The largest depth of nested arrays and inline tables. No setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
 

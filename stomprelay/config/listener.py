@@ -185,8 +185,8 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
 
 
 def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
-    """Return the listener with its rules, in the file's order. With rules it denies by default. `rules`: each with the
-    names of its listeners.
+    """Return the listener with its rules, in the file's order. A listener with rules denies by default. `rules`: each
+    with the names of its listeners.
     """
     own = tuple(rule for rule, names in rules if listener.name in names)
     if not own:

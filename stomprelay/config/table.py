@@ -36,7 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the first line on which more than `most` brackets are open: too many for the TOML parser. 0: no line."""
+    """Return the first line on which more than `most` brackets are open, too many for the TOML parser; 0 if none is."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -117,9 +117,9 @@ def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ConfigTable:
-    """A table of a file. `source`: the file's name. `folder`: that of relative paths. `values`: its keys and values.
-    `path`: the keys that lead to the table. `name`: the last of these keys. Call `read` with the rows of all keys; or
-    `only`, then `get`. All methods raise `ConfigError`.
+    """A table of a file. `source`: the file's name. `folder`: the folder of relative paths. `values`: the table's keys
+    and values. `path`: the keys that lead to the table. `name`: the last of these keys. Call `read` with the rows of
+    all keys; or `only`, then `get`. All methods raise `ConfigError`.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 
 def places(values: Mapping[str, object]) -> str:
-    """Return a text that is equal for two tables of upstreams if their groups are equal."""
+    """Return a text about a table's groups. If two tables have the same text, they have the same groups."""
     return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 

@@ -1,4 +1,4 @@
-"""How an upstream's URI is written: one address, or lists of them in ActiveMQ's notation, with ActiveMQ's options.
+"""How an upstream's URI is written: one address, or lists of addresses as in ActiveMQ, with ActiveMQ's options.
 
     tcp://a:61613
     failover:(tcp://a:61613?weight=2,ssl://b:61614)?randomize=false&timeout=30000
@@ -40,7 +40,7 @@ Options = tuple[tuple[str, str], ...]
 
 _DEPTH: Final = {"(": 1, ")": -1}
 _DEEPEST: Final = 8
-"""The largest depth of parentheses in each other. No list needs a depth of more than three."""
+"""The largest depth of nested parentheses. No list needs more than three."""
 _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 

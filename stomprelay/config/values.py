@@ -1,4 +1,4 @@
-"""What a setting's value may be: readers from the value in a TOML file, or from an option's text in a URI.
+"""What a setting's value may be: the readers of values in a TOML file, and of options in a URI.
 
 A reader takes the value and returns what the code works with. It raises `ValueError` with a text that begins with
 "must" and states what the value must be; the caller adds the key.
@@ -249,7 +249,7 @@ def _article(noun: str) -> str:
 
 
 def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader that accepts a name in `known`, and returns its value. `kind`: what has the name, for errors."""
+    """Return a reader that accepts a name in `known`, and returns its value. Errors name the `kind`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -364,7 +364,7 @@ _some_modes: Final = several(
 
 
 def ack_modes(value: object) -> frozenset[bytes]:
-    """Return the ack modes of SUBSCRIBE: one, or those in a list."""
+    """Return the ack modes of SUBSCRIBE, from a single mode or a list."""
     return frozenset(_some_modes(value))
 
 

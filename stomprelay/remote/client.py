@@ -32,9 +32,9 @@ class AdminError(Exception):
 
 
 class AdminCredentials(NamedTuple):
-    """The credentials for an admin endpoint. `token`: its token. `certificate`, `key`: our own, for TLS. `ca`: the
-    authorities of the relay's certificate; None: those of the system. `own`: the relay's certificate, if known. Then
-    also an endpoint string uses TLS, and only this certificate is accepted.
+    """The credentials for an admin endpoint. `token`: its token. `certificate`, `key`: the client's own, for TLS.
+    `ca`: the authorities of the relay's certificate; None: those of the system. `own`: the relay's certificate, if
+    known. Then also an endpoint string uses TLS, and only this certificate is accepted.
     """
 
     token: bytes | None = None
@@ -64,9 +64,7 @@ class AdminCredentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file. Later certificates are authorities, which also sign
-    other certificates.
-    """
+    """Return the first certificate of a file. Later ones are authorities, which also sign other certificates."""
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
@@ -125,7 +123,7 @@ RATES: Final = {
     "frames_rate": ("client_frames_rate", "broker_frames_rate"),
     "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
 }
-"""The fields of a session whose sum each order by traffic uses: both directions, for each second."""
+"""Order by traffic -> the fields of a session that are added: both directions, for each second."""
 
 # Requests
 
@@ -171,7 +169,7 @@ class DrainStatus(NamedTuple):
 
 
 class AdminClient:
-    """Sends requests to the admin endpoint of a running relay, given as a URL or as its endpoint string. All methods
+    """Sends requests to a running relay's admin endpoint: a URL or an endpoint string. All methods
     raise `AdminError`.
     """
 
@@ -202,7 +200,7 @@ class AdminClient:
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
     def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
-        """Return at most `limit` sessions that match all filters: the first ones, or those behind `after`."""
+        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`."""
         said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
@@ -227,7 +225,7 @@ class AdminClient:
         return self._request("GET", "/drain", partial(_read, DrainStatus))
 
     def tail(self, request: TailRequest) -> TailAnswer:
-        """Return the frames that passed since the last request of this name. Send requests at most seconds apart."""
+        """Return the frames that passed since the last request of this name, which must be only seconds ago."""
         return self._request("POST", "/tail", TailAnswer.parse, request._asdict())
 
     def _request(

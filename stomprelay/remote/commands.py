@@ -273,9 +273,7 @@ def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 def watch(
     sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
 ) -> TailRequest:
-    """Return a request for `tail`, with a unique name. Without sessions, listeners or destinations,
-    all are selected.
-    """
+    """Return a request for `tail`, with a unique name. An empty list selects all."""
     name = os.urandom(8).hex()
     return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
 
@@ -291,8 +289,8 @@ def tail(
     as_json: bool = False,
 ) -> int:
     """Print what passes, until `count` records are printed or the named sessions have ended. Return the exit status.
-    `remark` gets the lines about gaps and ends. At the end the relay is told so. Raises `AdminError` if there is no
-    such session.
+    `remark` gets the lines about gaps and ends. At the end the relay is asked to stop. Raises `AdminError` if there is
+    no such session.
     """
     left = count
     sessions = set(request.sessions)

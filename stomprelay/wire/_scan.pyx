@@ -244,7 +244,7 @@ cdef bint unsure(
 
 
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
-    """Whether the frame at `at` is complete and valid, UTF-8 not checked. `found` gets where its parts are."""
+    """Whether the frame at `at` is complete and valid, UTF-8 not checked. `found` gets the places of its parts."""
     # The loop uses local variables because the compiler cannot know that the fields of `facts` stay the same.
     cdef bint strict = facts.strict, padded = facts.padded, keeps = facts.keeps
     cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
@@ -567,7 +567,7 @@ cdef class Scanner:
         return found.head, found.body, found.end, found.after, found.plain
 
     cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept:
-        """Whether a complete, valid frame begins at `at`; `found` gets where its parts are."""
+        """Whether a complete, valid frame begins at `at`. `found` gets the places of its parts."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
         self.need = 0 if good else found.need

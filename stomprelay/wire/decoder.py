@@ -172,7 +172,9 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Append each frame and run to this list before it is yielded; None: stop. Without `keep` there are no runs."""
+        """Append each frame and run to this list before it is yielded; None: no more. Without `keep` there are no
+        runs.
+        """
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
@@ -189,7 +191,7 @@ class Decoder:
 
     @property
     def begun(self) -> bytes:
-        """The beginning of an incomplete command line; empty if there is none."""
+        """The beginning of an incomplete command line; empty if there is no such line."""
         if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
@@ -253,7 +255,7 @@ class Decoder:
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """Yield what `frames()` yields, `most` frames at most. Neighbours that `passing` takes come as one `Run`."""
+        """Yield what `frames()` yields, at most `most` frames. Neighbours that `passing` takes become one `Run`."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
@@ -470,8 +472,8 @@ class Decoder:
         self.feed(more)
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
-        """Return the number of LFs in place of a body; -1 if more may come. Raises for any other body. `length`: the
-        `content-length`, -1 without one.
+        """Return the number of LFs in place of a body; -1 if more may come. Raises an error for any other body.
+        `length`: the `content-length`, -1 without this header.
         """
         if length <= self.limits.body:
             run = _LFS.match(data, body)

@@ -35,7 +35,7 @@ _UNESCAPED: Final = bytes(byte for byte in range(256) if bytes([byte]) not in ES
 
 _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
-"""Both patterns match only from the first of several CRs, so that each of many CRs is looked at only once."""
+"""`_LAST_CRS` and `_LINE_ENDS` match only from the first of several CRs, so that each CR is looked at only once."""
 
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
 """Matches a backslash and the byte behind it, if there is one."""
@@ -56,7 +56,7 @@ PROTOCOL_HEADERS: Final = frozenset(
         TRANSACTION,
     },
 )
-"""Headers in whose 1.0 values the blanks at both ends are padding. In other headers only the leading blanks are."""
+"""Headers whose values in STOMP 1.0 may be padded at both ends. Values of other headers are padded only in front."""
 
 
 class DeliveryNaming(Enum):
@@ -119,7 +119,7 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return header lines with each backslash that begins no escape doubled, if the dialect accepts such ones."""
+        """Return header lines in which each backslash that begins no escape is doubled, if the dialect accepts it."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return _ESCAPE.sub(self._spelled_out, lines)
@@ -139,7 +139,7 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether raw values, with LFs between them, are surely spelled as by `encode`: `decode_once` needs that."""
+        """Whether raw values, with LFs between them, surely have the spelling of `encode`. `decode_once` needs this."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
@@ -150,11 +150,11 @@ class Dialect:
         return b"\\" not in lines or lines.count(b"\\") == lines.count(ESCAPES[b":"])
 
     def decode_once(self, lines: bytes) -> bytes:
-        """Decode raw values, with LFs between them, all at once. `spells_once` must be True for each value."""
+        """Return raw values, with LFs between them, decoded all at once. `spells_once` must be True for each value."""
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
     def decode_all(self, lines: bytes) -> list[bytes] | None:
-        """Decode raw values, each with an LF behind it. Return None if the caller has to decode them one by one."""
+        """Return raw values, each with an LF behind it, decoded; None if the caller has to decode them one by one."""
         if b"\\" in lines or b"\r" in lines or (self.padded and b" " in lines):
             if not self.spells_once(lines):
                 return None
@@ -223,8 +223,8 @@ class Dialect:
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return a `speakable` value. `replacement` gets each line end that this dialect cannot express, with the CRs
-        before it, and returns the text in its place.
+        """Return the value, or a `speakable` one in its place. `replacement` gets each line end that this dialect
+        cannot express, with the CRs before it, and returns the text in its place.
         """
         if self.speakable(value):
             return value

@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 class StompError(Exception):
-    """The reason a connection ends. `message`: the ERROR frame's `message` header, one line. `explanation`: its body.
+    """The reason a connection ends. `message`: the ERROR frame's header `message`, one line. `explanation`: its body.
 
     The catcher sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and `detail` may be
     logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
@@ -60,4 +60,4 @@ class ProtocolError(StompError):
 
 
 class Refused(StompError):
-    """A frame that has no representation on the other leg and that the configuration does not allow to be dropped."""
+    """A frame that the other leg cannot express, and that the configuration does not allow the relay to drop."""

@@ -113,7 +113,7 @@ class Frame:
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
     `data[body:end]`: the body. `plain`: the head has one colon a line, and neither backslash, CR nor padding, so it
     means the same in every dialect. `memo`: `data[start:body]`, the same object for neighbours with equal heads; or
-    None. `trace`: only set if the frame is sent on with this trace, which its record needs, too.
+    None. `trace`: only set if the frame is sent on with this trace; then its record has it, too.
     """
 
     command: bytes

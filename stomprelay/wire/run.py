@@ -16,7 +16,7 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 
 class Rule(NamedTuple):
-    """Which frames of one `command` may pass in a run. The relay has to look at all other frames one by one. The names
+    """Says which frames of one `command` may pass in a run. The relay has to look at all other frames one by one. The names
     of headers are compared as they are written.
 
     unless  names of headers: a frame that has one of them is in no run. `name:text`: only if the value begins with text
@@ -94,11 +94,13 @@ class Run:
 
     @property
     def ends(self) -> Sequence[int]:
-        """The end of each frame in `data`. Only for a rule that wants `parts`."""
+        """The end of each frame in `data`. Only for a rule with `parts`."""
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with its receipt of this list in front. Only for a rule that wants `parts`."""
+        """Return the frames, each with one more header in front: its receipt of this list. Only for a rule with
+        `parts`.
+        """
         from stomprelay.wire._scan import with_header  # it is there, because it found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
