@@ -1,5 +1,5 @@
-"""Queues, topics and their consumers: which consumer gets each message, and which messages await an ACK. Also the
-output of one input of the broker: one `Send` for each leg, then all other effects.
+"""Queues, topics and their consumers: which consumer gets each message, and which messages await an ACK. The module
+also has the output of one input of the broker: one `Send` for each leg, then all other effects.
 """
 
 from bisect import bisect_left, bisect_right

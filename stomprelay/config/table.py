@@ -31,7 +31,7 @@ def _spelled(path: Iterable[str | int]) -> str:
 _TOKEN: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]''', re.DOTALL
 )
-"""Matches a string or a comment, so that brackets in these do not count; a bracket; or the end of a line."""
+"""Matches a string or a comment (brackets in these do not count), a bracket, or the end of a line."""
 _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
