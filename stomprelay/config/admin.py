@@ -69,7 +69,7 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others can use or that does not fit its TLS. `key` is named."""
+    """Raise `ConfigError` if others can use the admin endpoint, or its TLS does not fit. Errors name `key`."""
     place, _, tls, console = access
     if place is None:
         return

@@ -36,8 +36,8 @@ DEFAULT: Final = "default"
 
 LONGEST: Final = 1024 * 1024
 BODIES: Final = 4
-"""The memory for all clients must be enough for at least so many bodies. Memory counts as short when three quarters of
-it are used.
+"""The memory for all clients must be enough for at least so many bodies of the largest size. Memory counts as short
+when three quarters of it are used.
 """
 DEPTH: Final = 16
 """The largest depth of nested arrays and inline tables. No setting needs more than two."""

@@ -174,8 +174,8 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Append each frame and run to this list before it is yielded; None: no more. Without `keep` there are no
-        runs.
+        """Append each frame and run to this list before it is yielded; None: record nothing more. Without `keep` there
+        are no runs.
         """
         self._recording = frames
         self._keeping = keep

@@ -90,7 +90,7 @@ class Dialect:
     heart_beats: bool
     """CONNECT and CONNECTED may agree on heart-beats."""
     commands: frozenset[bytes]
-    """The commands that a broker of this dialect takes from a connected client."""
+    """The commands that a broker of this dialect accepts from a connected client."""
     strict: bool = True
     """Errors in a head are fatal. False: undefined escapes stay as they are, and a line may have no colon."""
     keeps_undefined: bool = False

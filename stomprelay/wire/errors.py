@@ -20,8 +20,8 @@ def visible(text: str) -> str:
 class StompError(Exception):
     """The reason a connection ends. `message`: the ERROR frame's header `message`, one line. `explanation`: its body.
 
-    The catcher sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and `detail` may be
-    logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
+    The code that catches it sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and
+    `detail` may be logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
     """
 
     def __init__(

@@ -16,8 +16,8 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 
 class Rule(NamedTuple):
-    """Says which frames of one `command` may pass in a run. The relay has to look at all other frames one by one. Header
-    names are compared as they are written.
+    """Says which frames of one `command` may pass in a run. The relay has to look at all other frames one by one.
+    Header names are compared as they are written.
 
     unless  names of headers: a frame that has one of them is in no run. `name:text`: only if the value begins with text
     wants   names of headers whose values the run has; a frame that lacks one of them is in no run
