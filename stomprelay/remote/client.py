@@ -169,8 +169,8 @@ class DrainStatus(NamedTuple):
 
 
 class AdminClient:
-    """Sends requests to a running relay's admin endpoint: a URL or an endpoint string. All methods
-    raise `AdminError`.
+    """Sends requests to a running relay's admin endpoint. `place`: its URL or endpoint string. All methods raise
+    `AdminError`.
     """
 
     def __init__(self, place: str, credentials: AdminCredentials = _NONE) -> None:
