@@ -98,7 +98,7 @@ class Run:
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with one more header in front: its receipt of this list. Only for a rule with
+        """Return the frames, each with one more header in front: the next of these receipts. The rule must want
         `parts`.
         """
         from stomprelay.wire._scan import with_header  # it is there, because it found this run
