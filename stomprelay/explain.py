@@ -1,5 +1,5 @@
-"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent;
-translates them between two versions; and says in words how each frame was changed, and why.
+"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent.
+Translates them between two versions, and says in words how each frame was changed, and why.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""`admin` and `metrics`: their endpoints, and who may use them. `admin` takes commands, so it needs more protection if
+"""The access to `admin`: its endpoint, and who may use it. Commands can be given there, so it needs protection if
 other machines can reach it.
 """
 
@@ -13,10 +13,10 @@ from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
 KEYS: Final = frozenset({"admin", "admin_token_file", "admin_tls", "admin_console"})
-"""The keys about access to admin."""
+"""The keys that decide about the access to the admin endpoint."""
 
 SHORTEST: Final = 16
-"""The least number of characters of a token: a shorter one could be guessed."""
+"""The least number of characters of a token. A shorter token could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
 _OCTAL: Final = re.compile("[0-7]+")
 
@@ -34,7 +34,7 @@ UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on
 
 
 class AdminAccess(NamedTuple):
-    """The access to the admin endpoint: address (None: there is none), token, TLS, and whether it has the console."""
+    """The access to the admin endpoint: its address (or None), its token, its TLS, and whether it has the console."""
 
     endpoint: str | None
     token: bytes | None
@@ -46,7 +46,7 @@ class AdminAccess(NamedTuple):
 
 
 def read(table: ConfigTable) -> AdminAccess:
-    """Return the access to the admin endpoint of a file. Reads the file of its token. Raises `ConfigError`."""
+    """Return the access to the admin endpoint in a file, with the token from its own file. Raises `ConfigError`."""
     place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
@@ -54,8 +54,8 @@ def read(table: ConfigTable) -> AdminAccess:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the
-    token.
+    """Return the token in a file's content; `mode` is the file's mode. Raises `ValueError`, whose text does not show
+    the token.
     """
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
@@ -69,7 +69,7 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others can use without token or certificate. `key`: its key."""
+    """Raise `ConfigError` if others can use the admin endpoint, or its TLS does not fit. Errors name `key`."""
     place, _, tls, console = access
     if place is None:
         return
