@@ -160,7 +160,7 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
-        outages = Outages(brokers, runtime.timers, seconds, clock)
+        outages = Outages(brokers, runtime, clock)
         self.state = RelayState(
             runtime,
             sessions,
