@@ -143,12 +143,12 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         shared = {} if inherited is None else {"total": inherited.kept}
+        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         memory = SessionMemory(
-            reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared
+            reactor, seconds, memory_limit(config.memory), sessions, trim=return_freed_memory, **shared
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.upstreams)
-        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # Added first, the journal ends last.
         settings, journal = config.journal, None
