@@ -1,7 +1,7 @@
 """TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
 prefixes, no descriptor that is registered twice. A `Socket` is Twisted's `tcp.Connection` with an `__init__` and a
-`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`. The tests
-check that Twisted still has them.
+`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`, and
+`_tempDataBuffer` only where something is queued. The tests check that Twisted still has them.
 """
 
 import os
