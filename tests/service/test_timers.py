@@ -82,6 +82,31 @@ def test_forgotten_sleepers_are_not_kept(clock: Clock, runtime: Runtime) -> None
     assert lasting.woken == [1000.0]
 
 
+def test_a_sleeper_that_is_to_be_woken_ever_earlier(clock: Clock, runtime: Runtime) -> None:
+    """It is woken once, at the last of its times, and the earlier ones are not kept."""
+    sleeper = Sleeper(runtime)
+    for number in range(1000):
+        sleeper.set_timer(1000.0 - number / TICKS)
+    assert len(runtime.timers) < 200
+    clock.advance(1000.0 - 999 / TICKS)
+    clock.advance(1000)
+    assert sleeper.woken == [1000.0 - 999 / TICKS]
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_sleeper_that_may_sleep_longer(clock: Clock, runtime: Runtime) -> None:
+    """A later time replaces the one before; infinity means not at all."""
+    sleeper, never = Sleeper(runtime), Sleeper(runtime)
+    for each in (sleeper, never):
+        each.set_timer(1.0)
+    sleeper.set_timer(3.0)
+    never.set_timer(inf)
+    for _ in range(5):
+        clock.advance(1)
+    assert (sleeper.woken, never.woken) == ([3.0], [])
+    assert clock.getDelayedCalls() == []
+
+
 def test_those_of_one_tick_are_woken_together(clock: Clock, runtime: Runtime) -> None:
     """At its end: none before its time, none later than a tick, and all in one turn of the reactor."""
     sleepers = [Sleeper(runtime) for _ in range(100)]
