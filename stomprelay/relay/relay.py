@@ -38,7 +38,6 @@ from stomprelay.relay.effects import (
     stopped,
     unheard,
 )
-from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import (
     LOST,
@@ -56,7 +55,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
-from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
@@ -133,7 +131,7 @@ class Relay:
         """Whether each side is read only as fast as the other accepts bytes. If not, report `Blocked`
         and `Unblocked`.
         """
-        return self._connection is not None and isinstance(self._connection.flow, Single)
+        return self._connection is not None and self._connection.flow.coupled
 
     @property
     def held_by(self) -> TokenBucket | None:
@@ -650,12 +648,12 @@ class ClientConnection:
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
         """The broker's connection accepts no more for now. This does not matter for the next broker of a move."""
-        if isinstance(self.flow, Fanout) and not self._place(event.leg)[1]:
+        if not self.flow.coupled and not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
     def _unblocked(self, event: inputs.Unblocked, now: float) -> None:
         flow = self.flow
-        if isinstance(flow, Fanout) and not self._place(event.leg)[1]:
+        if not flow.coupled and not self._place(event.leg)[1]:
             self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
@@ -780,7 +778,7 @@ class ClientConnection:
                 self.session.kept.check()
         except StompError as error:
             failure = error
-        opened = flow.opened() if type(flow) is Fanout else None
+        opened = None if flow.coupled else flow.opened()
         if opened:
             self._begin(opened, now)
         if not (opened and client.closed):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar, Literal
 
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -35,8 +36,8 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 
 @dataclass(slots=True, eq=False, repr=False)
 class Single:
-    """A `Flow` with one link. Each chunk is one `Send`, made of slices. The service reads from neither leg faster than
-    the other leg can be written to.
+    """A `Flow` with one link. Each chunk is one `Send`, made of slices. It is `coupled`: the service reads from neither
+    leg faster than the other leg can be written to.
 
     `guard` judges the client's frames, `tracer` marks them, `counter` counts them. `links` has the only link. If the
     session `survives` its broker, the link's resender sends the client's frames. `erred`: the broker sent an ERROR.
@@ -61,6 +62,7 @@ class Single:
     _bridges: Bridges = field(init=False)  # of the frames that are carried now
     links: list[Link] = field(init=False)
     survives: bool = field(init=False)
+    coupled: ClassVar[Literal[True]] = True
     _session: Session = field(init=False)
     _resender: Resender | None = field(init=False)
 

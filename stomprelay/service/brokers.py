@@ -25,7 +25,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
-from stomprelay.service.connection.runtime import Runtime, Timed, Timers, log_note
+from stomprelay.service.connection.runtime import Runtime, Timed, log_note
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
@@ -267,15 +267,12 @@ class Outages(Timed):
     nanoseconds since 1970.
     """
 
-    __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
+    __slots__ = ("_brokers", "_clock", "_last", "_troubles")
 
-    def __init__(
-        self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, brokers: Brokers, runtime: Runtime, clock: Callable[[], int]) -> None:
+        super().__init__(runtime)
         self._clock = clock
         self._last: deque[Outage] = deque(maxlen=LAST)
-        self._timers = timers
-        self._seconds = seconds
         self._brokers: dict[Place, list[Broker]] = {}
         self._troubles: dict[Place, _Trouble] = {}
         self.change(brokers)
@@ -286,7 +283,7 @@ class Outages(Timed):
         for each in brokers:
             self._brokers.setdefault((each.upstream.name, str(each.broker)), []).append(each.broker)
         for place in [each for each in self._troubles if each not in self._brokers]:
-            self._look(place, self._troubles.pop(place), known[place], self._seconds())
+            self._look(place, self._troubles.pop(place), known[place], self.runtime.seconds())
 
     def noted(self, note: Note, probed: bool = False) -> None:
         """Count what a note says about a broker. A note of a probe (`probed`) concerns no session, so count no loss."""
@@ -302,11 +299,11 @@ class Outages(Timed):
             if (before := self._troubles.get((place[0], lost))) is not None:
                 before.survived(elsewhere=place[1] != lost)
             if (here := self._troubles.get(place)) is not None:
-                here.heard(self._seconds())
+                here.heard(self.runtime.seconds())
         elif failed and (probed or note.detail):
-            now = self._seconds()
+            now = self.runtime.seconds()
             if not self._troubles:
-                self._timers.set(self, now + EVERY)
+                self.set_timer(now + EVERY)
             if place not in self._troubles:
                 self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
             gone = note.event is Event.LOST and not probed
@@ -333,15 +330,15 @@ class Outages(Timed):
                 del self._troubles[place]
                 self._last.append(trouble.shown(place, self.time))
         if self._troubles:
-            self._timers.set(self, now + EVERY)
+            self.set_timer(now + EVERY)
 
     def stop(self) -> None:
         """Log the remaining news, and stop the timer: the service ends."""
-        now = self._seconds()
+        now = self.runtime.seconds()
         for place, trouble in self._troubles.items():
             self._look(place, trouble, self._brokers[place], now)
         self._troubles.clear()
-        self._timers.forget(self)
+        self.stop_timer()
 
     def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
         """Log news about a broker, which may be in several groups. Return whether its trouble is over."""

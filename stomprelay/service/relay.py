@@ -144,12 +144,12 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         shared = {} if inherited is None else {"total": inherited.kept}
+        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         memory = SessionMemory(
-            reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared
+            reactor, seconds, memory_limit(config.memory), sessions, trim=return_freed_memory, **shared
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.upstreams)
-        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
         # The journal is added first, so that it ends last.
         settings, journal = config.journal, None
@@ -161,7 +161,7 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
-        outages = Outages(brokers, runtime.timers, seconds, clock)
+        outages = Outages(brokers, runtime, clock)
         self.state = RelayState(
             runtime,
             sessions,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.counting import DestinationCounter
@@ -39,7 +39,8 @@ _SHOWN: Final = 200
 @dataclass(slots=True, eq=False, repr=False)
 class Fanout:
     """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts
-    them. Frames for one broker do not wait for other brokers: the service reports each with `blocked` and `unblocked`.
+    them. It is not `coupled`: frames for one broker do not wait for other brokers, and the service reports each broker
+    with `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
     the last frame that the client was sent was an ERROR. `flowing`: CONNECTED was sent, so frames are carried.
@@ -54,6 +55,7 @@ class Fanout:
     _counter: DestinationCounter | None = None
     links: list[Link] = field(init=False)
     survives: ClassVar[bool] = True
+    coupled: ClassVar[Literal[False]] = False
     flowing: bool = False
     erred: bool = False
     disconnect: DisconnectState = DisconnectState.NONE

@@ -75,7 +75,7 @@ class RefusedClient(Driver):
     def connected(self, protocol: LegProtocol) -> None:
         """Answer as soon as the protocol is known."""
         if self._patience:
-            self.runtime.timers.set(self, self.runtime.seconds() + self._patience)
+            self.set_timer(self.runtime.seconds() + self._patience)
         else:
             self.answer()
 

@@ -4,7 +4,7 @@ new clients are refused and the largest sessions are ended, except sessions with
 deliver.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -66,19 +66,20 @@ class _Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionMemory:
-    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none). `trim`
-    returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all
-    processes.
+    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none).
+    `drivers` are those of all its sessions, in any order. `trim` returns freed memory to the system. `total` gets this
+    process's bytes and sessions, and returns the sums of all processes.
     """
 
     _reactor: IReactorTime
     _seconds: Callable[[], float]
     limit: float = inf
+    drivers: Iterable["RelayDriver"] = ()
     total: Callable[[int, int], tuple[int, int]] = lambda size, sessions: (size, sessions)
     trim: Callable[[], object] = lambda: None
     short: bool = field(default=False, init=False)
     _size: int = field(default=0, init=False)
-    _sessions: set["RelayDriver"] = field(default_factory=set, init=False)
+    _sessions: int = field(default=0, init=False)
     _held: dict["LegProtocol", tuple["RelayDriver", float]] = field(default_factory=dict, init=False)
     _turns: dict["RelayDriver", _Turn] = field(default_factory=dict, init=False)
     _leaving: set["RelayDriver"] = field(default_factory=set, init=False)
@@ -97,7 +98,7 @@ class SessionMemory:
         return self.limit < inf and self._sums()[0] >= self.limit
 
     def _sums(self) -> tuple[int, int]:
-        return self.total(self._size, len(self._sessions))
+        return self.total(self._size, self._sessions)
 
     def allow(self, limit: float) -> None:
         """Use another limit from now on."""
@@ -107,13 +108,13 @@ class SessionMemory:
 
     def opened(self, driver: "RelayDriver") -> int:
         """Count a session. Return how many bytes it costs."""
-        self._sessions.add(driver)
+        self._sessions += 1
         self.changed(driver, SESSION)
         return SESSION
 
     def closed(self, driver: "RelayDriver", size: int) -> None:
         """Count a session no more; `size` bytes were counted for it."""
-        self._sessions.discard(driver)
+        self._sessions -= 1
         self._leaving.discard(driver)
         self.changed(driver, -size)
 
@@ -164,11 +165,11 @@ class SessionMemory:
         _log.warn(
             "memory is short: {kept} bytes are kept of {sessions} clients, {limit} may be",
             kept=self._size,
-            sessions=len(self._sessions),
+            sessions=self._sessions,
             limit=int(self.limit),
         )
         share = self._share(self._sums()[1])
-        for driver in self._sessions:
+        for driver in self.drivers:
             for protocol in driver.protocols():
                 if protocol.leg.decoder.buffered > share:
                     self._hold(driver, protocol)
@@ -182,7 +183,7 @@ class SessionMemory:
         if self._next is not None and self._next.active():
             self._next.cancel()
         _log.info("memory is no longer short: {kept} bytes are kept", kept=self._size)
-        for driver in self._sessions:
+        for driver in self.drivers:
             for protocol in driver.protocols():
                 protocol.read_at_once(FIRST_READ)
 
@@ -260,7 +261,7 @@ class SessionMemory:
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon
-        for driver in sorted(self._sessions - self._leaving, key=lambda each: -each.kept):
+        for driver in sorted(set(self.drivers) - self._leaving, key=lambda each: -each.kept):
             if excess <= 0 or driver.kept <= share:
                 return
             if not driver.relay.pledged:

@@ -116,7 +116,6 @@ class Driver(Timed):
     called with this driver and all effects before the effects are performed.
     """
 
-    runtime: Runtime
     linger: float
     legs: int = field(default=0, init=False)
     _record: Callable[[Any, Sequence[Effect]], None] | None = field(default=None, init=False)
@@ -204,7 +203,7 @@ class Driver(Timed):
 
     def end(self) -> None:
         """Stop the timer: nothing more will happen. Subclasses also call their own `ended`."""
-        self.runtime.timers.forget(self)
+        self.stop_timer()
 
     def gave_way(self, leg: Leg) -> None:
         """Other sessions had their turn after a `GiveWay`: the core continues with the leg's waiting work."""
@@ -254,7 +253,7 @@ class Driver(Timed):
 
     def _wake(self, effect: Wake) -> None:
         if self.legs or not self.over:
-            self.runtime.timers.set(self, effect.at)
+            self.set_timer(effect.at)
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         Close: _close,
@@ -433,7 +432,7 @@ class LegProtocol(Timed):
     def connectionLost(self, reason: Failure) -> None:
         """Report the end of the connection to the owner."""
         owner, tls = self._owner, self._tls
-        self.runtime.timers.forget(self)
+        self.stop_timer()
         self.runtime.socket_closed(closing=owner is None)
         words = ""
         if owner is not None:
@@ -527,7 +526,7 @@ class LegProtocol(Timed):
         self._stopped = True
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
-            self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
+            self.set_timer(self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
         """Call `_departed` when the client leaves while it is not read from. Return whether its socket is open."""
@@ -542,7 +541,7 @@ class LegProtocol(Timed):
         self.runtime.departures.forget(watched.descriptor)
         self._watched = None
         if self._owner is not None:  # else the timer is that of a closed connection
-            self.runtime.timers.set(self, inf)
+            self.set_timer(inf)
 
     def _read_on(self) -> None:
         """Read again, if reading was stopped."""
@@ -566,7 +565,7 @@ class LegProtocol(Timed):
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
             self._watched = watched._replace(given_up=since + owner.linger)
-            self.runtime.timers.set(self, self._watched.given_up)
+            self.set_timer(self._watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
         """Report to the owner a client that left while it was not read from, and end its connection. A client that
@@ -582,7 +581,7 @@ class LegProtocol(Timed):
         full = self.plain is not None and self.plain.dataBuffer
         if self.leg.state is LegState.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
-        self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
+        self.set_timer(min(watched.given_up, now + max(owner.linger, _PROBED)))
 
     def set_producer(self, producer: IPushProducer) -> None:
         """Pause this producer when too many bytes wait to be written, and resume it when there is room. An earlier
@@ -639,7 +638,7 @@ class LegProtocol(Timed):
             else:
                 transport.loseConnection()
             if self.transport is not None:
-                self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
+                self.set_timer(self.runtime.seconds() + owner.linger)
         if self._stopped:
             self._read_on()
         if self._watched is not None:

@@ -35,7 +35,6 @@ from stomprelay.service.connection.failures import ASKED, JOURNAL, MEMORY, PRESS
 from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.runtime import (
-    Runtime,
     Timed,
     log_note,
     spell_address,
@@ -152,7 +151,6 @@ class ReadingStop(Timed):
     end. Call `resumed` and `stopped` alternately. The stop ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
-    _runtime: Runtime
     _side: str
     _record: Record
     _ended: Callable[[], None]
@@ -168,15 +166,15 @@ class ReadingStop(Timed):
     def stopped(self) -> None:
         """Continue this stop: the leg was read from for a moment, and is not read from any more."""
         if self._since is None:
-            self._since = self._runtime.seconds()
+            self._since = self.runtime.seconds()
 
     def resumed(self) -> None:
         """The leg is read from: the stop ends unless `stopped` is called within `QUIET` seconds."""
         if self._since is not None:
-            now = self._runtime.seconds()
+            now = self.runtime.seconds()
             self._total += now - self._since
             self._since = None
-            self._runtime.timers.set(self, now + QUIET)
+            self.set_timer(now + QUIET)
 
     def woke(self, now: float) -> None:
         """End the stop: the leg was read from for `QUIET` seconds."""
@@ -186,7 +184,7 @@ class ReadingStop(Timed):
     def end(self) -> None:
         """Record `RELEASED` and call `ended`: the stop is over, or the leg is closed."""
         self.resumed()
-        self._runtime.timers.forget(self)
+        self.stop_timer()
         text = f"the {self._side} is read from again, after {self._total:.3f} s"
         self._record(JournalEvent.RELEASED, text, {"side": self._side, "seconds": round(self._total, 3)})
         self._ended()

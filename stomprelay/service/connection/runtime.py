@@ -5,7 +5,7 @@ log that peers can cause as often as they like; and the number of open sockets.
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from typing import Any, Final
@@ -33,10 +33,43 @@ BUDGET: Final = 0.01
 _log: Final = logger()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Timed:
-    """An object with one timer of `Timers`."""
+    """An object with one timer. `armed` is the end of the tick at which `Timers` will look at it; infinity: at none."""
 
-    __slots__ = ()
+    runtime: "Runtime"
+    _due: float = field(default=inf, init=False)
+    armed: float = field(default=inf, init=False)
+
+    def set_timer(self, at: float) -> None:
+        """Let `woke` be called at this time, in seconds. This replaces the time that was set before; infinity means not
+        at all.
+        """
+        self._due = at
+        if at < self.armed and (tick := ceil(at * TICKS) / TICKS) < self.armed:
+            self.armed = self.runtime.timers.arm(self, tick)
+
+    def stop_timer(self) -> None:
+        """Do not let `woke` be called any more. If all timers are stopped, no delayed call is left."""
+        self._due = inf
+        if self.armed < inf:
+            self.armed = inf
+            self.runtime.timers.disarmed()
+
+    def reached(self, tick: float) -> bool:
+        """Return whether the timer was armed for this tick, which has ended. If so, it is not armed any more."""
+        if self.armed != tick:
+            return False
+        self.armed = inf
+        return True
+
+    def rang(self, now: float) -> None:
+        """Call `woke` if its time has come, else arm the timer again."""
+        due, self._due = self._due, inf
+        if due > now:
+            self.set_timer(due)
+        else:
+            self.woke(now)
 
     def woke(self, now: float) -> None:
         """The timer calls this once, at or after the time that was set. For another call, set the timer again."""
@@ -44,8 +77,8 @@ class Timed:
 
 
 class Timers:
-    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back. For each object
-    `_due` has when `woke` is to be called, and `_armed` the end of the tick at which that time will be looked at.
+    """The timers of many objects, with one delayed call. Times are in seconds of the clock `seconds`, which never goes
+    back. The objects use this class; see `Timed`.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
@@ -56,8 +89,7 @@ class Timers:
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
         """By tick: the tick, one object for all, and those that wait; one armed for another tick is skipped."""
         self._places = 0
-        self._due: dict[Timed, float] = {}
-        self._armed: dict[Timed, float] = {}
+        self._armed = 0
         self._next = inf
         self._call: IDelayedCall | None = None
 
@@ -65,40 +97,37 @@ class Timers:
         """Return the number of entries, including entries of replaced or stopped times, whose number is bounded."""
         return self._places
 
-    def set(self, timed: Timed, at: float) -> None:
-        """Call `timed.woke` at this time. This replaces the time that was set before; infinity means not at all."""
-        armed = self._armed.get(timed)
-        if armed is None:
-            if at == inf:
-                return
-            tick = ceil(at * TICKS) / TICKS
-        else:
-            self._due[timed] = at
-            if at >= armed or (tick := ceil(at * TICKS) / TICKS) >= armed:
-                return
-            if self._places > 4 * len(self._armed) + 64:
-                self._tidy()
-        self._due[timed] = at
+    def arm(self, timed: Timed, tick: float) -> float:
+        """Look at the object at the end of this tick, before that for which it is armed. Return the object for the tick
+        that all share; the caller stores it as `armed`.
+        """
+        if timed.armed == inf:
+            self._armed += 1
+        elif self._crowded:
+            self._tidy()
         self._places += 1
         found = self._waiting.get(tick)
         if found is None:
             found = self._waiting[tick] = tick, []
             heappush(self._ticks, tick)
-        self._armed[timed] = found[0]
         found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
+        return found[0]
 
-    def forget(self, timed: Timed) -> None:
-        """Stop the object's timer. With the last one no delayed call is left."""
-        self._due.pop(timed, None)
-        if self._armed.pop(timed, None) is None:
-            return
+    def disarmed(self) -> None:
+        """Count an object whose timer was stopped. With the last one no delayed call is left."""
+        self._armed -= 1
         if not self._armed:
             self._clear()
             self._schedule(inf)
-        elif self._places > 4 * len(self._armed) + 64:
+        elif self._crowded:
             self._tidy()
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether there are too many entries of replaced and stopped times."""
+        return self._places > 4 * self._armed + 64
 
     def _clear(self) -> None:
         self._ticks.clear()
@@ -106,9 +135,9 @@ class Timers:
         self._places = 0
 
     def _tidy(self) -> None:
-        """Remove the entries of replaced and stopped times. Call this if there are too many."""
+        """Remove the entries of replaced and stopped times."""
         for tick, waiting in list(self._waiting.values()):
-            waiting[:] = [timed for timed in waiting if self._armed.get(timed) == tick]
+            waiting[:] = [timed for timed in waiting if timed.armed == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
@@ -127,21 +156,15 @@ class Timers:
         self._call = None
         self._next = -inf
         now = self._seconds()
-        fired = []
+        fired: list[Timed] = []
         while self._ticks and self._ticks[0] <= now:
             tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
-            for timed in waiting:
-                if self._armed.get(timed) == tick:
-                    del self._armed[timed]
-                    fired.append(timed)
+            fired += [timed for timed in waiting if timed.reached(tick)]
+        self._armed -= len(fired)
         for timed in fired:
-            at = self._due.pop(timed, inf)
-            if at > now:
-                self.set(timed, at)
-                continue
             try:
-                timed.woke(now)
+                timed.rang(now)
             except Exception:
                 _log.failure("an alarm failed")
         if not self._armed:
@@ -195,7 +218,6 @@ class _Kind(Timed):
     """Counts the lines of one kind in `EVERY` seconds, until `_until`. A timer runs only if lines were left out."""
 
     _name: str
-    _timers: Timers
     left_out: int = 0
     _written: int = 0
     _until: float = 0.0
@@ -209,7 +231,7 @@ class _Kind(Timed):
             self._written += 1
             return True
         if not self.left_out:
-            self._timers.set(self, self._until)
+            self.set_timer(self._until)
         self.left_out += 1
         return False
 
@@ -230,23 +252,22 @@ class _Kind(Timed):
 class Repeats:
     """Decides which lines are written. The name of a `kind` stands in the log, so it must not be a peer's text."""
 
-    def __init__(self, timers: Timers, seconds: Callable[[], float]) -> None:
-        self._timers = timers
-        self._seconds = seconds
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
         self._kinds: dict[str, _Kind] = {}
 
     def passes(self, kind: str, most: int = MOST) -> bool:
         """Return whether to write a line of this kind now. After `most` lines, further lines are only counted."""
         found = self._kinds.get(kind)
         if found is None:
-            found = self._kinds[kind] = _Kind(kind, self._timers)
-        return found.passes(self._seconds(), most)
+            found = self._kinds[kind] = _Kind(self._runtime, kind)
+        return found.passes(self._runtime.seconds(), most)
 
     def stop(self) -> None:
         """Log now how many lines were left out, and stop the timers: the service ends."""
         for kind in self._kinds.values():
             kind.tell()
-            self._timers.forget(kind)
+            kind.stop_timer()
         self._kinds.clear()
 
 
@@ -398,7 +419,7 @@ class Runtime:
         self._idle: Deferred[None] | None = None
         self.timers = Timers(reactor, seconds)
         self.turns = TurnQueue(reactor, seconds)
-        self.repeats = Repeats(self.timers, seconds)
+        self.repeats = Repeats(self)
         self.tallies = Tallies()
         self.noted: Callable[[Note, bool], None] = lambda note, probed: None
         self.protocols: dict[Leg, Any] = {}

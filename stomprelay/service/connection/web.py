@@ -285,8 +285,8 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         self._upgrade(self._web.message, self._farewell, window=found.window)
         if self._web.ping_interval:
-            self._pings, self._heard_at = Pings(self), self.runtime.seconds()
-            self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
+            self._pings, self._heard_at = Pings(self.runtime, self), self.runtime.seconds()
+            self._pings.set_timer(self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
         """See the parent class. Bytes that pass through a pipe also show that the client is not silent."""
@@ -317,7 +317,7 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         if silent >= interval:
             websocket.ping()
-        self.runtime.timers.set(pings, self._heard_at + interval * (2 if silent >= interval else 1))
+        pings.set_timer(self._heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
         """Write whole frames. A client that has not finished its handshake gets an HTTP answer instead."""
@@ -333,6 +333,6 @@ class WebLegProtocol(_WebSocketProtocol):
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""
         if self._pings is not None:
-            self.runtime.timers.forget(self._pings)
+            self._pings.stop_timer()
             self._pings = None
         super().close(how)

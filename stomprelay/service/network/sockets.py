@@ -1,13 +1,13 @@
 """TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
 prefixes, no descriptor that is registered twice. A `Socket` is Twisted's `tcp.Connection` with an `__init__` and a
-`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`. The tests
-check that Twisted still has them.
+`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`, and
+`_tempDataBuffer` only where something is queued. The tests check that Twisted still has them.
 """
 
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EALREADY, EINPROGRESS, EISCONN
@@ -74,6 +74,10 @@ def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
     return family, place
 
 
+_NOTHING: Final[list[bytes]] = []
+"""Shared by all connections that queued nothing yet, because most connections never do. Never add to it."""
+
+
 class Socket(tcp.Connection):
     """The transport of an established connection. `place` is the peer's address as the system has it; `ended` is called
     after the protocol's `connectionLost`. Default values are the class's, because most connections are idle.
@@ -82,6 +86,7 @@ class Socket(tcp.Connection):
     logstr = "a connection"
     _ended: Callable[[Failure], None] | None = None
     _reading = _writing = _heard_all = False
+    _tempDataBuffer = _NOTHING  # noqa: N815 - Twisted's name
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class Socket(tcp.Connection):
         ended: Callable[[Failure], None] | None = None,
     ) -> None:
         FileDescriptor.__init__(self, reactor)
+        del self._tempDataBuffer
         self.socket = own  # type: ignore[assignment]
         self.protocol = protocol
         self.connected = 1
@@ -111,6 +117,20 @@ class Socket(tcp.Connection):
     def getHost(self) -> IPv4Address | IPv6Address:
         """Return the address of this end."""
         return _address(self.socket.getsockname())
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes, and let the reactor write them."""
+        self._begin_queue()
+        super().write(data)
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """The same for several pieces."""
+        self._begin_queue()
+        super().writeSequence(iovec)
+
+    def _begin_queue(self) -> None:
+        if self._tempDataBuffer is _NOTHING:
+            self._tempDataBuffer = []
 
     # The reactor is told of changes only
 
