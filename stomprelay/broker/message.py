@@ -164,7 +164,7 @@ class Memory:
             self.used += message.size
 
     def release(self, message: Message) -> None:
-        """Count one place less that keeps the message. When no place is left, the message's bytes no longer count."""
+        """Record that one place keeps the message no more. When no place keeps it, its bytes are no longer counted."""
         message.places -= 1
         if not message.places:
             self.used -= message.size

@@ -433,7 +433,7 @@ class Queue:
         self._memory.release(queued.message)
 
     def returned(self, messages: list[QueuedMessage]) -> None:
-        """Let unacknowledged messages wait again, in their old places. Call `deliver` afterwards."""
+        """Put unacknowledged messages back into the queue, in their old places. Call `deliver` afterwards."""
         for queued in messages:
             if self._ended:
                 self.settled(queued)
@@ -544,12 +544,12 @@ class Output:
 
 
 class SendBuffer:
-    """The bytes for one leg, written at the end of the input.
+    """Collects the bytes for one leg. At the end of each input they are written.
 
     `ready`: messages may be added, because the transport is not full, the leg is not closed, and the turn is not
-    `at_limit`. `limit`: the most bytes in a turn, infinity between turns. `held_up`: consumers that wait until the
-    buffer is `ready`. `unread`: bytes of replies since the transport became full. `too_slow`: the function that ends
-    the connection, see `Output.overrun`.
+    `at_limit`. `limit`: the most bytes in a turn; between turns there is no limit. `held_up`: consumers that wait until
+    the buffer is `ready`. `unread`: bytes of replies since the transport became full. `too_slow`: the function that
+    ends the connection, see `Output.overrun`.
     """
 
     def __init__(self, leg: Leg, output: Output, too_slow: Callable[[], None]) -> None:

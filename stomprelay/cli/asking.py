@@ -220,8 +220,8 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> AdminClient:
-    """Return the admin endpoint of `--admin`, of the file, or the default one, with its credentials. Raises
-    `ConfigError`.
+    """Return a client for the admin endpoint, with the credentials. The endpoint is that of `--admin`, else that of the
+    configuration file. Without a file it is `DEFAULT`. Raises `ConfigError`.
     """
     place, token, own = options.admin, None, None
     if options.config is not None:

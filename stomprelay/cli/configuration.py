@@ -1,5 +1,6 @@
-"""`run` and `check` run or check a relay with the configuration of a file and of the command line, which overrides the
-file. `check send` and `check subscribe` print which access rule decides whether a client may do that, and why.
+"""`run` runs a relay, and `check` checks its configuration. Options of the command line override the configuration
+file. `check send` and `check subscribe` print whether a client may send or subscribe, which access rule decides it, and
+why.
 """
 
 import argparse

@@ -69,7 +69,9 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` if others can use the admin endpoint, or its TLS does not fit. Errors name `key`."""
+    """Raise `ConfigError` if anybody can use the admin endpoint without credentials, or if its endpoint string cannot
+    have the TLS of `access`. The errors name `key`.
+    """
     place, _, tls, console = access
     if place is None:
         return

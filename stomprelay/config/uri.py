@@ -138,7 +138,7 @@ def _balanced(text: str) -> None:
 
 
 def _marks(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield the index of each punctuation character, the character, and the number of parentheses open before."""
+    """For each punctuation character yield its index, the character, and how many parentheses are open before it."""
     depth = 0
     escaped = False
     for at, mark in enumerate(text):

@@ -319,7 +319,7 @@ web_path: Final = _reader(_string, _PATH.fullmatch, "a path as in a URL, such as
 
 
 def origins(value: object) -> tuple[str, ...]:
-    """Return the origins of web pages that are in a list."""
+    """Check a list of origins, which are the sites of web pages. Return the list as a tuple. Raises `ValueError`."""
     if not isinstance(value, list) or not all(
         isinstance(each, str) and (each == ANY_ORIGIN or _ORIGIN.fullmatch(each)) for each in value
     ):

@@ -78,7 +78,7 @@ def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
 
 
 def _simple(names: set[bytes]) -> bool:
-    """Return whether there are few names, and all versions spell each of them alike."""
+    """Return whether there are at most `_MANY` names, and all STOMP versions spell each name in the same way."""
     return len(names) <= _MANY and not any(map(_ODD.search, names))
 
 

@@ -69,7 +69,9 @@ class Context(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """An event: its name (that of an `Event` of a session, or of a `JournalEvent`), a sentence, and facts by name."""
+    """An event in the journal. `event`: the name of an `Event` of a session or of a `JournalEvent`. `text`: a sentence.
+    `facts`: values by name.
+    """
 
     event: str
     text: str

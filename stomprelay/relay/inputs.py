@@ -160,7 +160,9 @@ class Watched:
 
 @dataclass(slots=True)
 class Looked:
-    """Time has passed: stop watching the session for samples if it needs no more of them."""
+    """Sent once a second to a session that is watched for a sample. If the sample is over, the session is not watched
+    any more.
+    """
 
 
 Input = (

@@ -76,7 +76,9 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
 
 
 def _place(endpoint: str) -> tuple[str, ...]:
-    """Return where an endpoint string listens: path, or interface and port. TLS and PROXY headers do not count."""
+    """Return the place where an endpoint listens: the path, or the interface and port. It does not matter whether the
+    endpoint has TLS or PROXY headers.
+    """
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]

@@ -105,7 +105,7 @@ class HeartBeat:
         return now >= self.sent_at + self._intervals[0]
 
     def dead(self, now: float) -> bool:
-        """Whether the peer, while it was read from, sent nothing for longer than was agreed."""
+        """Whether the peer sent nothing for longer than was agreed. While the peer is not read from, this is False."""
         return self.reading and now >= self.received_at + self._intervals[1]
 
     @property

@@ -122,7 +122,9 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add the rows of the newest deliveries. Return False, and add none, if a name is taken or may be our token."""
+        """Add the rows of the newest deliveries. Return False, and add no row, if a name exists already or a row may
+        contain the relay's `TOKEN`.
+        """
         if COMPILED is None or _OURS in rows:
             return False
         kept = self._rows

@@ -258,7 +258,7 @@ class Session:
         return any(each.unsure or each.dropped or each.named(message_id) for each in self._others())
 
     def _others(self) -> Iterator[Ledger]:
-        """Yield the accounts of the client's sessions with other brokers."""
+        """Yield the ledgers of the client's sessions with other brokers."""
         for each in self._neighbours or ():
             if each is not self and each._ledger is not None:
                 yield each._ledger
@@ -468,7 +468,7 @@ class Session:
         return True
 
     def received_all(self, receipts: Iterable[bytes]) -> None:
-        """Record as `received` does that the broker sent RECEIPTs with these ids. No SEND is `unproved` any more."""
+        """Record that the broker sent the RECEIPTs with these ids, as `received` does for one. Set `unproved` to 0."""
         self.unproved = 0
         owed, size = self.receipts, 0
         for receipt in receipts:

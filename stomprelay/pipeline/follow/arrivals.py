@@ -135,7 +135,9 @@ def logged(text: str, entry: int) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """Return the path of a file on this machine. Return another URI unquoted, because Hadoop's Path needs it so."""
+    """For a file on this machine return its path. For another URI return it unquoted, because Hadoop's Path needs it
+    so.
+    """
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
 

@@ -682,9 +682,9 @@ def _phase(row: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class JournalOrders:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`. These must include the rows that the last
-    batch kept of orders. It yields rows of the same fields: rows of orders get the keys of their messages, rows of the
-    kind `SessionRow.ORDER` have the state of the orders, and all other rows are unchanged.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, including the rows that the last batch kept
+    for orders. It yields rows of the same fields. A row that belongs to an order gets the key of its message. Rows of
+    the kind `SessionRow.ORDER` are added, with the state of the orders. All other rows are unchanged.
     """
 
     limits: TimeLimits

@@ -95,7 +95,9 @@ _APART: Final = "\x1f"
 def key_of(
     trace: str | None, own: str | None, destination: str | None, size: int | None, digest: int | None
 ) -> str:
-    """Return the key: the relay's trace; else the publisher's id and destination; else destination and body."""
+    """Return the key of a message. It is made from the relay's trace. Without a trace, it is made from the publisher's
+    id and the destination, and without an id, from the destination and the body.
+    """
     if trace is not None:
         return BY_TRACE + trace
     if own is not None:

@@ -48,7 +48,9 @@ def parts(spark: Any, rows: int) -> int:
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles. Each part is in one task; a task has its parts one by one. One part needs no shuffle."""
+    """Return the bundles after a shuffle, so that all bundles of a part are in one task, part after part. If there is
+    only one part, no shuffle is needed.
+    """
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(

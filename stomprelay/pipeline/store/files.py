@@ -48,9 +48,9 @@ class NewFile:
     """A file that a task adds to a folder. A missing folder is made. A task that is done again adds another file. Call
     `add`, and `close` at the end. Raises `OSError`.
 
-    Rows are held in memory until there are enough for so many row `groups`, by number or by bytes. Then they are
-    sorted by the column `by`, if it is given, and written. `unlike` has the paths of columns whose values hardly
-    repeat: dictionaries of these columns would take a third of the time and make larger files.
+    Rows are held in memory until they fill `groups` row groups, in number or in bytes. Then they are sorted by the
+    column `by`, if it is given, and written. `unlike` has the paths of columns whose values hardly repeat: dictionaries
+    of these columns would take a third of the time and make larger files.
     """
 
     def __init__(

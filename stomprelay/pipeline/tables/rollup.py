@@ -79,8 +79,9 @@ class Rollup:
         touched: Iterable[str] = (),
         there: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        """Add `rows`, then write the hours in `hours` and `touched` of the table anew. `hours`: the hours of all rows
-        whose `batch` is this batch. Other rows are of slices. `there`: all slices after this batch, with their hours.
+        """Add `rows` to the sums. Then write the table's hours in `hours` and `touched` anew. `hours`: the hours of all
+        rows whose `batch` is this batch. The other rows belong to slices of open messages. `there`: all slices after
+        this batch, with the hours of each.
         """
         store, name, now = batch.store, self.table.name, batch_name(batch.number)
         adding = set(hours)

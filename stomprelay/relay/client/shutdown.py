@@ -239,7 +239,9 @@ class Shutdown:
     # The relay ends the session
 
     def end(self, why: Reason, now: float) -> None:
-        """Begin to end the session for this reason. Bytes that were read are carried. No change if the client left."""
+        """Begin to end the session for this reason. What the client sent before is still delivered. If the client left,
+        do nothing.
+        """
         self.expires = inf
         if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
@@ -279,7 +281,9 @@ class Shutdown:
         return failed(self._client.side.value, StompError(why.message, why.detail))
 
     def _begin(self, why: Reason, now: float) -> None:
-        """Begin to end the session. `why` counts if there is no reason yet. End it now if nothing can be delivered."""
+        """Begin to end the session. If it is ending already, the earlier reason stays. End it now if nothing can be
+        delivered.
+        """
         client, flow = self._client, self._flow
         if client.closed:
             return

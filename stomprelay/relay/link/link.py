@@ -920,7 +920,9 @@ class Link:
         return [each for each in order if each is not broker and not each.health.paused]
 
     def _ask_next(self, move: BalanceMove, now: float) -> None:
-        """Ask the next broker for CONNECTED, when its turn comes. If there is none, the session stays."""
+        """Ask the next broker in `move.left` for CONNECTED, when its turn comes. If no broker is left, the session
+        stays with its broker.
+        """
         move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
             self.moving, self.stays, self._again = None, move.refusal, move.again

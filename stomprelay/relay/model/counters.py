@@ -95,10 +95,10 @@ class _Place:
 class DestinationCounts:
     """Counts of `PLACES` destinations by name, and of all `other` destinations together. Call `turn` once a minute.
 
-    A destination takes the place of the least busy one if it was twice as busy lately. The counts of destinations that
-    lost their place are kept in `former`, and go on when they get a place again; `former` has at most `FORMER` of
-    them. Busy destinations without a place are found by a vote: frames add to the votes for their destination, or take
-    votes from another one.
+    A destination takes the place of the least busy destination if it was twice as busy lately. A destination that lost
+    its place keeps its counts in `former`, and continues them when it gets a place again. `former` has at most `FORMER`
+    destinations. Busy destinations without a place are found by a vote: each frame adds a vote for its destination, or
+    takes a vote from another destination.
     """
 
     other: DestinationTally = NOTHING

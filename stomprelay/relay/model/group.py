@@ -375,8 +375,8 @@ class Group:
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
-        """Return the broker that has the most sessions, if all should be on one broker. None if there
-        are no sessions.
+        """If all sessions should be on one broker, return the broker that has the most sessions; otherwise None. Also
+        None if there are no sessions.
         """
         if not self.together:
             return None

@@ -111,7 +111,9 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a SEND of a transaction. If the transaction gets too large, doom it and give the client its receipts."""
+        """Keep a SEND of a transaction. If the transaction gets too large, mark it as `doomed`: its COMMIT will fail.
+        The client gets the RECEIPTs of its frames.
+        """
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:

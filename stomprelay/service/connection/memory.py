@@ -41,8 +41,8 @@ _log: Final = logger()
 
 
 class MemoryRow(NamedTuple):
-    """How many bytes are `kept` of all clients; the `limit` of that number, or None; and how many connections are not
-    read from because memory is short (`held`).
+    """`kept`: how many bytes are kept of all clients. `limit`: the most bytes that may be kept; None if there is no
+    limit. `held`: how many connections are not read from because memory is short.
     """
 
     kept: int = 0
@@ -56,7 +56,9 @@ class MemoryRow(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """The turn of a connection: its end in seconds, and the bytes of session and unfinished frame before the turn."""
+    """The turn of a connection. `until`: when the turn ends, in seconds. `kept`: the session's kept bytes before the
+    turn. `begun`: the bytes of the unfinished frame before the turn.
+    """
 
     protocol: "LegProtocol"
     until: float
@@ -66,9 +68,9 @@ class _Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionMemory:
-    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none).
-    `drivers` are those of all its sessions, in any order. `trim` returns freed memory to the system. `total` gets this
-    process's bytes and sessions, and returns the sums of all processes.
+    """Counts the bytes that are kept of the sessions of this process. The `limit` is for the sum of all processes;
+    infinity means no limit. `drivers` has the drivers of all sessions of this process, in any order. `trim` returns
+    freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all processes.
     """
 
     _reactor: IReactorTime
@@ -88,7 +90,7 @@ class SessionMemory:
 
     @property
     def row(self) -> MemoryRow:
-        """Return the figures; `kept` counts only this process."""
+        """Return the figures. `kept` counts only the bytes of this process."""
         limit = None if self.limit == inf else int(self.limit)
         return MemoryRow(self._size, limit, len(self._held))
 
@@ -113,7 +115,7 @@ class SessionMemory:
         return SESSION
 
     def closed(self, driver: "RelayDriver", size: int) -> None:
-        """Count a session no more; `size` bytes were counted for it."""
+        """Record that a session ended. `size` is the number of bytes that were counted for it."""
         self._sessions -= 1
         self._leaving.discard(driver)
         self.changed(driver, -size)
@@ -233,8 +235,8 @@ class SessionMemory:
                     self._hold(driver, protocol)
 
     def _give_turns(self, room: float, share: float) -> None:
-        """Give turns to connections that wait only for memory, as many as there is room for. End clients that leave a
-        large frame unfinished.
+        """Give turns to connections that are not read from only because memory is short, as far as there is room. End
+        clients that do not complete a large frame.
         """
         now = self._seconds()
         room -= sum(turn.protocol.leg.decoder.missing for turn in self._turns.values())

@@ -1,5 +1,5 @@
-"""What the connections of one service share: timers; turns; the watch for peers that leave; a limit for lines of the
-log that peers can cause as often as they like; and the number of open sockets.
+"""What the connections of one service share: timers, turns, the watch for peers that leave, and the number of open
+sockets. Peers can cause some lines of the log as often as they like. The number of these lines is limited here.
 """
 
 import select
@@ -35,15 +35,17 @@ _log: Final = logger()
 
 @dataclass(slots=True, eq=False, repr=False)
 class Timed:
-    """An object with one timer. `armed` is the end of the tick at which `Timers` will look at it; infinity: at none."""
+    """An object with one timer. At the time `armed`, the end of a tick, `Timers` will look at the object. If `armed` is
+    infinity, the timer is not set.
+    """
 
     runtime: "Runtime"
     _due: float = field(default=inf, init=False)
     armed: float = field(default=inf, init=False)
 
     def set_timer(self, at: float) -> None:
-        """Let `woke` be called at this time, in seconds. This replaces the time that was set before; infinity means not
-        at all.
+        """Let `woke` be called at this time, in seconds. The time replaces the time that was set before. With infinity,
+        `woke` is not called.
         """
         self._due = at
         if at < self.armed and (tick := ceil(at * TICKS) / TICKS) < self.armed:
@@ -77,8 +79,8 @@ class Timed:
 
 
 class Timers:
-    """The timers of many objects, with one delayed call. Times are in seconds of the clock `seconds`, which never goes
-    back. The objects use this class; see `Timed`.
+    """The timers of many objects, with one delayed call of the reactor. Only the methods of `Timed` call the methods of
+    this class. Times are in seconds of the clock `seconds`, which never goes back.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
@@ -87,19 +89,21 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick: the tick, one object for all, and those that wait; one armed for another tick is skipped."""
+        """For each tick: the float that all its objects share as `armed`, and the objects in the tick. An object in
+        this list that is armed for another tick by now is skipped.
+        """
         self._places = 0
         self._armed = 0
         self._next = inf
         self._call: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        """Return the number of entries, including entries of replaced or stopped times, whose number is bounded."""
+        """Return the number of entries. Entries of replaced and stopped times count too, until `_tidy` removes them."""
         return self._places
 
     def arm(self, timed: Timed, tick: float) -> float:
-        """Look at the object at the end of this tick, before that for which it is armed. Return the object for the tick
-        that all share; the caller stores it as `armed`.
+        """Look at the object at the end of this tick, which is earlier than the tick in `armed`. Return the float for
+        the tick. All objects of the tick share this float. The caller stores it as `armed`.
         """
         if timed.armed == inf:
             self._armed += 1
@@ -116,7 +120,7 @@ class Timers:
         return found[0]
 
     def disarmed(self) -> None:
-        """Count an object whose timer was stopped. With the last one no delayed call is left."""
+        """Record that the timer of one object was stopped. If no timer is armed any more, cancel the delayed call."""
         self._armed -= 1
         if not self._armed:
             self._clear()
@@ -369,7 +373,7 @@ class Departures:
         self._reactor.addReader(self)
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching all sockets."""
         poller, self._poller = self._poller, None
         self._watched.clear()
         if poller is not None:
@@ -398,15 +402,16 @@ class Departures:
 
 
 GRACE: Final = 1.0
-"""A service that stops waits for connections to end, for their linger and so many seconds more."""
+"""A service that stops waits for its connections to end. It waits for the linger, and this number of seconds more."""
 
 
 class Runtime:
     """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
     leave, the memory that is kept, and the protocols by leg.
 
-    `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` counts those of them
-    that were closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
+    `seconds` is a clock that never goes back. `sockets` is the number of open connections. `closing` is the number of
+    open connections that the relay closed and that wait for their peer. `noted` is called with each note of a session
+    or a probe; see `observe`.
     """
 
     def __init__(
@@ -436,7 +441,9 @@ class Runtime:
         self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
-        """Count a connection that ended. `closing`: it was closed before. With the last connection `idle` fires."""
+        """Count a connection that ended. `closing`: the relay had closed it before. If no connection is left, `idle`
+        fires.
+        """
         self.sockets -= 1
         self.closing -= closing
         if not self.sockets and self._idle is not None:

@@ -1,7 +1,7 @@
-"""TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
-prefixes, no descriptor that is registered twice. A `Socket` is Twisted's `tcp.Connection` with an `__init__` and a
-`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`, and
-`_tempDataBuffer` only where something is queued. The tests check that Twisted still has them.
+"""Accepts and makes TCP connections in fewer steps than Twisted: it does not look up numeric addresses, makes no log
+prefixes, and registers each descriptor once. A `Socket` is a `tcp.Connection` of Twisted with its own `__init__` and
+`connectionLost`, which set the same attributes as Twisted's methods. `Socket` also sets `_writeDisconnected`. It sets
+`_tempDataBuffer` only when bytes are queued. The tests check that Twisted still has these attributes.
 """
 
 import os
@@ -75,12 +75,14 @@ def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
 
 
 _NOTHING: Final[list[bytes]] = []
-"""Shared by all connections that queued nothing yet, because most connections never do. Never add to it."""
+"""An empty queue that all connections share until they queue bytes; most connections never do. Never add bytes to it.
+"""
 
 
 class Socket(tcp.Connection):
-    """The transport of an established connection. `place` is the peer's address as the system has it; `ended` is called
-    after the protocol's `connectionLost`. Default values are the class's, because most connections are idle.
+    """The transport of an established connection. `place` is the peer's address in the form that Python's `socket` has.
+    `ended` is called after the protocol's `connectionLost`. The class holds default values, because most connections
+    are idle and need no others.
     """
 
     logstr = "a connection"
@@ -124,7 +126,7 @@ class Socket(tcp.Connection):
         super().write(data)
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
-        """The same for several pieces."""
+        """Queue several pieces of bytes, and let the reactor write them."""
         self._begin_queue()
         super().writeSequence(iovec)
 
@@ -205,7 +207,9 @@ class Socket(tcp.Connection):
         self.protocol.writeConnectionLost()  # type: ignore[attr-defined]  # only ours half-close
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close the socket and report this to the protocol: the connection ended, or is to end now."""
+        """Close the socket, and call `connectionLost` of the protocol. Call this if the connection ended, or is to end
+        now.
+        """
         if self.disconnected:
             return
         self.disconnected, self.connected = 1, 0
@@ -235,7 +239,7 @@ _NAMES: Final = (
     *("connected", "disconnected", "disconnecting", "socket", "protocol", "doRead"),
     *("_place", "_reading", "_writing", "_heard_all"),
 )
-"""The attributes of a `Socket` beside those of `FileDescriptor`, including attributes that are set only in use."""
+"""The attributes that a `Socket` has and a `FileDescriptor` has not. Some of them are set only during use."""
 
 
 def _spare_memory() -> None:
@@ -289,9 +293,9 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 @implementer(IConnector, IReadWriteDescriptor)
 @dataclass(slots=True, eq=False, repr=False)
 class SocketConnector:
-    """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. The
-    connection's end is reported only to a `ClientFactory`. This needs Linux, where a second connect returns the
-    outcome.
+    """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. If the
+    factory is a `ClientFactory`, it is also told when the connection ends. This class needs Linux: there a second call
+    of `connect_ex` on a socket returns the outcome of the first call.
     """
 
     _reactor: Any
@@ -373,7 +377,7 @@ class SocketConnector:
         return "an attempt to connect"
 
     def doWrite(self) -> None:
-        """Find out the outcome, which the system returns for a second connect, and report it."""
+        """Find out whether the attempt succeeded, and report it. A second `connect_ex` returns the outcome."""
         if self._own is None:
             return
         trouble = self._own.connect_ex(self._place)
