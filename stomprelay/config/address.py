@@ -226,7 +226,7 @@ class Endpoint:
 
     @property
     def own_tls(self) -> bool:
-        """Whether the endpoint has TLS of its own."""
+        """Whether the endpoint string itself asks for TLS: `ssl:` or `tls:`."""
         return self.kind in ("ssl", "tls")
 
 

@@ -248,7 +248,7 @@ class _Client(Protocol):
 
 
 class Records(Protocol):
-    """Takes records in blocks: the journal, or a journal that is `Tapped`. See `JournalQueue`."""
+    """What takes recorded blocks: the journal itself, or the journal with a `Tapped` around it. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:

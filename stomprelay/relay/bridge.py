@@ -161,7 +161,9 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """Record what the frame opens or closes. Raises as `Session.observed`, and for an invalid SUBSCRIBE."""
+    """Record what the frame opens or closes. Raises the errors of `Session.observed`, and those for an invalid
+    SUBSCRIBE.
+    """
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -315,7 +317,7 @@ def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | Non
 
 
 def _by_message_alone(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
-    """Return the delivery of a message-id, preferably on the subscription that the ACK names."""
+    """Return the delivery with the ACK's message-id, on the ACK's subscription or, if there is none, on another one."""
     message_id = frame.header(MESSAGE_ID, source)
     if message_id is None:
         return None
@@ -803,7 +805,9 @@ def client_address(upstream: Upstream, broker: Broker, address: str | None) -> O
 
 
 def _escapes(upstream: Upstream, broker: Broker) -> bool:
-    """Whether a broker unescapes the values of CONNECT: as configured, else as its profile says."""
+    """Whether CONNECT to this broker is escaped. The configuration decides; without a setting, the broker's profile
+    does.
+    """
     if upstream.connect_escape is not None:
         return upstream.connect_escape
     return (broker.profile or upstream.profile).connect_escape

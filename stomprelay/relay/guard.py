@@ -109,7 +109,9 @@ def _read(headers: Headers, wanted: bytes) -> list[str]:
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return the request of a SEND or SUBSCRIBE with these headers, in all ways in which brokers may read them."""
+    """Return the request of a SEND or SUBSCRIBE with these headers. It covers every way in which a broker may read
+    them.
+    """
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:

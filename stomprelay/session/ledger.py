@@ -221,7 +221,7 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """The number of unsettled deliveries, except pending ones whose broker was lost."""
+        """The number of unsettled deliveries. Pending deliveries whose broker was lost do not count."""
         return self._pending - self._lost + self._in_doubt + len(self.recent)
 
     @property

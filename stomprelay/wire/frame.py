@@ -108,12 +108,14 @@ class Limits:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Frame:
-    """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    """One frame of a chunk. Use it before the next chunk is fed, then drop it, because it keeps the whole chunk in
+    memory.
 
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
-    `data[body:end]`: the body. `plain`: the head has one colon a line, and neither backslash, CR nor padding, so it
-    means the same in every dialect. `memo`: `data[start:body]`, the same object for neighbours with equal heads; or
-    None. `trace`: only set if the frame is sent on with this trace; then its record has it, too.
+    `data[body:end]`: the body. `plain`: each line of the head has one colon, and there is no backslash, no CR and no
+    padding. So the head means the same in every dialect. `memo`: `data[start:body]`, or None. Neighbours with equal
+    heads have the same `memo` object. `trace`: only set if the frame is sent on with this trace; then its record has
+    it, too.
     """
 
     command: bytes

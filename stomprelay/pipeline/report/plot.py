@@ -204,7 +204,9 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
 def stack(
     span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
 ) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of each stacked area, from the bottom. `layers`: values by bin, in units of `scale`."""
+    """Return the CSS class and the path data `d` of each stacked area, the lowest area first. `layers`: for each area
+    the values by bin, in units of `scale`.
+    """
     base = [0.0] * span.bins
     areas = []
     for colour, values in zip(colours, layers, strict=True):

@@ -229,7 +229,9 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
-        """Receive messages. Record and return the range of their rows. `begun`: a failed scan's record."""
+        """Receive messages. Record and return the range of their rows. `begun` is the record of an earlier scan that
+        failed.
+        """
         source = self._source
         receivers = Receivers(source)
         try:

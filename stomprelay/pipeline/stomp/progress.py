@@ -44,7 +44,7 @@ class JobProgress:
         return said
 
     def position(self, batch: str, partition: int) -> int:
-        """Return how many rows of a partition the broker has confirmed; 0 if none is recorded."""
+        """Return how many rows of a partition the broker has confirmed; 0 if there is no record."""
         path = self._path(batch, partition)
         try:
             return int(path.read_text(encoding="ascii"))

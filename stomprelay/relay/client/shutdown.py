@@ -362,7 +362,9 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """End the session with its broker. SENDs may be lost, unless all was settled and the broker closed `clean`."""
+        """End the session, because its broker ended. If all was settled and the broker closed `clean`, no SENDs can be
+        lost.
+        """
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])

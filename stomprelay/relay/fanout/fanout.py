@@ -406,7 +406,9 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """Record that a broker confirmed DISCONNECT. Return whether enough brokers did. If not, leave this broker."""
+        """Record that a broker confirmed DISCONNECT. If enough brokers did, return True. Otherwise leave this broker,
+        and return False.
+        """
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()

@@ -71,9 +71,10 @@ class Confirmation(Generic[Party]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Confirmations(Generic[Party]):
-    """The confirmations of one client, by receipt. A party answers equal receipts in the order of the requests.
+    """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
+    answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that the answer decided.
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided by the party's answer.
     """
 
     pending: int = 0

@@ -286,7 +286,9 @@ class Target:
 
     @property
     def crowded(self) -> bool:
-        """Whether too few members have room to go on reading after the target was `full`."""
+        """After the target was `full`: whether reading must still wait, because fewer members than the quorum have
+        room.
+        """
         return sum(not member.crowded for member in self.live) < self.quorum
 
     @property

@@ -425,8 +425,8 @@ class Connected:
     """Frames flow between the client and this broker.
 
     `done`: leave the broker at once. `silent`: the broker did not answer. `place`: the session's number at the broker.
-    `sent_frames` and `received_frames` count the client's and the broker's frames, `queue_sends` and `queue_messages`
-    those of queues; `tally` has all four counts.
+    `sent_frames`: how many frames the client sent. `received_frames`: how many frames the broker sent. `queue_sends`
+    and `queue_messages` are the numbers of SENDs to queues and MESSAGEs from queues. `tally` has all four numbers.
     """
 
     leg: Leg
@@ -562,7 +562,9 @@ class Link:
         return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
 
     def movable(self, now: float) -> bool:
-        """Return whether the session may be asked to move for balance. For a while after a refusal it may not."""
+        """Return whether the session may be asked to move for balance. After a refused move it is not asked for a
+        while.
+        """
         return self.moving is None and now >= self._again
 
     @property
@@ -584,7 +586,9 @@ class Link:
 
     @property
     def dropped_by(self) -> Broker | None:
-        """The broker, if only it can have ended the connection; None if the session left it or it did not answer."""
+        """The broker, if it is certain that the broker ended the connection. None if the session left the broker
+        before, or if the broker did not answer any more.
+        """
         state = self.state
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
 

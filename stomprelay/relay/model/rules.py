@@ -285,7 +285,9 @@ class ClientRules:
         }
 
     def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-        """Return the patterns of these globs. A denying glob covers all names of the places that it denies."""
+        """Return the patterns of these globs. To deny a destination, all names of the same destination must be denied,
+        so the patterns of a denying glob include its other names.
+        """
         if not allow:
             globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
         return _patterns(globs, user, allow=allow)

@@ -94,8 +94,8 @@ class AuthServiceClient:
         listener: str,
         turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
-        """Return the service's answer about a client, or a `Refusal`. `turn` is called when a connection is free; a
-        `Refusal` from it is the answer.
+        """Return the service's answer about a client, or a `Refusal`. `turn` is called when a connection is free. If
+        `turn` returns a `Refusal`, the service is not asked, and this `Refusal` is returned.
         """
         try:
             said = {

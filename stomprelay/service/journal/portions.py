@@ -137,10 +137,10 @@ class Dropped(NamedTuple):
 
 
 class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
-    """Portions with `room` for so many bytes. A lossy queue drops further blocks; a queue that is not lossy calls
-    `full`, and drops blocks only far beyond its room. `dropped` counts all drops, `told` the drops that events in the
-    journal report; `dropped_since` is the time of the first unreported drop. One thread calls `put` and `record`,
-    another one `wait`, `take` and `done`.
+    """A queue of portions, with `room` for so many bytes. If it is full, a lossy queue drops further blocks. A queue
+    that is not lossy then calls `full`, and drops blocks only when it is far over its room. `dropped` counts all drops.
+    `told` counts the drops that the journal has reported in events. `dropped_since` is the time of the first drop that
+    is not reported. One thread calls `put` and `record`. Another thread calls `wait`, `take` and `done`.
     """
 
     size: int

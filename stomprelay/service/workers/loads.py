@@ -88,7 +88,9 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Let worker `number` write its sessions on each broker, and read the sessions of the other workers there."""
+        """For each broker, let worker `number` write how many sessions it has, and read how many the other workers
+        have.
+        """
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
