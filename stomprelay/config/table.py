@@ -61,7 +61,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return the result of `read` for a file's bytes and mode. A `ValueError`, also one from `read`, names the path."""
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path. `read` may raise it,
+    too.
+    """
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -86,10 +88,10 @@ class Takes(Enum):
 
 
 class Setting(NamedTuple):
-    """One key. `read` returns its value; if None, the module of its table reads the value. `field`: the field for the
-    value. It is "" if it has the key's name, `part.field` if it is in a part of the record, a tuple if there are
-    several. `path`: the value is a path, relative to the file's folder. `required`: the table needs the key. `moving`:
-    the key is only for sessions that survive their broker.
+    """A key of the configuration. `read` returns its value. If `read` is None, the module of the key's table reads the
+    value. `field` is the field that holds the value: "" is the field with the key's name, `part.field` is a field in a
+    part of the record, and a tuple names several fields. `path`: the value is a path, relative to the file's folder.
+    `required`: the table must have the key. `moving`: the key is only for sessions that survive their broker.
     """
 
     read: Callable[[object], Any] | None = None

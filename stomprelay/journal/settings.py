@@ -15,7 +15,9 @@ SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization"
 
 @dataclass(frozen=True)
 class BodyRule:
-    """How many bytes of the body are recorded of frames whose destination matches the glob `destination`."""
+    """A number of bytes, `bodies`. So much of the body is recorded if a frame's destination matches the glob
+    `destination`.
+    """
 
     destination: str
     bodies: int

@@ -135,7 +135,7 @@ class Relay:
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit because of which the relay does not read from the client; None if there is none."""
+        """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
@@ -554,7 +554,7 @@ class ClientConnection:
                 self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """Treat a client that is owed nothing as gone. A client that is owed something may still read."""
+        """The client closed its direction. If it must still get answers, it may read them. Else treat it as gone."""
         if self.shutdown.owing:
             self.shutdown.half_closed(now)
             self._finish(now)

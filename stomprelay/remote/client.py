@@ -32,9 +32,9 @@ class AdminError(Exception):
 
 
 class AdminCredentials(NamedTuple):
-    """The credentials for an admin endpoint. `token`: its token. `certificate`, `key`: the client's own, for TLS.
-    `ca`: the authorities of the relay's certificate; None: those of the system. `own`: the relay's certificate, if
-    known. Then also an endpoint string uses TLS, and only this certificate is accepted.
+    """The credentials for an admin endpoint. `token`: its token. `certificate`, `key`: the client's own, for TLS. `ca`:
+    the authorities of the relay's certificate; None: those of the system. `own`: the relay's certificate, if known.
+    With `own`, TLS is used in any case, and no other certificate is accepted.
     """
 
     token: bytes | None = None

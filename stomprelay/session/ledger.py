@@ -43,8 +43,8 @@ def _ended_cost(account: UnsettledDeliveries) -> int:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Line:
-    """The deliveries of one name, by `rank` and then by age. A delivery that is no longer pending, or has another rank
-    now, is removed when it comes first.
+    """The deliveries that have the same name, ordered by `rank` and then by age. A delivery that is no longer pending,
+    or whose rank has changed, stays until it is the first, and is then removed.
     """
 
     _waiting: list[list[tuple[int, Delivery]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])

@@ -158,7 +158,7 @@ class Transactions:
         return True
 
     def abort(self, name: str, ns: int) -> None:
-        """Record an ABORT at `ns`. Call `tell` with each SEND of the transaction, as aborted."""
+        """Record an ABORT at `ns`. `tell` is called with each SEND of the transaction, which is marked as aborted."""
         self._undo(self._open.pop(name, []), ns)
         self._doomed.discard(name)
 

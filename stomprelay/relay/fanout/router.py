@@ -173,7 +173,9 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write the collected frames, after the waiting ones, if the broker can be written to. Raises as `send`."""
+        """If the broker can be written to, write the waiting frames, and then the collected frames. Raises the errors
+        of `send`.
+        """
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)

@@ -383,8 +383,8 @@ class Handshake:
 
     def _retry(self, frame: Frame, now: float) -> bool:
         """Read an ERROR that came instead of CONNECTED. If it names other versions, close the leg, ask for these
-        versions on a new leg, and return True. They count as the broker's versions only after a CONNECTED: ActiveMQ
-        does not escape an ERROR, so its `version` may be the client's text.
+        versions on a new leg, and return True. The relay believes that the broker has these versions only after a
+        CONNECTED: ActiveMQ does not escape an ERROR, so the `version` in it may be the client's text.
         """
         upstream = self._link.upstream
         spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)

@@ -1,5 +1,5 @@
-"""A probe is a short session of the relay's own with a broker: CONNECT, a SEND with a receipt if a destination is
-configured, DISCONNECT. A broker that refuses the relay's credentials, or their absence, is alive.
+"""A probe is a short session of the relay's own with a broker. It sends CONNECT, a SEND with a receipt if a destination
+is configured, and DISCONNECT. If the broker refuses the probe because of its credentials, the broker is alive.
 """
 
 from collections.abc import Callable

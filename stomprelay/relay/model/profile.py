@@ -83,10 +83,10 @@ _ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
 class Naming(NamedTuple):
     """The names that a product uses for one place, in addition to its first name: `/queue/NAME` or `/topic/NAME`.
 
-    `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names,
-    each with the place of the other kind that is the same one. `bound`: the header of a SUBSCRIBE to a topic that
-    names the subscription's queue. `dead_letters`: the headers of a queue with exchange and routing key for its dead
-    letters. `known`: whether the product is known.
+    `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names.
+    Each comes with a first name of the other kind that means the same place. `bound`: the header of a SUBSCRIBE to a
+    topic that names the subscription's queue. `dead_letters`: the headers of a queue with exchange and routing key for
+    its dead letters. `known`: whether the product is known.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()

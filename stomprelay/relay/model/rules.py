@@ -351,7 +351,9 @@ def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns with the user's name put in. Allowing patterns are left out if it is not a plain name."""
+    """Return the patterns, with the user's name put in. If the name is not plain, patterns that allow by name are left
+    out.
+    """
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

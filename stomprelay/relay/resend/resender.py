@@ -576,7 +576,7 @@ class Line:
         return parts[0] if parts else None
 
     def _say(self, part: Part) -> bytes:
-        """Add this part, the first one of the line. Return the receipt that answers it."""
+        """Add the first part of the line to the bytes for the broker. Return the receipt that will confirm the part."""
         sender, unconfirmed = self._sender, self._sender.unconfirmed
         unconfirmed.take_latest()
         if isinstance(part, Subscription):

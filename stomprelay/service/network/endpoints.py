@@ -69,8 +69,8 @@ class CannotStart(SystemExit, Exception):
 
 @implementer(IProtocolNegotiationFactory)
 class NamedFactory(Factory):
-    """Builds protocols by `build`, which gets the client's address; a protocol of None closes the connection. `name` is
-    in Twisted's log lines; `spoken` are the protocols for ALPN.
+    """Makes protocols with `build`, which gets the client's address. If `build` returns None, the connection is closed.
+    `name` is in Twisted's log lines. `spoken` are the protocols for ALPN.
     """
 
     def __init__(self, name: str, build: Callable[[Any], Any], spoken: list[bytes] | None = None) -> None:

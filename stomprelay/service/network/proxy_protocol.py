@@ -53,8 +53,9 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyHeaderEndpoint:
-    """Connects as `endpoint` does, and first sends a header of the PROXY protocol: `_first`. If `_first` is empty, the
-    header has the connection's own addresses, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
+    """Connects with `endpoint`, and first sends `_first`, a header of the PROXY protocol. If `_first` is empty, a
+    header with the connection's own addresses is sent, because RabbitMQ 3.10 closes connections whose header is
+    `LOCAL`.
     """
 
     endpoint: IStreamClientEndpoint
