@@ -69,8 +69,9 @@ def require_destination(name: bytes | None, command: str) -> bytes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class MessageHead:
-    """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: the headers as bytes
-    if these are the same in every dialect; otherwise None, and `written` makes the bytes. `size` is in bytes.
+    """The head of a SEND: destination, receipt, transaction, and the message's headers. If the headers have the same
+    bytes in every dialect, `lines` has these bytes. Otherwise `lines` is None, and `written` makes the bytes. `size` is
+    in bytes.
     """
 
     destination: bytes

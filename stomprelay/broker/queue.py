@@ -511,9 +511,9 @@ class Topic:
 
 
 class Output:
-    """The output of one input, for all connections: effects, and the `filled` buffers, which have bytes. `overrun` has
-    the functions that end the connections of subscribers that are too slow for their topics. At the end of an input
-    call `flush`, then `drain`.
+    """The output of one input, for all connections. It has effects, and in `filled` the buffers that have bytes.
+    `overrun` has the functions that end the connections of subscribers that are too slow for their topics. At the end
+    of an input call `flush`, then `drain`.
     """
 
     def __init__(self) -> None:

@@ -244,7 +244,7 @@ class _Drop:
         return taken
 
     def damage(self) -> Damage:
-        """Return the dropped frames as a damage of no bytes."""
+        """Return a `Damage` for the dropped frames. It has no bytes, because these frames were never written."""
         said, end = self.said, spell_time(self.block.time)
         since = f"from {spell_time(said['since'])} to {end}" if "since" in said else f"up to {end}"
         octets = f", {said['octets']} octets," if "octets" in said else ""

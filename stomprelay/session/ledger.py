@@ -341,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A message of a lost broker came again: move its lost delivery out of `account`, away from later ACKs."""
+        """Move the lost delivery of a message that came again out of `account`, so that later ACKs do not settle it."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -444,8 +444,9 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the pending delivery with this token. Otherwise return the one with this message-id (and
-        subscription) that has the lowest `Delivery.rank`, the oldest of these first. Otherwise return None.
+        """Return the pending delivery whose token this is. If there is none, look for deliveries with this message-id
+        (and subscription). Return the delivery with the lowest `Delivery.rank`, and of several the oldest. None if
+        there is none.
         """
         if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()

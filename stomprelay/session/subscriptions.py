@@ -20,10 +20,10 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """A client's subscription. `headers`: those of its SUBSCRIBE, decoded; after `close` only the receipt is left.
+    """A client's subscription. `headers`: the decoded headers of its SUBSCRIBE. After `close` only the receipt is left.
 
-    `id`: its id toward a broker. `named`: the client chose the id; otherwise the client must never be sent the id.
-    `cost`: in bytes.
+    `id`: its id toward a broker. `named`: the client chose the id. If it did not, it must never be sent the id. `cost`:
+    in bytes.
     """
 
     __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")

@@ -119,8 +119,8 @@ class Shutdown:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. The search for another one has its own time limits. If one time limits the whole end, the
-        search must end at that time, too.
+        """A broker was lost, and the session looks for another broker. Such a search has time limits of its own. If the
+        whole end has one time limit, set `until` to it, so that the search does not take longer.
         """
         if not self._flow.ready and self._tries >= 0:
             self.until = self._last

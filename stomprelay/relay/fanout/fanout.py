@@ -346,7 +346,9 @@ class Fanout:
         return [member.link for member in members if not member.safe or self._awaits(member)]
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs a group has not confirmed or was not sent. Expect no more answers from the group."""
+        """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not
+        confirm, including SENDs that it was not sent.
+        """
         _, member = self._places[link]
         member.given_up = True
         member.reason = link.reason

@@ -203,7 +203,7 @@ class Quorum:
             raise failure
 
     def refused(self, member: Member, receipt: bytes, now: float) -> None:
-        """A broker answered with an ERROR instead of a RECEIPT. Raises as `announce` does."""
+        """Record that a broker answered with an ERROR instead of a RECEIPT. Raises `Refused`, as `announce` does."""
         confirmation = self.confirmations.refuse(member, receipt)
         if confirmation is not None:
             self.announce([confirmation], now)

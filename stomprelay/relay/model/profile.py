@@ -22,8 +22,8 @@ def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
 class Saying(NamedTuple):
     """An ERROR in a product's own words: patterns for its whole `message` and its whole body.
 
-    Brokers quote clients' bytes in ERRORs, and these may even end the head. But the product's own text follows them,
-    up to the NUL. So no client can produce both parts in full.
+    A client can put bytes into an ERROR, because brokers quote what clients sent. The quoted bytes may even end the
+    head. But after them the product's own text follows, up to the NUL. So a client cannot make both patterns match.
     """
 
     message: re.Pattern[bytes]

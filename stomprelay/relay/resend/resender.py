@@ -172,7 +172,7 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 class Strike:
     """A connection that ended while only one part was unanswered. `sight`: the broker's state when it was sent this
-    part. `counts`: the broker was well.
+    part. `counts`: the part may be to blame, because the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -331,7 +331,9 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run that the session has recorded, and keep its SENDs. If each gets a receipt, `parts` are needed."""
+        """Add a run that the session has recorded, and keep its SENDs. The run needs `parts` if each SEND gets a
+        receipt.
+        """
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
@@ -444,7 +446,7 @@ class Sender:
         self._last = (frame, head, extra)
 
     def close(self, *, batch: bool = True) -> None:
-        """Add the SEND that waits. With `batch`, it is the last one of the batch and asks for the batch's receipt."""
+        """Add the SEND that waits. If `batch` is True, this SEND ends the batch, and asks for the batch's receipt."""
         if self._last is None:
             return
         frame, head, extra = self._last

@@ -81,7 +81,7 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return the format for this `Accept`: OpenMetrics if the header names it and does not rank it below text."""
+    """Return the format for this `Accept` header: OpenMetrics, if its weight is at least that of text; else text."""
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in each.split(";"))

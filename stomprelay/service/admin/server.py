@@ -104,7 +104,7 @@ class AdminChannel(HTTPChannel):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Give up the place among the connections: the connection ended."""
+        """Record that the connection ended. It has no place among the connections any more."""
         self.site.left(self)
         if self._late is not None and self._late.active():
             self._late.cancel()

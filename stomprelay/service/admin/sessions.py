@@ -2,10 +2,11 @@
 
     GET /sessions?login=app*&destination=/queue/*&sort=idle&limit=100&after=...
 
-A response has at most `LARGEST` sessions. `total` is the number of all sessions; `matching` is the number of sessions
-behind `after` that match. If the response does not have all of these, `next` is the value of `after` for the next
-request. If pages are sorted by a figure, which changes meanwhile, a session may occur twice, or not at all. Sorted by
-`session`, each session occurs once. `missing` names the workers that did not answer; their sessions are not included.
+A response has at most `LARGEST` sessions. `total` is the number of all sessions. `matching` is the number of sessions
+that match, apart from the sessions of earlier pages. If the response does not have all of them, `next` is the value of
+`after` for the next request. If pages are sorted by a figure, which changes meanwhile, a session may occur twice, or
+not at all. Sorted by `session`, each session occurs once. `missing` names the workers that did not answer. The sessions
+of these workers are not included.
 
 A relay may have very many sessions. It reads a few sessions in each turn of the reactor, and serves clients in between.
 """

@@ -304,7 +304,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
 
 
 def spell_address(address: object) -> str:
-    """Return a peer's address as the log shows it; for an address on the network `host:port`."""
+    """Return a peer's address as the log shows it: `host:port`, or words if the peer is not on the network."""
     if isinstance(address, IPv6Address):
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):

@@ -188,7 +188,7 @@ class WriterThread:
         self._logged = told
 
     def _roll(self) -> None:
-        """End an old segment, with the event `ALIVE` unless older blocks wait."""
+        """End the segment if it is old. If no blocks wait, the next segment begins with the event `ALIVE`."""
         now, facts = self._clock(), {"within": self._settings.segment_age}
         alive = _event(now, JournalEvent.ALIVE, "the relay is there", facts)
         self._segments.roll(now, alive=b"" if self._queue.size else alive)

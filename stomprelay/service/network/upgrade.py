@@ -2,8 +2,8 @@
 makes the answer; `WebSocketRequest` makes a request to a broker and reads the answer.
 
 The grammar is that of RFC 9112, but lines that end with LF alone or continue in the next line are refused. The patterns
-read each byte only once. Bytes behind a request are refused: no client sends any before the answer, and they may be a
-second request that a proxy took for a body.
+read each byte only once. Bytes behind a request are refused. A client sends nothing before it has the answer, so such
+bytes may be a second request that a proxy took for a body.
 """
 
 import re

@@ -215,8 +215,8 @@ class WebSocket(ProtocolWrapper):
         return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
-        """Return the next part of the waiting bytes and of these bytes. If the result has an `end`, call
-        `loseConnection`; give later bytes to this method, too.
+        """Read the waiting bytes and these bytes, and return the next part of the payload. If the result has an `end`,
+        call `loseConnection`. Give all later bytes to this method, too.
         """
         if self._heard or self._failed:
             self._rest, self._reading = _NOTHING, None
