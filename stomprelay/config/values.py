@@ -182,7 +182,7 @@ connect_value: Final = _reader(
 
 
 def header_name(value: object) -> bytes:
-    """Return the name of a header for CONNECT, as bytes. STOMP's own headers are errors."""
+    """Return the name of a header for CONNECT, as bytes. Raises `ValueError`, also for a header that STOMP defines."""
     if not isinstance(value, str) or not _HEADER.fullmatch(value):
         raise _unfit("a header's name, such as x-forwarded-for", value)
     name = value.encode()

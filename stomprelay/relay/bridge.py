@@ -115,7 +115,9 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values, an LF behind each, in the target's spelling; None if each value must be read by itself."""
+        """Return these raw values in the target's spelling; None if they must be read one by one. An LF follows each
+        value.
+        """
         if self._speller is None or (self._source.padded and b" " in text):
             return None
         spelled = self._speller.values(text)
@@ -441,13 +443,13 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 class Bridge:
     """Translates frames of `source` for a leg of `target`. It has no state, so one bridge serves many sessions.
 
-    `selectors`: the broker applies selectors. `tracked`: account is kept of MESSAGEs, because the session may move.
-    `judges`: the versions differ, so the bridge must refuse frames that it cannot translate; between equal versions
-    the broker judges. `alike`: both sides name deliveries alike. `spelling`: respells runs if the bridge judges.
-    `facing`: the dialect of a broker that is sent frames as they came. `names`: the versions differ, and the target
-    names deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told
-    an id of each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a
-    backslash or a CR as a different receipt.
+    `selectors`: the broker applies selectors. `tracked`: the relay records MESSAGEs, because the session may move.
+    `judges`: the versions differ, so the bridge must refuse frames that it cannot translate. Between equal versions the
+    broker decides. `alike`: both sides name deliveries alike. `spelling`: respells runs if the bridge judges. `facing`:
+    the dialect of a broker that is sent frames as they came. `names`: the versions differ, and the target names
+    deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told an id of
+    each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a backslash or a
+    CR as a different receipt.
     """
 
     def __init__(
@@ -711,7 +713,7 @@ class Tracer:
         return b"%b%b%b" % (_NEEDLE, trace, _LINE.sub(b"", lines) if _NEEDLE in lines else lines)
 
     def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Yield a client's frames. Each SEND gets a trace, and is yielded in bytes of its own."""
+        """Yield a client's frames. Each SEND gets a trace. For this it is copied into new bytes."""
         for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 

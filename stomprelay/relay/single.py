@@ -36,8 +36,8 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 
 @dataclass(slots=True, eq=False, repr=False)
 class Single:
-    """A `Flow` with one link. Each chunk is one `Send`, made of slices. It is `coupled`: the service reads from neither
-    leg faster than the other leg can be written to.
+    """A `Flow` with one link. Each chunk is one `Send`, made of slices. It is `coupled`: if one leg cannot be written
+    to, the service does not read from the other leg.
 
     `guard` judges the client's frames, `tracer` marks them, `counter` counts them. `links` has the only link. If the
     session `survives` its broker, the link's resender sends the client's frames. `erred`: the broker sent an ERROR.

@@ -646,7 +646,7 @@ class PeriodicChecks(Service):
                 _log.failure("a round failed")
 
     def _measure(self, now: float) -> None:
-        """Take samples of times that are too costly to measure for each frame, if they may be asked for."""
+        """Take samples of times, if an endpoint may be asked for them. Measuring each frame would cost too much."""
         if self._watched:
             self._sampling.tick(now)
             self._runtime.tallies.tick()

@@ -254,7 +254,7 @@ class Ledger:
         return self.recent.add(rows, width)
 
     def _knows(self, rows: list[Row]) -> bool:
-        """Whether one of these decoded names belongs to a delivery that is not a recent one."""
+        """Whether a delivery outside `recent` already has one of the decoded names in these rows."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))

@@ -299,8 +299,9 @@ class Conversations:
     """Call it with rows of `record.FIELDS` sorted by `record.SORTED`. The state of a session from the last batch comes
     before the session's records. It yields transfers, and rows of `SessionRow`.
 
-    All times are in ns, by run. `newest`: the time up to which a run was read. `gone`: the same time for a run that
-    was forgotten in this batch. `ended`: when a run ended. `present`: the runs that still write.
+    The times are in ns, and the dictionaries have them by the name of the run. `newest`: the time up to which a run was
+    read. `gone`: the same time for a run that was forgotten in this batch. `ended`: when a run ended. `present`: the
+    runs that still write.
     """
 
     limits: TimeLimits

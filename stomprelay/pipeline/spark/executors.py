@@ -170,7 +170,7 @@ def _probe() -> Probe:
 
 
 def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_Found]:
-    """Return what the executors that answered have. Raises `MissingSpark` if no executor answers in time."""
+    """Run `probe` on the executors, and return its results. Raises `MissingSpark` if no executor answers in time."""
     context = spark.sparkContext
     tag = f"stomprelay-{uuid4().hex}"
     patience = int(context._jsc.sc().conf().getTimeAsSeconds(*_PATIENCE))

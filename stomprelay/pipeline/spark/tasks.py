@@ -34,7 +34,9 @@ although the rows are in the same task anyway.
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Give Spark, while the context is entered, as few partitions as a batch of `octets` bytes of a journal needs."""
+    """Let Spark use few partitions while the context is entered: as many as a batch of `octets` bytes of a journal
+    needs.
+    """
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}

@@ -144,10 +144,10 @@ Row = tuple[bytes, bytes]
 
 
 class Window:
-    """The rows that were sent and are not confirmed, at most `size`. `confirmed` is the number of the first such row,
-    `next` the number of the next row to send. Every `every`-th row asks for a receipt. If the broker's receipts confirm
-    only their own row, the window is `stuck`. Then the caller must send DISCONNECT, so that the broker confirms all
-    rows, and call `settled`.
+    """The rows that were sent and are not confirmed, at most `size`. `confirmed`: the number of the oldest unconfirmed
+    row. `next`: the number of the next row to send. Every `every`-th row asks for a receipt. If the broker's receipts
+    confirm only their own row, the window is `stuck`. Then the caller must send DISCONNECT, so that the broker confirms
+    all rows, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:

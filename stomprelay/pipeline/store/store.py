@@ -184,9 +184,9 @@ class Store:
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """Return the rows of a table. With `hours` or `batch` (a number or `OPEN`), return only the rows of these. The
-        rows have the table's columns, `date` and `hour`, and `batch` if the table has batches. A table that was not
-        written yet is empty.
+        """Return the rows of a table. With `hours`, return only the rows of these hours. With `batch` (a number or
+        `OPEN`), return only the rows of this batch. The rows have the table's columns, `date` and `hour`, and `batch`
+        if the table has batches. A table that was not written yet is empty.
         """
         known, path = TABLES[table], f"{self.root}/{table}"
         which = None if batch is None else f"batch={_pattern(batch)}"
@@ -491,7 +491,7 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of files in each of these folders that has files. Spark uses each name only once."""
+        """Return the names of the files in each of these folders. Folders without files are left out."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 

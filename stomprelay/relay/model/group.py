@@ -306,9 +306,9 @@ class BrokerTally(NamedTuple):
 class Broker:
     """One address, and what is known about it.
 
-    `endpoint`: a Twisted client endpoint string, or `memory:` for the embedded broker. `path`: that of a WebSocket.
-    `versions`: those that the broker named when it refused ours. `profile`: its product. `tally`: the counts of its
-    ended connections.
+    `endpoint`: a Twisted client endpoint string, or `memory:` for the embedded broker. `path`: the path of a WebSocket.
+    `versions`: the STOMP versions that the broker named when it refused the relay's versions. `profile`: its product.
+    `tally`: the counts of its ended connections.
     """
 
     uri: str
@@ -484,8 +484,8 @@ def _well(broker: Broker, now: float) -> bool:
 
 
 def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-    """Return the moves of all sessions to this broker. Paused brokers are left out, because their sessions were asked
-    when the broker was paused.
+    """Return the moves of sessions from all other brokers to `home`, at most `most` sessions. Paused brokers are left
+    out: their sessions were told to move when the broker was paused.
     """
     if not _well(home, now):
         return []

@@ -132,7 +132,9 @@ class HeaderPattern:
         )
 
     def may_be_held(self, headers: Headers) -> bool:
-        """Whether some broker may find such a header. Case and blanks do not count."""
+        """Whether some broker may read one of these headers as a match for the pattern. Case and outer blanks do not
+        count.
+        """
         return any(
             fnmatchcase(_text(folded(name)), self._name.lower())
             and fnmatchcase(_text(value.strip(OCTETS).lower()), self._value.lower())

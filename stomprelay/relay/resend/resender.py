@@ -233,7 +233,9 @@ class Caution:
         self._sent_at = now
 
     def sent(self, receipt: bytes, key: object, now: float) -> None:
-        """Record that a part of the line was sent; `receipt` answers it. A part without a `key` is never to blame."""
+        """Record that a part of the line was sent. `receipt` is the receipt that answers it. A part without a `key`
+        cannot be the cause of a lost broker.
+        """
         self._flight[receipt] = key
         self._sent_at = now
         self._resent += 1

@@ -156,7 +156,7 @@ class AdminSite(Site):
         self.ended = False
 
     def stopFactory(self) -> None:
-        """Close all connections, each after its request: the next endpoint may have another token."""
+        """Close each connection after its request. Another endpoint, whose token may differ, can be listening next."""
         self.ended = True
         for channel in tuple(self._waiting):
             channel.end()

@@ -588,7 +588,7 @@ class RelayDriver(Driver):
 
     @property
     def host(self) -> str:
-        """Return the client's host, or its whole address if that has no host."""
+        """Return the client's host. If the client's address has no host, return the whole address."""
         client = self.runtime.protocols.get(self._relay.client)
         return self.peer if client is None else getattr(client.peer, "host", self.peer)
 

@@ -61,7 +61,9 @@ class SteppedConnection(SSL.Connection):
         self._rest = received[most:] or _NOTHING
 
     def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
-        """Return all received bytes, decrypted. Raises an `SSL.Error` if there are none, otherwise in the next call."""
+        """Return all received bytes, decrypted. If there are bytes, an `SSL.Error` is raised only in the next call.
+        Without bytes it is raised at once.
+        """
         if self._failure is not None:
             try:
                 raise self._failure

@@ -1,6 +1,6 @@
-"""Listening sockets passed to another process over a UNIX socket. A message is a line of JSON, `{"sockets": [names],
-"said": {...}}`. The sockets' descriptors are sent with the line, in batches of `BATCH`: each batch with one byte of the
-line, the last batch with the rest.
+"""Passes listening sockets to another process over a UNIX socket. A message is a line of JSON, `{"sockets": [names],
+"said": {...}}`. The sockets' descriptors are sent with the line, in batches of `BATCH`. With each batch, one byte of
+the line is sent. With the last batch, the rest of the line is sent.
 """
 
 import json
