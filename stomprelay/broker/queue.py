@@ -225,7 +225,9 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove the messages of an ACK, with earlier ones if it is cumulative, from `unsettled`, and return them."""
+        """Remove from `unsettled` the messages that an ACK acknowledges, and return them. A cumulative ACK also
+        acknowledges the earlier messages.
+        """
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)

@@ -36,7 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the first line on which more than `most` brackets are open, too many for the TOML parser; 0 if none is."""
+    """Return the first line with more than `most` open brackets, too many for the TOML parser; 0 if there is none."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -103,7 +103,9 @@ class Setting(NamedTuple):
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields as arguments for a record. Fields `part.field` are put into the part that `owner` has."""
+    """Return these fields as arguments for a record. A field `part.field` changes a part of `owner`, and the result has
+    the changed part.
+    """
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():

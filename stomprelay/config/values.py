@@ -341,7 +341,7 @@ def bodies(value: object) -> int:
 
 
 def header_names(value: object) -> tuple[str, ...]:
-    """Return the names of headers that are in a list."""
+    """Check a list of names of headers. Return the names as a tuple. Raises `ValueError`."""
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:

@@ -1,4 +1,4 @@
-"""Counts by destination. Above `LOOKS` frames a second, only some are looked at, and each of these counts for many."""
+"""Counts by destination. Above `LOOKS` frames a second only some are examined, and each of them counts for several."""
 
 from collections.abc import Callable, Iterator
 from typing import Final

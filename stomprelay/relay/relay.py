@@ -852,7 +852,9 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse frames for which brokers close connections. With several groups, the upstream's quorum does this."""
+        """Fail the session because of frames after which brokers close the connection. Only for upstreams with one
+        group: with several groups, `Quorum` does this.
+        """
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
                 for error in link.resender.take_refused():

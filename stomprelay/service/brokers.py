@@ -613,7 +613,7 @@ class PeriodicChecks(Service):
             self._begin()
 
     def startService(self) -> None:
-        """Begin the checks, unless every upstream is a plain address and `watched` is False."""
+        """Begin the checks if `watched` is True, or if an upstream is `movable` or has probes."""
         super().startService()
         self._begin()
 

@@ -476,8 +476,8 @@ class Decoder:
         self.feed(more)
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
-        """Return the number of LFs in place of a body; -1 if more may come. Raises an error for any other body.
-        `length`: the `content-length`, -1 without this header.
+        """For a frame that must have no body: return the number of LFs before its NUL, or -1 if more bytes may come.
+        Raises an error if there is a body. `length`: the `content-length`, -1 without this header.
         """
         if length <= self.limits.body:
             run = _LFS.match(data, body)

@@ -108,7 +108,9 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Each escape with its byte, except that of the backslash: enough for a text without doubled backslashes."""
+        """Each escape with its byte, without the escape of the backslash. For a text in which no backslash is doubled
+        this is enough.
+        """
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property

@@ -112,10 +112,9 @@ class Frame:
     memory.
 
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
-    `data[body:end]`: the body. `plain`: each line of the head has one colon, and there is no backslash, no CR and no
-    padding. So the head means the same in every dialect. `memo`: `data[start:body]`, or None. Neighbours with equal
-    heads have the same `memo` object. `trace`: only set if the frame is sent on with this trace; then its record has
-    it, too.
+    `data[body:end]`: the body. `plain`: the head has one colon a line, no backslash, no CR and no padding, so it means
+    the same in every dialect. `memo`: `data[start:body]`, or None. Neighbours with equal heads share one `memo`.
+    `trace`: only set if the frame is sent on with this trace; then its record has it, too.
     """
 
     command: bytes

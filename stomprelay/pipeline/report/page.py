@@ -140,7 +140,9 @@ def colour(name: Name, colours: Mapping[Name, str]) -> str:
 
 
 def _forms(span: Span) -> tuple[str, str]:
-    """Return the forms (see `text.clock`) of the begin and the end of the range, as short as they can be."""
+    """Return the forms in which the begin and the end of the range are shown, see `text.clock`. The end has no date if
+    the begin is on the same day.
+    """
     same = text.clock(span.since, "day") == text.clock(span.until - 1, "day") and span.until % text.DAY
     short, long = ("second", "full") if span.step < text.MINUTE else ("hour", "stamp")
     return long, short if same else long

@@ -212,9 +212,9 @@ class LegConnection(asyncio.Protocol):
         return True
 
     def close(self, how: How) -> bool:
-        """Close the connection. Return True if the connection exists: then it calls `gone` of its owner when it has
-        ended. Return False if not: then the caller must cancel `open`. `How.ABORT` also ends a connection that is
-        already closing.
+        """Close the connection. If the connection exists, return True, and call `gone` of its owner when it has ended.
+        Otherwise return False. Then the caller must cancel `open`. `How.ABORT` also ends a connection that is already
+        closing.
         """
         closed, self._closed = self._closed, True
         transport = self._transport

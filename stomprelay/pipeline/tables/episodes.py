@@ -162,8 +162,8 @@ def stuck(wait: Wait) -> Row:
 
 
 def advance_stuck(batch: Batch) -> None:
-    """Add the waits that ended in this batch, and those that go on, which are in each batch; safe to do again. So an
-    episode changes only while it goes on or is younger than `give_up`.
+    """Add the waits that ended in this batch, and the waits that go on. Each batch has again all waits that go on. An
+    episode changes only while it goes on or is younger than `give_up`. Doing a batch again changes nothing.
     """
     store, name = batch.store, STUCK.name
     text = store.noted(name, batch.number - 1) or "{}"

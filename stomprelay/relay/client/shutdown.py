@@ -325,8 +325,8 @@ class Shutdown:
         self._stay()
 
     def _stay(self) -> None:
-        """Stop all moves, and read from all brokers: the awaited receipts may come after messages for which the client
-        owes too many ACKs, or which nobody will be sent.
+        """Stop all moves, and read from all brokers. The awaited receipts can come after MESSAGEs that hold reading
+        back: the client owes too many ACKs, or nobody gets these MESSAGEs any more.
         """
         for link in self._flow.links:
             link.stay()

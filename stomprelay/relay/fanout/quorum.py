@@ -27,11 +27,11 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Confirmation(Generic[Party]):
-    """A frame that passes when `quorum` parties, and all `required` ones, have confirmed it.
+    """A frame that passes when `quorum` parties, and all `required` parties, have confirmed it.
 
-    `awaited` parties have not answered. `refused` parties answered with ERROR or were given up, in this order. For
-    `released` parties the frame does not matter any more; they count as confirmed only when no party is awaited.
-    `crucial` frames must not be lost. A `hidden` receipt is the relay's; the client does not know it.
+    `awaited` parties have not answered. `refused` parties answered with ERROR or were given up, in this order.
+    `released` parties need not confirm the frame any more. When no party is awaited, they count as confirmed. `crucial`
+    frames must not be lost. A `hidden` receipt is the relay's; the client does not know it.
     """
 
     receipt: bytes

@@ -80,7 +80,7 @@ class Suspicion:
 
     @property
     def proved(self) -> bool:
-        """Whether the client's CONNECT is the cause."""
+        """Whether the client's CONNECT is the reason why no broker accepted the session."""
         certain = (
             broker.health.answered_since(sight) and broker.health.well_since(sight)
             for broker, sight in self._attempts

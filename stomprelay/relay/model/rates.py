@@ -138,7 +138,7 @@ class TokenBucket:
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
     def has(self, tokens: int) -> bool:
-        """Return whether so many tokens may be taken at once. The clock is not looked at."""
+        """Return whether so many tokens may be taken now. The bucket is not refilled before."""
         return tokens <= min(self._level, self.slice)
 
     def spend(self, tokens: int) -> None:

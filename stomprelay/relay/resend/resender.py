@@ -310,7 +310,9 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Add a frame; in a SEND, put the header lines `extra` in front. Raises `StompError` if it cannot be sent."""
+        """Add a frame. If it is a SEND, put the header lines `extra` in front. Raises `StompError` if the frame cannot
+        be sent.
+        """
         if frame.command is not SEND:
             self._send_other(frame)
             return

@@ -427,9 +427,9 @@ class Unconfirmed:
     # The broker is lost
 
     def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
-        """The broker is lost. Return the receipts that the relay gives instead, because no other broker must confirm
-        the frame (UNSUBSCRIBE, ACK): all owed receipts except those of kept frames and `again`. Also return what is in
-        doubt: see `Committing.lost`.
+        """The broker is lost. Return the receipts that the relay now gives itself. They are all owed receipts, except
+        those of kept frames and those in `again`: their frames, such as UNSUBSCRIBE or ACK, need no other broker. Also
+        return what is in doubt; see `Committing.lost`.
         """
         self.unproved = 0
         for kept in self.aside:

@@ -388,7 +388,9 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield brokers of the session with counts. All counts of the same broker are to be added."""
+        """Yield each broker of the session with a tally. A broker may occur several times. Then its tallies must be
+        added up.
+        """
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally
@@ -460,7 +462,9 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether only lack of memory stops reading from a connection, and its frames could pass at once."""
+        """Whether the frames of a connection could pass at once, and only lack of memory stops the relay from reading
+        it.
+        """
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows

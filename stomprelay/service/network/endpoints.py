@@ -151,8 +151,8 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Serve clients as another service of this endpoint would, and take its name. The other service must not
-        listen.
+        """Take the name, the protocols and the TLS of another service of this endpoint, so that clients are served as
+        there. The other service must not listen.
         """
         self.name = other.name
         self.secured = other.secured
@@ -332,7 +332,9 @@ def _server(reactor: Any, description: str, inherited: int | None) -> IStreamSer
 @implementer(IProtocolFactory)
 @dataclass(slots=True, eq=False, repr=False)
 class OneProtocol:
-    """The factory of one attempt to connect, for a protocol that exists. `failed` is called if the attempt fails."""
+    """The factory for one attempt to connect. It returns a protocol that already exists. If the attempt fails, it calls
+    `failed`.
+    """
 
     _protocol: IProtocol | None
     _failed: Callable[[Failure], None] | None

@@ -249,7 +249,9 @@ class WebSocket(ProtocolWrapper):
         return Received(taken, end, ping if pinged is None else pinged)
 
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
-        """Return the frames in these bytes that wsproto reads; `payloads` gets the payloads before each of them."""
+        """Return the frames in these bytes that wsproto must read. Add to `payloads` the payloads of the messages
+        before them.
+        """
         for part in self._division.others(data, payloads):
             if self._frames is None:  # most peers send only a close frame that wsproto must read
                 self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
