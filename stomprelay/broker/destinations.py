@@ -128,9 +128,7 @@ class Destinations:
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. If no other consumer of its queue is left, call the queue's `deliver`, then
-        `remove_if_idle`.
-        """
+        """Remove a consumer. If its queue has no other consumer, call `deliver` of the queue, then `remove_if_idle`."""
         self._by_name[consumer.queue.destination].left(consumer)
 
     def remove_if_idle(self, queue: Queue) -> None:

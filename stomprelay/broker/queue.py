@@ -225,9 +225,7 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Remove from `unsettled` the messages that an ACK acknowledges, and return them. A cumulative ACK also
-        acknowledges the earlier messages.
-        """
+        """Remove an ACK's messages from `unsettled`, also earlier messages if ACKs are cumulative. Return them."""
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)

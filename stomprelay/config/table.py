@@ -61,9 +61,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path. `read` may raise it,
-    too.
-    """
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError`, whose text begins with the path."""
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -103,9 +101,7 @@ class Setting(NamedTuple):
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields as arguments for a record. A field `part.field` changes a part of `owner`, and the result has
-    the changed part.
-    """
+    """Return these fields as arguments for a record. Fields `part.field` become a changed copy of `owner`'s part."""
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():

@@ -15,9 +15,7 @@ SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization"
 
 @dataclass(frozen=True)
 class BodyRule:
-    """A number of bytes, `bodies`. So much of the body is recorded if a frame's destination matches the glob
-    `destination`.
-    """
+    """If a frame's destination matches the glob `destination`, at most `bodies` bytes of its body are recorded."""
 
     destination: str
     bodies: int

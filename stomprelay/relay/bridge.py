@@ -115,9 +115,7 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return these raw values in the target's spelling; None if they must be read one by one. An LF follows each
-        value.
-        """
+        """Return raw values, each before an LF, in the target's spelling; None if they must be read one by one."""
         if self._speller is None or (self._source.padded and b" " in text):
             return None
         spelled = self._speller.values(text)
@@ -163,9 +161,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """Record what the frame opens or closes. Raises the errors of `Session.observed`, and those for an invalid
-    SUBSCRIBE.
-    """
+    """Record what the frame opens or closes. Raises `ProtocolError`, and `LimitError` if too much is kept."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -807,9 +803,7 @@ def client_address(upstream: Upstream, broker: Broker, address: str | None) -> O
 
 
 def _escapes(upstream: Upstream, broker: Broker) -> bool:
-    """Whether CONNECT to this broker is escaped. The configuration decides; without a setting, the broker's profile
-    does.
-    """
+    """Whether CONNECT is escaped for this broker: as the upstream says or, if it says nothing, as the profile says."""
     if upstream.connect_escape is not None:
         return upstream.connect_escape
     return (broker.profile or upstream.profile).connect_escape

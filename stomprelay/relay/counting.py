@@ -105,9 +105,7 @@ _SMALL: Final = 2048
 
 
 def _of_queues(run: Run) -> int:
-    """Return how many frames of a run go to queues. In a large run, if the first and the last frame agree, they count
-    for all frames.
-    """
+    """Return how many frames of a run go to queues. In a large run both ends decide for all frames, if they agree."""
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:

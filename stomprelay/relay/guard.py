@@ -109,9 +109,7 @@ def _read(headers: Headers, wanted: bytes) -> list[str]:
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return the request of a SEND or SUBSCRIBE with these headers. It covers every way in which a broker may read
-    them.
-    """
+    """Return the request of a SEND or SUBSCRIBE with these headers. Its `acks` are all modes that a broker may read."""
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:

@@ -160,9 +160,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Looked:
-    """Sent once a second to a session that is watched for a sample. If the sample is over, the session is not watched
-    any more.
-    """
+    """Sent once a second to a session that is watched for a sample. Stop watching it if the sample is over."""
 
 
 Input = (

@@ -76,9 +76,7 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
 
 
 def _place(endpoint: str) -> tuple[str, ...]:
-    """Return the place where an endpoint listens: the path, or the interface and port. It does not matter whether the
-    endpoint has TLS or PROXY headers.
-    """
+    """Return where an endpoint listens: path, or interface and port. TLS and PROXY headers make no difference."""
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]

@@ -42,9 +42,7 @@ _TLS: Final = {
 
 
 def spell_tls(reasons: Iterable[str]) -> str:
-    """Return why TLS failed, in one line. The line has each of OpenSSL's reasons. If its meaning is known, the meaning
-    is in front of the reason.
-    """
+    """Return why TLS failed, in one line: each of OpenSSL's reasons, after its meaning if that is known."""
     words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in reasons]
     return f"TLS: {', '.join(words)}" if words else "TLS failed"
 

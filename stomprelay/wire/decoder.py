@@ -257,9 +257,7 @@ class Decoder:
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """Yield at most `most` frames, as `frames()` does. Neighbouring frames are yielded as one `Run` if `passing`
-        takes it.
-        """
+        """Yield at most `most` frames, as `frames()` does. Neighbours become one `Run` if `passing` takes it."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()

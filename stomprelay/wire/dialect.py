@@ -108,9 +108,7 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Each escape with its byte, without the escape of the backslash. For a text in which no backslash is doubled
-        this is enough.
-        """
+        """Each escape with its byte, without the backslash's. This is enough if no backslash is doubled."""
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property

@@ -66,9 +66,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def views(spark: "SparkSession", store: Store) -> None:
-    """Make a view in Spark for each table, with the table's name, and the view `VIEW`. Raises `StoreError` if there are
-    no tables.
-    """
+    """Make a view in Spark for each table, and the view `VIEW`. Raises `StoreError` if there are no tables."""
     if not store.volume.exists(store.root):
         raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
     store.check()

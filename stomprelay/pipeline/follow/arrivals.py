@@ -135,9 +135,7 @@ def logged(text: str, entry: int) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """For a file on this machine return its path. For another URI return it unquoted, because Hadoop's Path needs it
-    so.
-    """
+    """Return the path of a file on this machine. Return any other URI unquoted, as Hadoop's Path needs it."""
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
 

@@ -477,9 +477,7 @@ class SendOrder:
         return min([*known, *([] if waiting is None else [waiting])], default=self._number)
 
     def _from(self, number: int, ns: int) -> Flight | None:
-        """Return the first message with this number or a higher one that still exists at `ns`; None if there is no such
-        message.
-        """
+        """Return the first message from this number on that still exists at `ns`; None if there is none."""
         waiting = self._waiting.from_number(number, ns)
         runs = self._waiting.runs
         nowhere = runs[0][1] if runs else self._number

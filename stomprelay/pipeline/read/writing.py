@@ -102,9 +102,7 @@ class _Sums:
     hours: set[str] = field(default_factory=set)
 
     def segment(self, name: str) -> Segment:
-        """Return the segment of this name, with batch 0. Values that are impossible, such as negative times, are
-        replaced by 0.
-        """
+        """Return the segment of this name, with batch 0. Impossible values, such as negative times, become 0."""
         promised = self.within if self.within is not None and 0 < self.within <= _LONGEST else 0
         known = Segment(name, 0, self.oldest, self.newest, self.ended, marks=self.marks)
         known = known._replace(found_ns=max(self.found or 0, 0), within_ns=round(promised * SECOND))

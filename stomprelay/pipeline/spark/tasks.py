@@ -34,9 +34,7 @@ although the rows are in the same task anyway.
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Let Spark use few partitions while the context is entered: as many as a batch of `octets` bytes of a journal
-    needs.
-    """
+    """While the context is entered, let Spark use only as many partitions as `octets` bytes of a journal need."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}

@@ -229,9 +229,7 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
-        """Receive messages. Record and return the range of their rows. `begun` is the record of an earlier scan that
-        failed.
-        """
+        """Receive messages. Record and return the range of their rows. `begun`: the record of a scan that failed."""
         source = self._source
         receivers = Receivers(source)
         try:

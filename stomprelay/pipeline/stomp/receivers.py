@@ -138,9 +138,7 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may hold messages back. It delivers them only after Spark has committed earlier
-        rows.
-        """
+        """Return whether the broker may hold messages back until Spark has committed earlier rows."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 

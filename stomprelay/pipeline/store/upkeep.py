@@ -63,10 +63,9 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 
 
 def begin(store: Store, finished: int) -> bool:
-    """Remove what a killed run left: half-written files, and all files of the batch after `finished`. `finished` is the
-    last batch that is done. Files of the next batch must go, because with other settings that batch may write to other
-    hours. Return whether that batch had been begun. Call this function before the first batch of a run, while the lock
-    of `alone` is held. Raises `OSError`.
+    """Remove what a killed run left: half-written files, and all files of the batch after `finished`, the last batch
+    that is done. That next batch is written again, with other settings perhaps into other hours. Return whether it had
+    been begun. Call this function before the first batch of a run, while the lock of `alone` is held. Raises `OSError`.
     """
     root = local(store.root)
     if root is not None:

@@ -239,9 +239,7 @@ class Shutdown:
     # The relay ends the session
 
     def end(self, why: Reason, now: float) -> None:
-        """Begin to end the session for this reason. What the client sent before is still delivered. If the client left,
-        do nothing.
-        """
+        """Begin to end the session for this reason, unless the client left. What the client sent is still delivered."""
         self.expires = inf
         if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
@@ -281,9 +279,7 @@ class Shutdown:
         return failed(self._client.side.value, StompError(why.message, why.detail))
 
     def _begin(self, why: Reason, now: float) -> None:
-        """Begin to end the session. If it is ending already, the earlier reason stays. End it now if nothing can be
-        delivered.
-        """
+        """Begin to end the session for this reason, unless it is ending. End it now if nothing can be delivered."""
         client, flow = self._client, self._flow
         if client.closed:
             return
@@ -362,9 +358,7 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """End the session, because its broker ended. If all was settled and the broker closed `clean`, no SENDs can be
-        lost.
-        """
+        """End the session with its broker. No SENDs are lost if all was settled and the broker closed `clean`."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])

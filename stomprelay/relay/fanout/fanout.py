@@ -408,9 +408,7 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """Record that a broker confirmed DISCONNECT. If enough brokers did, return True. Otherwise leave this broker,
-        and return False.
-        """
+        """Record that a broker confirmed DISCONNECT. Return whether enough brokers did; if not, leave this broker."""
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()

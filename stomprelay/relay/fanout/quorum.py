@@ -112,9 +112,7 @@ class Confirmations(Generic[Party]):
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """Record that this party need not confirm the receipt. Return the confirmation if it is decided now, otherwise
-        None.
-        """
+        """This party need not confirm the receipt. Return the confirmation if that decides it, otherwise None."""
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:

@@ -173,9 +173,7 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """If the broker can be written to, write the waiting frames, and then the collected frames. Raises the errors
-        of `send`.
-        """
+        """Write the waiting frames, then the collected frames, if the broker can be written to. Raises like `send`."""
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -288,9 +286,7 @@ class Target:
 
     @property
     def crowded(self) -> bool:
-        """After the target was `full`: whether reading must still wait, because fewer members than the quorum have
-        room.
-        """
+        """Whether too few members have room again, so that a target that was `full` must still wait."""
         return sum(not member.crowded for member in self.live) < self.quorum
 
     @property

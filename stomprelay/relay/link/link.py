@@ -562,9 +562,7 @@ class Link:
         return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
 
     def movable(self, now: float) -> bool:
-        """Return whether the session may be asked to move for balance. After a refused move it is not asked for a
-        while.
-        """
+        """Return whether the session may be asked to move for balance. After a refusal this is False for a while."""
         return self.moving is None and now >= self._again
 
     @property
@@ -924,9 +922,7 @@ class Link:
         return [each for each in order if each is not broker and not each.health.paused]
 
     def _ask_next(self, move: BalanceMove, now: float) -> None:
-        """Ask the next broker in `move.left` for CONNECTED, when its turn comes. If no broker is left, the session
-        stays with its broker.
-        """
+        """Ask the next broker for CONNECTED, when its turn comes. If no broker is left, the session does not move."""
         move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
             self.moving, self.stays, self._again = None, move.refusal, move.again

@@ -132,9 +132,7 @@ class HeaderPattern:
         )
 
     def may_be_held(self, headers: Headers) -> bool:
-        """Whether some broker may read one of these headers as a match for the pattern. Case and outer blanks do not
-        count.
-        """
+        """Whether some broker may read one of these headers as a match. Case and outer blanks do not count."""
         return any(
             fnmatchcase(_text(folded(name)), self._name.lower())
             and fnmatchcase(_text(value.strip(OCTETS).lower()), self._value.lower())
@@ -353,9 +351,7 @@ def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns, with the user's name put in. If the name is not plain, patterns that allow by name are left
-    out.
-    """
+    """Return the patterns with the user's name. If the name is not plain, allowing patterns with it are left out."""
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

@@ -233,9 +233,7 @@ class Caution:
         self._sent_at = now
 
     def sent(self, receipt: bytes, key: object, now: float) -> None:
-        """Record that a part of the line was sent. `receipt` is the receipt that answers it. A part without a `key`
-        cannot be the cause of a lost broker.
-        """
+        """Record that a part of the line was sent. `receipt` answers it. A part without a `key` is never blamed."""
         self._flight[receipt] = key
         self._sent_at = now
         self._resent += 1
@@ -310,9 +308,7 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Add a frame. If it is a SEND, put the header lines `extra` in front. Raises `StompError` if the frame cannot
-        be sent.
-        """
+        """Add a frame. A SEND gets the header lines `extra` in front. Raises `StompError` if it cannot be sent."""
         if frame.command is not SEND:
             self._send_other(frame)
             return
@@ -335,9 +331,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run that the session has recorded, and keep its SENDs. The run needs `parts` if each SEND gets a
-        receipt.
-        """
+        """Add a run that the session has recorded. Keep its SENDs. It needs `parts` if each SEND gets a receipt."""
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)

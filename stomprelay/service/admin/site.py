@@ -243,9 +243,7 @@ def _sessions(relay: _Shown, asked: Asked) -> Answer:
 
 
 def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
-    """Return the HTTP server's factory for `metrics`: probes and metrics, without the dashboard. `hosts` are additional
-    host names.
-    """
+    """Return the HTTP server's factory for `metrics`: probes and metrics. `hosts` are additional host names."""
     relay = _relay(shown)
     pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.state.runtime.repeats)
     return AdminSite("metrics", pages, reactor)

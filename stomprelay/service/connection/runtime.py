@@ -441,9 +441,7 @@ class Runtime:
         self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
-        """Count a connection that ended. `closing`: the relay had closed it before. If no connection is left, `idle`
-        fires.
-        """
+        """Count a connection that ended. `closing`: it was closed before. If no connection is left, `idle` fires."""
         self.sockets -= 1
         self.closing -= closing
         if not self.sockets and self._idle is not None:

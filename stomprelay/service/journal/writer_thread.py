@@ -140,9 +140,7 @@ class WriterThread:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self, *, all: bool = False) -> None:
-        """Write the waiting blocks. After a long write, write only whole portions. If `all` is True, always write
-        everything.
-        """
+        """Write the waiting blocks. After a long write, write only whole portions, unless `all` is True."""
         whole = False
         while True:
             if self._batch is None:

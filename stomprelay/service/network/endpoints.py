@@ -332,9 +332,7 @@ def _server(reactor: Any, description: str, inherited: int | None) -> IStreamSer
 @implementer(IProtocolFactory)
 @dataclass(slots=True, eq=False, repr=False)
 class OneProtocol:
-    """The factory for one attempt to connect. It returns a protocol that already exists. If the attempt fails, it calls
-    `failed`.
-    """
+    """The factory of one attempt to connect. It returns an existing protocol, or calls `failed`."""
 
     _protocol: IProtocol | None
     _failed: Callable[[Failure], None] | None

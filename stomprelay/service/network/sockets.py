@@ -207,9 +207,7 @@ class Socket(tcp.Connection):
         self.protocol.writeConnectionLost()  # type: ignore[attr-defined]  # only ours half-close
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close the socket, and call `connectionLost` of the protocol. Call this if the connection ended, or is to end
-        now.
-        """
+        """Close the socket, and report this to the protocol. Call it when the connection ended, or is to end now."""
         if self.disconnected:
             return
         self.disconnected, self.connected = 1, 0

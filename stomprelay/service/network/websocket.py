@@ -249,9 +249,7 @@ class WebSocket(ProtocolWrapper):
         return Received(taken, end, ping if pinged is None else pinged)
 
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
-        """Return the frames in these bytes that wsproto must read. Add to `payloads` the payloads of the messages
-        before them.
-        """
+        """Return the frames in these bytes that wsproto must read. `payloads` gets the payloads before each frame."""
         for part in self._division.others(data, payloads):
             if self._frames is None:  # most peers send only a close frame that wsproto must read
                 self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])

@@ -140,9 +140,7 @@ class Crew:
         return self._ask_all(found, "kill", name)
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames of all workers since the last such request. Fails with `Unavailable` if there are too many
-        watches.
-        """
+        """Return all workers' frames since the last such request. Fails with `Unavailable` for too many watches."""
 
         def added(answers: list[Any], silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))

@@ -88,9 +88,7 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """For each broker, let worker `number` write how many sessions it has, and read how many the other workers
-        have.
-        """
+        """For each broker, let worker `number` write how many sessions it has, and read those of the other workers."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
