@@ -1,5 +1,5 @@
 """A probe is a short session of the relay's own with a broker. It sends CONNECT, a SEND with a receipt if a destination
-is configured, and DISCONNECT. If the broker refuses the probe because of its credentials, the broker is alive.
+is configured, and DISCONNECT. A broker is alive, too, if it refuses the probe's credentials, or a probe without any.
 """
 
 from collections.abc import Callable

@@ -98,7 +98,7 @@ class Timers:
         self._call: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        """Return the number of entries. Entries of replaced and stopped times count too, until `_tidy` removes them."""
+        """Return the number of entries. Entries of replaced and stopped times count, too; their number is bounded."""
         return self._places
 
     def arm(self, timed: Timed, tick: float) -> float:
