@@ -257,14 +257,14 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """Record that these open subscriptions may be forbidden now. Next, call `objection`. The guard owns the list.
+        """These open subscriptions may be forbidden now: record this, and call `objection` next. The guard keeps the
+        list.
         """
         subscriptions.reverse()
         self.doubts = None if self._its_policy() is None else subscriptions
 
     def objection(self, most: int) -> Refused | None:
-        """Judge at most `most` of the `doubts`. Return an error if one is forbidden. Repeat while there are `doubts`.
-        """
+        """Judge at most `most` of the `doubts`. Return an error if one is forbidden. Repeat while there are more."""
         policy, doubted = self._policy, self.doubts
         if policy is None or doubted is None:
             return None

@@ -85,7 +85,7 @@ _CHANGES: Final = 10
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination that is counted by name: its counts since it has the place, and its recent number of frames."""
+    """A destination that is counted by name. `tally`: its counts. `recent`: how many frames it had lately."""
 
     tally: DestinationTally
     recent: int
