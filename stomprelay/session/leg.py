@@ -193,6 +193,6 @@ class Leg:
 
     @property
     def beating(self) -> bool:
-        """Whether heart-beats count on this leg. They still do while a client waits for the answer to DISCONNECT."""
+        """Whether heart-beats count on this leg: while it is CONNECTED, or a client's leg that is LEAVING."""
         leaving = self.state is LegState.LEAVING and self.side is Side.DOWNSTREAM
         return leaving or self.state is LegState.CONNECTED

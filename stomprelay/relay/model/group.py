@@ -407,9 +407,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Return the brokers to try. If one has the sessions, return only this one: elsewhere a session would
-        be alone.
-        """
+        """Return the brokers to try: only the one with the sessions, if any, because elsewhere a session is alone."""
         home = self.home(now)
         if home is not None:
             return [home]
