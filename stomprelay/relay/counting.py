@@ -33,7 +33,7 @@ class DestinationCounter:
         self._looks = self._number = self._ticks = 0
 
     def passed(self, found: Frame | Run, session: Session, dialect: Dialect, frames: int) -> int:
-        """Count `frames` frames of a leg; `found` has the last. Return after how many more frames to call again."""
+        """Count `frames` frames of a leg; `found` has the last. Call this again after the returned number of frames."""
         self._left -= frames
         if self._left > 0:
             return self._left

@@ -257,9 +257,7 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """These open subscriptions may be forbidden now: record this, and call `objection` next. The guard keeps the
-        list.
-        """
+        """Record that these open subscriptions may be forbidden. Next, call `objection`. The guard keeps the list."""
         subscriptions.reverse()
         self.doubts = None if self._its_policy() is None else subscriptions
 

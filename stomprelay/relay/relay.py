@@ -399,9 +399,9 @@ class Relay:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
-    """A session from CONNECT on. Call `begin` first. `flow` carries the frames. `links`, a field of `flow`, lead to the
-    brokers. `shutdown` ends the session. `login`: the login in the client's CONNECT, or None. `due`: the time of the
-    session's next `Wake` may have changed.
+    """A session from CONNECT on. Call `begin` first. `flow` carries the frames, and its `links` lead to the brokers.
+    `shutdown` ends the session. `login`: the login in the client's CONNECT, or None. `due`: the time of the session's
+    next `Wake` may have changed.
     """
 
     _client: Leg

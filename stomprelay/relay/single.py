@@ -99,7 +99,7 @@ class Single:
 
     @property
     def crowded(self) -> bool:
-        """Whether, after the flow was `full`, still too much is unconfirmed to read from the client again."""
+        """Whether, after the flow was `full`, the client must still not be read from."""
         resender = self._resender
         return resender is not None and 2 * resender.unconfirmed.size > resender.unconfirmed.most
 

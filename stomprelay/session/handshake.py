@@ -192,7 +192,7 @@ class Offer:
         return value in [each for _, each in self.headers]
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` sends a `heart-beat` header. For 1.0 alone, it does if the client's CONNECT has one."""
+        """Whether `connect` sends a `heart-beat` header: for 1.0 alone, only if the client's CONNECT has one."""
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:

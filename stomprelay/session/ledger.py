@@ -341,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """Move the lost delivery of a message that came again out of `account`, so that later ACKs do not settle it."""
+        """A lost message came again: move its lost delivery out of `account`, so that later ACKs do not settle it."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:

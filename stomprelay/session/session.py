@@ -298,13 +298,13 @@ class Session:
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names (see `recent`), outside transactions. Return whether all may pass
-        unchanged. If not, the caller must look at each ACK. An ACK that was settled here passes this look.
+        unchanged. If not, the caller must look at each ACK. An ACK that was settled here is then sent on unchanged.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
-        """Whether the client owes too many ACKs, or too much is kept. If so, do not read until it is not `crowded`."""
+        """Whether to stop reading until the session is not `crowded`: too many ACKs are owed, or too much is kept."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )

@@ -167,9 +167,7 @@ class Shutdown:
         return client.gone and (not flow.survives or (flow.ready and flow.safe))
 
     def half_closed(self, now: float) -> None:
-        """The client sends no more, but may wait for answers. An LF is sent to see if it still reads. Then call
-        `finish`.
-        """
+        """The client sends no more, but may wait for answers. An LF tests whether it reads. Then call `finish`."""
         if self.ending:
             return
         self._client.heartbeat.reading = False
@@ -361,7 +359,7 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """End the session with its broker. `clean`: the broker closed normally: if all was settled, nothing is lost."""
+        """End the session with its broker. If the broker closed `clean` and all was settled, no SENDs are lost."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])

@@ -313,9 +313,7 @@ class Target:
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
     def receivers(self) -> list[Member]:
-        """Return the members for a SEND: all with room; or, if these are too few for the quorum, the least full
-        ones.
-        """
+        """Return the members for a SEND: all with room; if these are fewer than the quorum, the least full ones."""
         live = self.live
         roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):

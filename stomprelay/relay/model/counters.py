@@ -158,7 +158,7 @@ BOUNDS: Final = (
 
 class Time(NamedTuple):
     """A kind of duration. `by`: "listener" or "upstream" if it is counted for each of them, otherwise "". `meaning`:
-    for readers.
+    what is measured, in words.
     """
 
     by: str

@@ -66,14 +66,14 @@ class Health:
     """What all sessions together know about one broker's health. `chance` returns numbers from 0 up to 1.
 
     A broker is up once it has answered CONNECT in time. A broker that failed is left out for a pause, which is longer
-    after each failure; then one session or probe tries the broker, and the others wait for the result. If a broker
+    after each failure. Then one session or probe tries the broker, and all others wait for the result. If a broker
     closes a connection after a client's CONNECT, or during a session, that client may be the reason; so the broker is
     only doubted until its next answer. Take a `Sight` when something suspect is sent; later `well_since` tells whether
     the broker was well in the meantime.
 
-    `up`: the last result; None if there is none. `paused`: by an operator. `coming`: how many sessions are on their
-    way to the broker. `failures`: in a row. `out_until`: when the pause ends; 0: no pause. `doubted`: a probe is
-    needed. `others`: what other processes of the relay know about the broker.
+    `up`: the last result; None if there is none. `paused`: an operator took the broker out of service. `coming`: how
+    many sessions are on their way to the broker. `failures`: how many there were in a row. `out_until`: when the pause
+    ends; 0: no pause. `doubted`: a probe is needed. `others`: what other processes of the relay know about the broker.
     """
 
     up: bool | None = None

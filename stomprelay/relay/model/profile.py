@@ -85,8 +85,8 @@ class Naming(NamedTuple):
 
     `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names.
     Each comes with a first name of the other kind that means the same place. `bound`: the header of a SUBSCRIBE to a
-    topic that names the subscription's queue. `dead_letters`: the headers of a queue with exchange and routing key for
-    its dead letters. `known`: whether the product is known.
+    topic that names the subscription's queue. `dead_letters`: the two headers that name the exchange and the routing
+    key for a queue's dead letters. `known`: whether the product is known.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()

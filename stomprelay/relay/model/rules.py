@@ -249,9 +249,7 @@ class MatchingRules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule, for which place. `more`: no rule spells out the place's wildcard or
-    list.
-    """
+    """Whether a frame is allowed, by which rule, for which place. `more`: no rule has the place's wildcard or list."""
 
     allow: bool
     rule: AccessRule | None
@@ -322,7 +320,7 @@ class ClientRules:
         return None
 
     def trail(self, request: Request, place: Place) -> Iterator[tuple[AccessRule, bool, bool]]:
-        """Yield each rule, up to one that applies; whether the destination matches; whether its conditions are met."""
+        """Yield (rule, whether the destination matches, whether the conditions are met), up to a rule that applies."""
         names = self.naming.names(place.destination)
         for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
             matches, holds = _match(rule, patterns, names), rule.holds(request)

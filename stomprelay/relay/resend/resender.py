@@ -50,8 +50,8 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: how many bytes are kept in
-    `unconfirmed`, and how many of all open transactions.
+    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the most bytes in `unconfirmed`,
+    and the most bytes of open transactions.
     """
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")

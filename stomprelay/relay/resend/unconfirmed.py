@@ -328,7 +328,9 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """If all these RECEIPTs are the relay's own and in order, record them. If False, call `received` with each."""
+        """Record RECEIPTs if all are the relay's own, in order. If not, return False; then call `received` with
+        each.
+        """
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):
@@ -428,8 +430,8 @@ class Unconfirmed:
 
     def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
         """The broker is lost. Return the receipts that the relay now gives itself, and the receipts in doubt, see
-        `Committing.lost`. The relay gives all owed receipts, except those of kept frames, those in doubt, and those in
-        `again`. Frames such as UNSUBSCRIBE or ACK need no other broker.
+        `Committing.lost`. The relay gives receipts of frames that no other broker needs, such as UNSUBSCRIBE or ACK.
+        These are all owed receipts, except those of kept frames, those in doubt, and those in `again`.
         """
         self.unproved = 0
         for kept in self.aside:
@@ -452,7 +454,7 @@ class Unconfirmed:
         return given, doubts
 
     def take(self) -> list[Kept]:
-        """Forget and return what the new broker must be sent, in the old order. Keep each entry again that is sent."""
+        """Forget and return what the new broker must be sent, in the old order. After sending an entry, keep it."""
         if self._rows:
             self._unfold()
         taken = list(self._kept.values())
