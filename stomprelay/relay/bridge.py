@@ -5,8 +5,8 @@ else passes as it came. `STEPS` says which headers change, by command. Between e
 client's frames; otherwise the bridge judges them.
 
 Relays put headers of their own into clients' SENDs: `receipt` and `relay-trace`. Brokers pass these headers on in
-MESSAGEs, so every relay removes them there, also those of other relays. A trace is unique to a SEND and stands in
-front; the journal recognises the SEND by its trace.
+MESSAGEs, so every relay removes them there, also those of other relays. Each SEND has a trace of its own, as its first
+header. By the trace the journal recognises the SEND's MESSAGEs.
 """
 
 import re
@@ -70,7 +70,7 @@ SPELLER: "Final[type[Speller] | None]" = None if _COMPILED is None else _COMPILE
 
 
 class Spelling:
-    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, except that of CR."""
+    """How frames of `source` are spelled for `target`. `alike`: both escape alike, perhaps except for CR."""
 
     def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
         self._source = source
@@ -89,7 +89,7 @@ class Spelling:
             self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
 
     def _becomes(self, spelled: bytes) -> bytes | None:
-        """Return the target's spelling of a byte or escape in a value; None if the value must be read by itself."""
+        """Return the target's spelling of a byte or escape; None if a value with it must be decoded as a whole."""
         try:
             value = self._source.decode(b"", b"." + spelled)[1:]
         except FrameError:
@@ -208,7 +208,7 @@ def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """ACK and NACK: put in the broker's name for the delivery. No broker is sent an ACK of a lost broker's delivery."""
+    """ACK and NACK: put in the broker's name for the delivery. An ACK for a lost broker's delivery is not sent on."""
     source, target, ledger = bridge.source, bridge.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
@@ -268,7 +268,7 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
 
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
-    """Settle an ACK or NACK by its names alone. Return the edit; None if the ledger must find the delivery."""
+    """Settle an ACK or NACK without a look at its `Delivery`. Return the edit; None if the `Delivery` is needed."""
     source = bridge.source
     more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
     name = None if more else _row(frame, ACKNOWLEDGED[source.delivery])
@@ -291,7 +291,7 @@ def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Return the edit of an ACK or NACK if both versions name deliveries alike: the broker's name replaces a token."""
+    """Both versions name deliveries alike: return the edit that puts the broker's name in place of a token."""
     if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
@@ -416,7 +416,7 @@ STEPS: Final = (
     Step(frozenset({ACK, NACK}), ("delivery",), name_delivery, tracks=True),
     Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver, tracks=True),
 )
-"""In order: for its commands, a later step replaces an earlier one."""
+"""The steps, in order. A later step replaces an earlier one for the commands that both have."""
 
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
@@ -441,8 +441,8 @@ class Bridge:
 
     `selectors`: the broker applies selectors. `tracked`: the relay records MESSAGEs, because the session may move.
     `judges`: the versions differ, so the bridge must refuse frames that it cannot translate. Between equal versions the
-    broker decides. `alike`: both sides name deliveries alike. `spelling`: respells runs if the bridge judges. `facing`:
-    the dialect of a broker that is sent frames as they came. `names`: the versions differ, and the target names
+    broker decides. `alike`: both sides name deliveries alike. `spelling` respells runs, if the bridge judges. `facing`:
+    the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
     deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told an id of
     each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a backslash or a
     CR as a different receipt.
@@ -496,7 +496,7 @@ class Bridge:
         return not self.judges or command in self.target.commands
 
     def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":
-        """Return the same bridge with other steps, by command."""
+        """Return a bridge like this one, but with these steps by command."""
         other = Bridge(self.source, self.target, self.loss, selectors=self.selectors, tracked=self.tracked)
         other.steps = steps
         return other
@@ -509,7 +509,7 @@ class Bridge:
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """Return a frame of the relay's in the client's name, without body and `content-length`. Raises `Refused`."""
+        """Return a frame that the relay sends for the client. It has no body, no `content-length`. Raises `Refused`."""
         if command is SUBSCRIBE:
             count_selector(self, headers, session)
         if self._heard is not None:
@@ -560,7 +560,7 @@ class Bridge:
         return head
 
     def _note(self, receipt: bytes | None, heard: Dialect, session: Session) -> None:
-        """Record a receipt that the broker will read as a different one and answer in a different spelling."""
+        """If the broker will read this receipt as a different text, and so will answer with that text, record both."""
         if receipt is None:
             return
         taken = heard.decode(RECEIPT_HEADER, self.target.encode(receipt))
@@ -745,7 +745,7 @@ def bridges_between(
     parting: bool = False,
 ) -> Bridges:
     """Return the bridges between two versions. Between equal versions they translate nothing. `tracked`: the relay
-    keeps account of all deliveries. `parting`: see `Parting`.
+    records all deliveries. `parting`: see `Parting`.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -761,8 +761,9 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: the configured ones; otherwise the client's version and lower ones,
-    without versions that the broker is known to lack. If no version is left, all versions of the broker.
+    """Return the versions to ask a broker for: the configured versions, if there are any. Otherwise these are the
+    client's version and all lower versions, except versions that the broker is known to lack. If no version is left,
+    these are all versions of the broker.
     """
     if upstream.versions is not None:
         return upstream.versions
@@ -772,8 +773,8 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
-    """Return and record the broker's profile: the configured one, otherwise what CONNECTED shows. A `session` that is
-    the value of a header of the client shows nothing.
+    """Return and record the broker's profile: the configured one, otherwise what CONNECTED shows. If a header of the
+    client has the same value as `session`, the broker may have copied it, so `session` is ignored.
     """
     session = b"" if offer.has_value(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO_PROFILE else upstream.profile
@@ -782,8 +783,8 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
 
 
 def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
-    """Return the credentials for a broker, escaped if the broker unescapes them: `client`, otherwise the upstream's.
-    None: those in the client's CONNECT are used.
+    """Return the credentials for a broker: `client`, or without it the upstream's. They are escaped if the broker
+    unescapes them. If the result is None, the broker gets the credentials in the client's CONNECT.
     """
     own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
@@ -813,8 +814,8 @@ def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
     """Return which frames of a broker may pass in runs. `receipts`: RECEIPTs may pass, because none is for the relay.
-    `ours`: if given, it records RECEIPTs, and returns whether they are all for the relay. Call this again after
-    SUBSCRIBE and UNSUBSCRIBE.
+    `ours`: if it is given, it records RECEIPTs, and returns whether all of them are for the relay. Call `to_client`
+    again after SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
@@ -841,7 +842,7 @@ def to_client(
 
 @cache
 def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
-    """Return the rules of `to_client`. `naming`: how deliveries are named; None if no account is kept of them."""
+    """Return the rules of `to_client`. `naming`: how deliveries are named; None if deliveries are not recorded."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
@@ -884,8 +885,8 @@ def to_broker(
     parts: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return which frames of a client may pass in runs. `sends`: SENDs may, too; `parts`: the parts of their runs must
-    be known. `unkept` is called with the number of SENDs without a receipt.
+    """Return which frames of a client may pass in runs. `sends`: SENDs may pass in runs, too. `parts`: the caller needs
+    the `parts` of their runs. `unkept` is called with the number of SENDs without a receipt.
     """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)

@@ -33,7 +33,7 @@ class DestinationCounter:
         self._looks = self._number = self._ticks = 0
 
     def passed(self, found: Frame | Run, session: Session, dialect: Dialect, frames: int) -> int:
-        """Count `frames` frames of a leg; `found` has the last. Return how many more may pass before the next call."""
+        """Count `frames` frames of a leg; `found` has the last. Call this again after the returned number of frames."""
         self._left -= frames
         if self._left > 0:
             return self._left
@@ -76,7 +76,7 @@ class DestinationCounter:
             self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
 
     def tick(self) -> None:
-        """Call this once a second. After few frames, look at more. Once a minute, let places in the table change."""
+        """Call this once a second. It adjusts how many frames are looked at, and which destinations have places."""
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
             over = max(self._left - self._every, 0)
@@ -105,7 +105,9 @@ _SMALL: Final = 2048
 
 
 def _of_queues(run: Run) -> int:
-    """Return how many frames of a run go to queues. In a large run both ends decide for all frames, if they agree."""
+    """Return how many frames of a run go to queues. In a run of large frames, the first and the last frame decide for
+    all frames, if both go to queues or neither does.
+    """
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:

@@ -41,10 +41,10 @@ class Identify:
 
 @dataclass(slots=True)
 class Pass:
-    """Until the relay's next input, chunks of `leg` may go straight on to `to`. A chunk must be whole frames that
-    `passing` allows (with their last LF if the peer `trails`); a run goes on as it came or as `instead`. All else goes
-    to `received`. With `passing` None no chunk may. Report to `Relay.passed` what passed. The service need not use
-    this.
+    """Until the relay's next input, chunks of `leg` may be written to `to` without the relay. A chunk must consist of
+    whole frames that `passing` allows, with the LF after the last frame if the peer `trails`. If a run has `instead`,
+    write that in place of the run. Give all other bytes to `received`. If `passing` is None, no chunk may pass. Report
+    what passed to `Relay.passed`. The service may ignore this effect.
     """
 
     leg: Leg
@@ -73,8 +73,8 @@ Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
 class Outbox(list[Effect]):
-    """The effects of one client's relay, in order. After each input it is empty. `legs`: those that are open or that
-    an `Open` asked for, and the client's.
+    """The effects of one client's relay, in order. After each input it is empty. `legs`: the client's leg, and each leg
+    that an `Open` asked for and no `Close` has ended.
     """
 
     __slots__ = ("legs",)
@@ -132,8 +132,9 @@ class End(Enum):
 
 
 class Reason(NamedTuple):
-    """Why a session ends: `message` and `detail` of the client's ERROR (none if `message` is empty), `text` for the
-    log, the client's bytes that are the cause, the receipt of the frame at fault, and the side that ended the session.
+    """Why a session ends. `message` and `detail` are for the client's ERROR; without a `message` there is no ERROR.
+    `text` is for the log. `quoted`: the client's bytes that are the cause. `receipt`: that of the frame at fault.
+    `end`: the side that ended the session.
     """
 
     message: str
@@ -279,7 +280,7 @@ def not_renewed(refusal: Refusal) -> Note:
 
 
 def unheard(error: StompError) -> Note:
-    """Return the note of a broker's error that the client cannot get, because the client is gone."""
+    """Return the note of a broker's error that the client cannot be sent, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
     return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
 
@@ -294,7 +295,7 @@ def vanished(text: str, *, delivering: bool = False) -> Note:
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
-    """Return the note that the session is over. `quiet`: the reason was logged before."""
+    """Return the note that the session is over. `quiet`: the log already has the reason."""
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
@@ -397,8 +398,8 @@ class Joiner:
         self._done.append(wire)
 
     def take(self, *, trails: bool = False) -> bytes:
-        """Return everything that was collected, and forget it. If the peer `trails` and its last LF has not come yet,
-        this LF is added, because clients may wait for it.
+        """Return everything that was collected, and forget it. If the peer `trails`, and the LF after its last frame
+        has not come yet, this LF is added, because clients may wait for it.
         """
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:
@@ -420,7 +421,7 @@ class Joiner:
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
-    """If the client is connected, write a RECEIPT frame for each of these ids, because no broker will."""
+    """If the client is connected, write a RECEIPT frame for each of these ids, because no broker will send it."""
     if receipts and not client.gone:
         frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
         outbox.send(client, b"".join(frames), now)

@@ -1,6 +1,6 @@
-"""Judges each SEND and SUBSCRIBE, and the headers of each UNSUBSCRIBE, by the rules. All readings that a broker may
-have of a head are judged. A frame that cannot be judged is refused. So is a frame with two `content-length`, because
-brokers could disagree about its end.
+"""Judges each SEND and SUBSCRIBE, and the headers of each UNSUBSCRIBE, by the rules. Brokers may read a head in several
+ways, and each of these readings is judged. A frame that cannot be judged is refused. A frame with two `content-length`
+is refused, too, because brokers could disagree about its end.
 """
 
 import re
@@ -76,7 +76,7 @@ def readings(value: bytes) -> list[str]:
 
 
 def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
-    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` if these are not known."""
+    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` if they cannot be known."""
     destinations = _read(headers, DESTINATION)
     if not destinations:
         raise _unclear("there is no destination")
@@ -98,7 +98,7 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
 
 
 def _bound(headers: Headers, naming: Naming) -> list[str]:
-    """Return the first names, in all readings, of queues that these headers name in addition to the destination."""
+    """Return the queues that a header names in addition to the destination: the first names, of all readings."""
     return [] if naming.bound is None else [f"/queue/{each}" for each in _read(headers, naming.bound)]
 
 
@@ -109,7 +109,7 @@ def _read(headers: Headers, wanted: bytes) -> list[str]:
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return the request of a SEND or SUBSCRIBE with these headers. Its `acks` are all modes that a broker may read."""
+    """Return the request of a SEND or SUBSCRIBE with these headers. `acks` has each mode that some broker may read."""
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:
@@ -125,7 +125,7 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the rules, limited to frames that all brokers read alike. For SENDs they want the destination."""
+    """Limit these rules to frames that all brokers read alike. In a run of SENDs the values are the destinations."""
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -149,8 +149,8 @@ class Shown(NamedTuple):
 @dataclass(slots=True, eq=False, repr=False)
 class Renewal:
     """The new tokens of a connected client. Each token is the `passcode` of a SEND to `destination`; no broker is sent
-    this SEND. One token is checked at a time (`asked`). Of the tokens that come meanwhile, only the last one is
-    checked next.
+    this SEND. One token is checked at a time: `asked`. If more tokens come during a check, only the last of them is
+    checked afterwards.
     """
 
     destination: bytes
@@ -160,7 +160,7 @@ class Renewal:
     _next: Shown | None = None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
-        """Return whether a frame has a new token. If so, the token is checked now or next: ask `Guard.asked`."""
+        """Return whether a frame has a new token. If so, the token is checked now, or after the present check."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
         self._next = Shown(
@@ -257,14 +257,12 @@ class Guard:
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """Record that these open subscriptions may be forbidden now. Next, call `objection`. The guard
-        keeps the list.
-        """
+        """Record that these open subscriptions may be forbidden. Next, call `objection`. The guard keeps the list."""
         subscriptions.reverse()
         self.doubts = None if self._its_policy() is None else subscriptions
 
     def objection(self, most: int) -> Refused | None:
-        """Judge some of the `doubts`. Return the error for a forbidden subscription. Repeat while there are any."""
+        """Judge at most `most` of the `doubts`. Return an error if one is forbidden. Repeat while there are more."""
         policy, doubted = self._policy, self.doubts
         if policy is None or doubted is None:
             return None

@@ -24,7 +24,7 @@ class Opened:
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """The connection of an `Open` is established. `address`: the client's IP address for brokers; None: no address."""
+    """The connection of an `Open` exists. `address`: the client's IP address, for brokers; None if it is unknown."""
 
     leg: Leg
     address: str | None = None
@@ -32,7 +32,7 @@ class BrokerConnected:
 
 @dataclass(slots=True)
 class NotConnected(OnLeg):
-    """The connection of an `Open` failed. `tried` is False if the reason lies with this process."""
+    """The connection of an `Open` failed. `tried` is False if this process could not even try to connect."""
 
     reason: str
     tried: bool = True
@@ -108,12 +108,14 @@ class StopBegan:
 
 @dataclass(slots=True)
 class Stopped:
-    """The service stops: the session ends at once. SENDs that may be lost are counted."""
+    """The service stops: the session ends at once. The relay counts the SENDs that may be lost."""
 
 
 @dataclass(slots=True)
 class Killed:
-    """End the session for this reason. Deliver first, in one `disconnect_timeout`; at a second `Killed`, end now."""
+    """End the session for this reason. Before the end, the relay delivers what it can, for one `disconnect_timeout` at
+    most. A second `Killed` ends the session now.
+    """
 
     why: Reason
 
@@ -160,7 +162,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Looked:
-    """Sent once a second to a session that is watched for a sample. Stop watching it if the sample is over."""
+    """A second has passed while the session was watched. If the sample is over, the relay stops watching."""
 
 
 Input = (

@@ -1,8 +1,8 @@
 """One client joined to its brokers.
 
 `Relay.handle` takes what happens (`inputs`), `Relay.received` takes bytes. Both return the effects, which the service
-must perform in order. `now` is in seconds of one clock that never goes back. No input raises: an exception is a bug,
-and the session ends because of it (`Relay.failed`). Only whole frames are written.
+must perform in order. `now` is in seconds of one clock that never goes back. No call for an input raises: if a bug
+raises an exception, the relay ends the session (`Relay.failed`). Only whole frames are written.
 """
 
 from collections.abc import Callable
@@ -76,8 +76,8 @@ class Relay:
     """Joins one client's leg with the legs of its brokers.
 
     `name` is unique. `client` is the client's leg. `chance` returns numbers from 0 up to 1. `passes`: the caller
-    performs `Pass`. `counter` counts by destination. `identity`: the client, as far as it is known. `limiter`: the
-    listener's limits, which count the client by `address`. `opened_at`: when the client connected, in seconds;
+    performs `Pass`. `counter` counts by destination. `identity`: `ANYBODY` until the client is identified. `limiter`:
+    the listener's limits, which count the client by `address`. `opened_at`: when the client connected, in seconds;
     infinity before.
     """
 
@@ -111,7 +111,7 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The client's user name; if there is none, the login in its CONNECT as written there; None without a login."""
+        """The client's user name. Without a user name: the login as it is written in CONNECT; None without a login."""
         if self.identity.user:
             return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
@@ -128,7 +128,7 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether each side is read only as fast as the other accepts bytes. If not, report `Blocked`
+        """Whether the service reads each side only as fast as the other side accepts bytes. If not, report `Blocked`
         and `Unblocked`.
         """
         return self._connection is not None and self._connection.flow.coupled
@@ -140,7 +140,7 @@ class Relay:
 
     @property
     def ending(self) -> bool:
-        """Whether the relay ends the session. Brokers are then read from, even if the client accepts nothing."""
+        """Whether the relay ends the session. If so, read from the brokers even if the client accepts nothing."""
         return self._connection is not None and self._connection.shutdown.ending is not None
 
     @property
@@ -179,7 +179,7 @@ class Relay:
     # Inputs
 
     def handle(self, event: inputs.Input, now: float) -> list[Effect]:
-        """Return the effects of an input. It goes to the relay (`_own`), the client's `Opening`, or the session."""
+        """Give an input to the relay itself (`_own`), the client's `Opening`, or its session. Return the effects."""
         if isinstance(event, inputs.OnLeg) and event.leg.closed:
             return []
         owner = self._connection or self._opening
@@ -320,8 +320,8 @@ class Relay:
             self._sample = None
 
     def failed(self, error: Exception) -> list[Effect]:
-        """End the session after a bug: send the client an ERROR, close all legs, keep nothing. SENDs that brokers did
-        not confirm are counted. Return all effects, including those from before the bug.
+        """End the session after a bug: send the client an ERROR, close all legs, keep nothing. Count the SENDs that
+        brokers did not confirm. Return all effects, including the effects from before the bug.
         """
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
@@ -399,8 +399,9 @@ class Relay:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
-    """A session from CONNECT on. Call `begin` first. `flow` carries frames, its `links` have the brokers, `shutdown`
-    ends the session. `login`: the client's, or None. `due`: the time of the session's next `Wake` may have changed.
+    """A session from CONNECT on. Call `begin` first. `flow` carries the frames, and its `links` lead to the brokers.
+    `shutdown` ends the session. `login`: the login in the client's CONNECT, or None. `due`: the time of the session's
+    next `Wake` may have changed.
     """
 
     _client: Leg
@@ -494,7 +495,7 @@ class ClientConnection:
         leg.heartbeat.received_at = to.heartbeat.sent_at = at
 
     def gave_way(self, event: inputs.GaveWay, now: float) -> None:
-        """Continue with the leg's waiting work."""
+        """Other sessions had their turn: carry the frames of this leg that still wait."""
         self.turns.deferred -= {event.leg}
         if event.leg is self._client:
             self._review(now)
@@ -554,7 +555,7 @@ class ClientConnection:
                 self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """The client closed its direction. If it must still get answers, it may read them. Else treat it as gone."""
+        """The client sends no more. If it is owed answers, it can still read them. Otherwise it counts as gone."""
         if self.shutdown.owing:
             self.shutdown.half_closed(now)
             self._finish(now)
@@ -647,7 +648,7 @@ class ClientConnection:
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """The broker's connection accepts no more for now. This does not matter for the next broker of a move."""
+        """The broker's connection accepts no bytes now: tell the flow, unless this is the next broker of a move."""
         if not self.flow.coupled and not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
@@ -826,7 +827,7 @@ class ClientConnection:
         self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
-        """Act on what was carried from a leg, and on `failure`. `before`: the state of DISCONNECT before that."""
+        """Frames of a leg were carried: handle the results, and `failure`. `before`: the state of DISCONNECT before."""
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
@@ -852,8 +853,8 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Fail the session because of frames after which brokers close the connection. Only for upstreams with one
-        group: with several groups, `Quorum` does this.
+        """Fail the session because of frames after which brokers close the connection. This is only for upstreams with
+        one group. With several groups, `Quorum` does it.
         """
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
@@ -893,7 +894,9 @@ class ClientConnection:
         self._sought(links, now)
 
     def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
-        """Act on the search of these links, after a loss or not. End the session if it needs a link without broker."""
+        """Handle what the search of these links has found so far. End the session if a needed link has no broker left
+        to try. `lost`: a broker was lost before the search.
+        """
         failure = None
         try:
             for link in links:
@@ -919,7 +922,7 @@ class ClientConnection:
         return moves
 
     def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
-        """End the session because of what happened to the brokers of these links."""
+        """End the session with this error, whose cause is the brokers of these links."""
         self.shutdown.lose(links)
         for link in links:
             link.end()
@@ -956,7 +959,7 @@ class ClientConnection:
         self._left_at_once(now)
 
     def _left_at_once(self, now: float) -> None:
-        """Move the links that can move now. If a link stays instead, the client that waited for this continues."""
+        """Move the links that can move now. If a link keeps its broker, carry what the client sent in the meantime."""
         self._move(now)
         self.due = True
         if self._client.state is LegState.CONNECTED:

@@ -55,7 +55,7 @@ class Looks:
     left: int
 
     def add(self, frames: int, most: int) -> None:
-        """Add `frames` to the number of frames that may be looked at, which is at most `most`."""
+        """Allow `frames` more frames to be looked at, up to `most` in all."""
         self.left = min(self.left + frames, most)
 
 
@@ -95,7 +95,7 @@ class Sample:
         return receipt and (self._ack_over or (late and not self._acks))
 
     def given_up(self, now: float) -> list[Took]:
-        """Return the incomplete samples, with their time until now, if the watching ends because it took too long."""
+        """If the watching took too long, return the incomplete samples, with their time until now; otherwise none."""
         found: list[Took] = []
         if now <= self._began + LONGEST:
             return found
@@ -143,7 +143,7 @@ class Sample:
         self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
 
     def _delivered(self, frame: Frame, now: float) -> None:
-        """Begin the sample with a MESSAGE that needs an ACK. If ACKs are cumulative, later MESSAGEs count, too."""
+        """Begin the sample with a MESSAGE that needs an ACK. A cumulative ACK of a later MESSAGE ends it, too."""
         if self._ack_over or (self._acks and self._mode != CUMULATIVE):
             return
         id = frame.header(SUBSCRIPTION, self._to_client.dialect)

@@ -36,8 +36,8 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 
 @dataclass(slots=True, eq=False, repr=False)
 class Single:
-    """A `Flow` with one link. Each chunk is one `Send`, made of slices. It is `coupled`: if one leg cannot be written
-    to, the service does not read from the other leg.
+    """A `Flow` with one link. The frames of each chunk are written as one `Send`. The flow is `coupled`: if one leg
+    cannot be written to, the service does not read from the other leg.
 
     `guard` judges the client's frames, `tracer` marks them, `counter` counts them. `links` has the only link. If the
     session `survives` its broker, the link's resender sends the client's frames. `erred`: the broker sent an ERROR.
@@ -99,7 +99,7 @@ class Single:
 
     @property
     def crowded(self) -> bool:
-        """Whether so much is unconfirmed that the client, once the flow was `full`, must still not be read from."""
+        """Whether, after the flow was `full`, the client must still not be read from."""
         resender = self._resender
         return resender is not None and 2 * resender.unconfirmed.size > resender.unconfirmed.most
 
@@ -123,7 +123,7 @@ class Single:
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
-        """Return what may pass straight on: frames that the relay need not look at. Empty if other work is due."""
+        """Return what may pass without the relay: frames that the relay need not look at. The list may be empty."""
         link = self._link
         if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
@@ -136,7 +136,9 @@ class Single:
         return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
-        """Return which bytes of the client may pass straight to this broker; None before any frame was carried."""
+        """Return which frames of the client may pass through the relay in runs, and which may pass without the relay.
+        Return None before the first frame of the session.
+        """
         resender, session, bridges = self._resender, self._session, connection.bridges
         if self._passing is not None or self.disconnect is not DisconnectState.NONE:
             return self._passing
@@ -433,11 +435,11 @@ class Single:
         raise not_to_be_had(link, self.disconnect_receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """Return the ERROR for the client, which is the broker's own."""
+        """Return the broker's ERROR, because the client gets it unchanged."""
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link, if its broker may still answer and can be replaced by another one; otherwise no links."""
+        """Return the link if its broker may still answer, and can be replaced by another broker; otherwise no link."""
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 

@@ -271,12 +271,12 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """2 if the broker was lost, else 1 if the subscription ended, else 0. ACKs are for the lowest rank."""
+        """2 if the broker was lost, else 1 if the subscription ended, else 0. An ACK is for the lowest rank."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
     def token(self) -> bytes:
-        """The relay's own name for the delivery, given to the client where the broker's name is missing or taken."""
+        """The relay's own name for the delivery. The client gets it if the broker's name is missing or taken."""
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "UnsettledDeliveries") -> None:
@@ -289,8 +289,8 @@ class Delivery:
 @dataclass(slots=True, eq=False, repr=False)
 class UnsettledDeliveries(ABC):
     """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position.
-    `take` returns the positions that an ACK settles. The caller forgets these deliveries with `release`, or holds them
-    for a transaction and ends that with `release` or `give_back`.
+    `take` returns the positions that an ACK settles. Next, the caller calls `release` with these positions. If the ACK
+    is in a transaction, the caller does so at COMMIT; at ABORT the caller calls `give_back`.
     """
 
     subscription: Subscription
@@ -314,7 +314,7 @@ class UnsettledDeliveries(ABC):
 
     @property
     def live_from(self) -> int:
-        """The first position whose broker is not lost. Pending deliveries before this position are lost, others not."""
+        """The first position whose broker is not lost. Pending deliveries are lost if they are before this position."""
         return self._next if self._connection.lost else self._live_from
 
     def __getitem__(self, position: int) -> Delivery:

@@ -192,11 +192,11 @@ class Offer:
         return value in [each for _, each in self.headers]
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` sends a `heart-beat` header. For 1.0 alone it does so only if the client sent one."""
+        """Whether `connect` sends a `heart-beat` header: for 1.0 alone, only if the client's CONNECT has one."""
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the terms for the broker. They expect no beats if CONNECT has no `heart-beat` header."""
+        """Return the terms for the broker. Without a `heart-beat` header in CONNECT, they expect no beats."""
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 

@@ -236,7 +236,7 @@ class Ledger:
 
     @property
     def expecting(self) -> bool:
-        """Whether a delivery that is not lost awaits its ACK on an open subscription."""
+        """Whether an open subscription has a delivery that awaits its ACK and is not lost."""
         return self._expected > 0 or len(self.recent) > 0
 
     @property
@@ -245,7 +245,7 @@ class Ledger:
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one must be `noted`."""
+        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if each must go to `noted`."""
         room = self._most - self._pending - self._in_doubt - len(self.recent)
         if self.forgot or ((self._ended or self._lost) and count > room):
             return False  # `noted` makes room
@@ -260,14 +260,14 @@ class Ledger:
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if a name cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
         return (
             None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
-        the caller must look at each ACK; names that were settled here are then unknown to the ledger.
+        the caller must look at each ACK. Names that were settled here are then unknown to the ledger.
         """
         # If one of these is true, broker and client may use the same name for different deliveries.
         if self.forgot or self._tokened or self._hidden:
@@ -341,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """Move the lost delivery of a message that came again out of `account`, so that later ACKs do not settle it."""
+        """A lost message came again: move its lost delivery out of `account`, so that later ACKs do not settle it."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -429,7 +429,7 @@ class Ledger:
         return name is not None and (name in self._tokened or name in self._hidden)
 
     def by_token(self, token: bytes) -> Delivery | None:
-        """Return the pending delivery with this token; otherwise the one with this `ack` value; otherwise None."""
+        """Return the pending delivery with this token. Without one, return the one with this `ack` value, or None."""
         if self.recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)

@@ -193,6 +193,6 @@ class Leg:
 
     @property
     def beating(self) -> bool:
-        """Whether heart-beats count on this leg. They still do while a client waits for the answer to DISCONNECT."""
+        """Whether heart-beats count on this leg: while CONNECTED, and on a client's leg also while LEAVING."""
         leaving = self.state is LegState.LEAVING and self.side is Side.DOWNSTREAM
         return leaving or self.state is LegState.CONNECTED

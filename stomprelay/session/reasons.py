@@ -1,4 +1,4 @@
-"""Texts for the log about failed connections, for all code with sockets. Also the notes that are warnings."""
+"""Texts for the log about failed connections, for all code with sockets. Also the events whose notes are warnings."""
 
 from collections.abc import Iterable
 from traceback import format_tb

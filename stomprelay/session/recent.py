@@ -53,14 +53,14 @@ def _ids(rows: bytes, width: int) -> set[bytes]:
 
 
 ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None else COMPILED.ids
-"""Returns the set of first values, which are subscription ids, of rows with so many values."""
+"""Returns the set of the first values, which are subscription ids, of rows with this many values."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Recent:
     """The newest deliveries of a client of this dialect. They are of the present broker and on open subscriptions. No
-    other delivery in the ledger has the same name. `orders` gives them their numbers. The unsettled ones have the
-    highest numbers, without a gap.
+    other delivery in the ledger has the same name. `orders` gives them their numbers. The deliveries that are still
+    unsettled have the highest of these numbers, without a gap.
     """
 
     _dialect: Dialect
@@ -104,7 +104,7 @@ class Recent:
         return len(self) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may miss a name."""
+        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find a name."""
         return None if self._rows is None else self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:

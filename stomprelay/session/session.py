@@ -265,8 +265,8 @@ class Session:
 
     def delivered(self, rows: bytes, width: int, count: int, *, unnamed: bool = False) -> bool:
         """Record MESSAGEs that pass as they came, in rows of `width` values (see `recent`). Return False, and record
-        nothing, if a MESSAGE needs a look: its names may have to change, its subscription is unknown, the session
-        would become `full`, or the client gave the subscription no id. The last reason does not count with `unnamed`.
+        nothing, if a MESSAGE needs a look: its names may have to change, its subscription is unknown, the session would
+        become `full`, or (without `unnamed`) the client gave the subscription no id.
         """
         dialect = self.dialect
         if self._neighbours is not None or not dialect.spells_once(rows):
@@ -293,18 +293,18 @@ class Session:
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if a name cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names (see `recent`), outside transactions. Return whether all may pass
-        unchanged. If not, the caller must look at each ACK; the ACKs that were settled here pass.
+        unchanged. If not, the caller must look at each ACK. An ACK that was settled here is then sent on unchanged.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
-        """Whether the client owes too many ACKs or too much is kept. If so, stop reading until not `crowded`."""
+        """Whether to stop reading until the session is not `crowded`: too many ACKs are owed, or too much is kept."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )
@@ -359,7 +359,7 @@ class Session:
             self.received(receipt)
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
-        """Record a WATCHED frame to the broker. Return the subscription that it opens or closes, or None. Raises
+        """Record a frame with a command in `WATCHED`. Return the subscription that it opens or closes, or None. Raises
         `ProtocolError` for too many subscriptions or transactions, and `LimitError` if too much is kept.
         """
         if command is SUBSCRIBE or command is UNSUBSCRIBE:
@@ -421,7 +421,7 @@ class Session:
             self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:
-        """Record that the broker sent the RECEIPT with this id, if any."""
+        """Record that the broker sent the RECEIPT with this id; None changes nothing."""
         if receipt in self.receipts:
             del self.receipts[receipt]
             self.kept.give(_RECEIPT + len(receipt))
@@ -435,7 +435,7 @@ class Session:
         self.misreads.setdefault(taken, deque()).append(receipt)
 
     def asked(self, receipt: bytes | None) -> bytes | None:
-        """Return the receipt that the client asked for; the broker's RECEIPT names it as `receipt`. The two differ if
+        """Return the receipt that the client asked for, if the broker's RECEIPT has the id `receipt`. The two differ if
         the broker reads the client's spelling differently (`misreads`). Call this once for each RECEIPT.
         """
         asked = self.misreads.get(receipt) if receipt is not None else None

@@ -22,8 +22,8 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 class Subscription:
     """A client's subscription. `headers`: the decoded headers of its SUBSCRIBE. After `close` only the receipt is left.
 
-    `id`: its id toward a broker. `named`: the client chose the id. If it did not, it must never be sent the id. `cost`:
-    in bytes.
+    `id`: its id toward a broker. `named`: the client chose the id. Otherwise the client must never be sent the id.
+    `cost`: in bytes.
     """
 
     __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
@@ -117,8 +117,8 @@ class Subscriptions:
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
         """Return the subscription of a MESSAGE, or None. First choice: the open or recently ended subscription with
-        this id. Second choice: one to this destination; if the MESSAGE has an id, the client must have given this
-        subscription no id. A MESSAGE without an id may also be for the only open subscription.
+        this id. Second choice: a subscription to this destination. If the MESSAGE has an id, the client must have given
+        that subscription no id. A MESSAGE without an id may also be for the only open subscription.
         """
         named = None if id is None else self._by_id.get(id) or self._ended.get(id)
         if named is not None:

@@ -70,8 +70,8 @@ class Opening:
     """A client's connection, from its beginning until its session starts or the connection is closed. `until`: when
     CONNECT must have come. `deadline`: when `Woke` is due.
 
-    After a `Let`, call nothing more. `left`: why the connection ended in the meantime. `half_closed`: the client sends
-    no more. `paused`: the client is not read from, because it sent more than CONNECT.
+    After a `Let`, call nothing more. `left`: why the connection ended while the client's identity was found out.
+    `half_closed`: the client sends no more. `paused`: the client is not read from, because it sent more than CONNECT.
     """
 
     _client: Leg
@@ -166,8 +166,8 @@ class Opening:
             self._vanish(event.reason)
 
     def _half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """The client half-closed its connection. A client without CONNECT is gone. Any other client is answered at the
-        normal time, so the time shows nothing about the reason.
+        """The client half-closed its connection. If it sent no CONNECT, it counts as gone. Otherwise it is answered at
+        the usual time, so that the time does not show the reason.
         """
         if self._client.closed:
             return

@@ -48,11 +48,11 @@ class Shutdown:
     answering   if its client half-closed the connection (`half_closed`, `finish`): brokers were sent DISCONNECT in
                 the client's name, and the client gets their answers
     delivering  if its client's connection ended (`vanished`): brokers still get what the client sent
-    ending      for a reason of the relay (`end`), with an ERROR (`fail`), or both at once (`cut`): the client is not
-                read from and gets no MESSAGE; brokers get what the client sent, and DISCONNECT; the client gets their
-                RECEIPTs, then the ERROR
+    ending      if the relay ends it, with a reason (`end`) or an ERROR (`fail`): the client is not read from and gets
+                no MESSAGE; brokers get what the client sent, and DISCONNECT; the client gets their RECEIPTs, then the
+                ERROR
     over        if everything is delivered (`conclude`), the time is over (`overdue`), the broker closed
-                (`ended_with`), or nothing was to be delivered (`close`)
+                (`ended_with`), nothing was to be delivered (`close`), or the relay ends it at once (`cut`)
 
     A session that is delivering or ending has one `disconnect_timeout` for everything.
 
@@ -104,8 +104,8 @@ class Shutdown:
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
-        """The DISCONNECT has made progress. Each step gets its own time limit. If a DISCONNECT of the relay is
-        confirmed, the session ends.
+        """The DISCONNECT has made progress. Each step gets its own time limit. If the relay sent DISCONNECT for the
+        client and it is confirmed, the session ends.
         """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and (self.ending or self._answering) and not self._client.closed:
@@ -167,7 +167,7 @@ class Shutdown:
         return client.gone and (not flow.survives or (flow.ready and flow.safe))
 
     def half_closed(self, now: float) -> None:
-        """The client sends no more, but may wait for answers; call `finish`. An LF tests whether it still reads."""
+        """The client sends no more, but may wait for answers. An LF tests whether it reads. Then call `finish`."""
         if self.ending:
             return
         self._client.heartbeat.reading = False
@@ -181,7 +181,8 @@ class Shutdown:
 
     def may_finish(self, now: float) -> bool:
         """Whether brokers may be sent DISCONNECT in the client's name, because the relay ends the session, or because
-        the client half-closed and has not reset its connection. A subscriber gets messages until its time is over.
+        the client half-closed and has not reset its connection. A half-closed client with subscriptions gets messages
+        until its time is over.
         """
         client, flow = self._client, self._flow
         early = now < self.finish_at < self._finish_by
@@ -338,7 +339,7 @@ class Shutdown:
         return finished or self._client.state is LegState.CONNECTING
 
     def cut(self, why: Reason) -> None:
-        """End the session at once. `why` counts if there is no reason yet. Count the SENDs that may be lost."""
+        """End the session at once, for this reason if it is not ending yet. Count the SENDs that may be lost."""
         flow = self._flow
         if flow.settled and not self.ending:
             how = How.FLUSH if self._client.gone else How.LINGER
@@ -358,7 +359,7 @@ class Shutdown:
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """End the session with its broker. No SENDs are lost if all was settled and the broker closed `clean`."""
+        """End the session with its broker. If the broker closed `clean` and all was settled, no SENDs are lost."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])
@@ -382,8 +383,8 @@ class Shutdown:
         return flow.unanswered()
 
     def answered_by_closing(self, link: Link) -> bool:
-        """A broker closed its connection. Return whether no other answer to DISCONNECT will come, because too many
-        brokers closed at DISCONNECT: then call `overdue`. If False, other brokers have the remaining time.
+        """A broker closed its connection. Return True if this was the last broker that could answer DISCONNECT. Then
+        call `overdue`. Otherwise other brokers are tried in the remaining time.
         """
         flow = self._flow
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []

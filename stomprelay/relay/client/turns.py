@@ -127,10 +127,10 @@ class Pace:
 
 @dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
-    """A client's unread bytes; from `most` bytes on the client is not read from. `pace`: how fast they may be carried;
-    None: without a limit. `cost`: the kept bytes. `paused`: the buffer stopped reading from the client.
+    """A client's unread bytes. If there are `most` bytes or more, the client is not read from. `pace`: how fast they
+    may be carried; None: without a limit. `cost`: the kept bytes. `paused`: the buffer stopped reading from the client.
 
-    Call `append` to add bytes, `hold` or `stop` to stop reading, `paced` after each change.
+    Call `append` to add bytes, `hold` or `stop` to stop reading, and `paced` after each change.
     """
 
     _client: Leg
@@ -193,7 +193,7 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again when nothing waits."""
+        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept."""
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting
@@ -208,8 +208,8 @@ class InputBuffer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Turns:
-    """A leg that has more work than one turn allows is `deferred` until its next turn. `allowed`: what may pass
-    straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
+    """A leg that has more work than one turn allows is `deferred` until its next turn. `allowed`: what may pass without
+    the relay, on legs where nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
     _client: Leg
@@ -282,7 +282,7 @@ class Turns:
         return Pass(able.leg, able.to, pace.passing(able.passing), able.trails)
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
-        """Whether both legs are open, and no bytes of `leg` wait that the next bytes would overtake."""
+        """Whether both legs are open, and no earlier bytes of `leg` still wait."""
         if leg.state is not LegState.CONNECTED or to.state is not LegState.CONNECTED or leg.gone or to.gone:
             return False
         if leg in self.deferred or leg.decoder.buffered:

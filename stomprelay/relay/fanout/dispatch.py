@@ -36,7 +36,7 @@ from stomprelay.wire.names import (
 
 @dataclass(slots=True, eq=False, repr=False)
 class TransactionTarget:
-    """Where a client's open transaction is: on one target. The first frame after BEGIN decides which; then the
+    """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
     transaction is `used`.
 
     `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
@@ -91,7 +91,7 @@ class Dispatch:
     _placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame of the client; not DISCONNECT. Raises `StompError` for a frame that cannot be sent."""
+        """Send a client's frame that is not DISCONNECT. Raises `StompError` for a frame that cannot be sent."""
         if self._memo is not None and self._memo[0] is frame.memo:
             self._memo[1].send(frame)
             return
@@ -237,7 +237,7 @@ class Dispatch:
     # Transactions
 
     def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
-        """Return where this transaction is: from now on at `target`. Raises `ProtocolError` if it is elsewhere."""
+        """Put this transaction on `target`, and return where it is. Raises `ProtocolError` if it is used elsewhere."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None

@@ -100,12 +100,12 @@ class Fanout:
 
     @property
     def full(self) -> bool:
-        """Whether, in any upstream, too few groups have room for more frames."""
+        """Whether the client must not be read from, because in some upstream too few groups have room for frames."""
         return any(target.full for target in self._router.targets)
 
     @property
     def crowded(self) -> bool:
-        """Whether, in any upstream, too few groups have room to go on reading after the flow was `full`."""
+        """Whether, after the flow was `full`, the client must still not be read from."""
         return any(target.crowded for target in self._router.targets)
 
     @property
@@ -127,14 +127,14 @@ class Fanout:
         return []
 
     def opened(self) -> list[Link]:
-        """Return the links that must `seek` a broker: those of newly used upstreams, and those that left a broker."""
+        """Return the links that must `seek` a broker, because their upstream is newly used or they left a broker."""
         opened, self._router.opened = self._router.opened, []
         return opened
 
     # Carrying frames
 
     def to_broker(self, now: float, most: int = TURN) -> None:
-        """Carry the frames that the client's leg has: at most `most`, and at most one turn's work."""
+        """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         count = 0
         frames = self._client.decoder.frames()
         if self.guard.active:
@@ -337,7 +337,7 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers still owe an answer and can be replaced, also links that leave brokers."""
+        """Return the links whose brokers still owe an answer and can be replaced. They may be leaving their brokers."""
         members = [
             member
             for target, member in self._places.values()
@@ -408,7 +408,7 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """Record that a broker confirmed DISCONNECT. Return whether enough brokers did; if not, leave this broker."""
+        """Record that a broker confirmed DISCONNECT. Return whether enough brokers have now. If not, leave this one."""
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()
@@ -432,7 +432,7 @@ class Fanout:
         return next(member for link, (_, member) in self._places.items() if link.state.leg is leg)
 
     def _go_on(self, now: float) -> None:
-        """Write the collected frames, give the client its receipts, and send a DISCONNECT that waited for this."""
+        """Write the collected frames, give the client its receipts, and send a waiting DISCONNECT if all is safe."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
         for target, member in self._places.values():

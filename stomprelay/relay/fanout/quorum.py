@@ -120,8 +120,8 @@ class Confirmations(Generic[Party]):
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: count a refusal for everything that it was asked. Return the now decided
-        confirmations.
+        """A party is given up: for everything that it was asked, count a refusal. Return the confirmations that are
+        decided now.
         """
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
@@ -131,7 +131,7 @@ class Confirmations(Generic[Party]):
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """Return the confirmation that a party's next answer with this receipt is for."""
+        """Return the confirmation that the party's next answer with this receipt belongs to, or None."""
         return self._first.get((receipt, party))
 
     def _answer(
@@ -172,15 +172,15 @@ class Quorum:
     confirmations: Confirmations[Member] = field(default_factory=Confirmations)
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
-        """Expect no answers from this member for the receipts that the relay gives itself. Return the confirmations
-        that are decided now; call `announce` with them.
+        """Record that this member will not answer for the receipts that the relay gives itself. Return the
+        confirmations that are decided now; call `announce` with them.
         """
         receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def confirmed_late(self, member: Member, now: float) -> None:
-        """Count receipts that the broker sent earlier, but that are true only now. Raises as `announce` does."""
+        """Count the broker's RECEIPTs that were held back until now. Raises as `announce` does."""
         receipts = member.resender.unconfirmed.take_late()
         decided = [self.confirmations.confirm(member, receipt) for receipt in receipts]
         self.announce([each for each in decided if each is not None], now)
@@ -207,7 +207,9 @@ class Quorum:
             self.announce([confirmation], now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Count frames that made a group's brokers close, as refused or as a fault. Raises as `refused` and `fault`."""
+        """Record frames that made a group's brokers close. A frame that awaits an answer is refused. Any other frame is
+        a fault of the broker. Raises as `refused` and `fault` do.
+        """
         for error in member.resender.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))

@@ -95,7 +95,7 @@ class Member:
 
     @property
     def full(self) -> bool:
-        """Whether the bytes that wait or are unconfirmed are as many as allowed."""
+        """Whether no more bytes may wait or be unconfirmed."""
         return self.size >= self._most
 
     @property
@@ -271,12 +271,12 @@ class Target:
 
     @property
     def ready(self) -> bool:
-        """Whether as many members as the quorum have brokers."""
+        """Whether at least `quorum` members have brokers."""
         return sum(member.link.up for member in self.members) >= self.quorum
 
     @property
     def reachable(self) -> bool:
-        """Whether as many members as the quorum can still have brokers."""
+        """Whether at least `quorum` members are not given up."""
         return len(self.live) >= self.quorum
 
     @property
@@ -286,7 +286,7 @@ class Target:
 
     @property
     def crowded(self) -> bool:
-        """Whether too few members have room again, so that a target that was `full` must still wait."""
+        """Whether, after the target was `full`, the client must still not be read from."""
         return sum(not member.crowded for member in self.live) < self.quorum
 
     @property
@@ -307,13 +307,13 @@ class Target:
 
     @property
     def primary(self) -> Member:
-        """The member for frames that go to one group only: the first with both a broker and room, if there is one."""
+        """The member for frames that go to one group only. If possible, it is a member with a broker and with room."""
         live = self.live
         roomy = [member for member in live if not member.full]
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
     def receivers(self) -> list[Member]:
-        """Return the members for a SEND: all with room, or if these are fewer than the quorum, the least full ones."""
+        """Return the members for a SEND: all with room; if these are fewer than the quorum, the least full ones."""
         live = self.live
         roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):
@@ -328,7 +328,7 @@ class Target:
         )
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
-        """Return the error for the client if these members failed and the quorum cannot be reached."""
+        """Return the error for the client: these members failed, so the quorum cannot be reached."""
         failed = ", ".join(
             f"{member} ({member.reason})" if member.reason else str(member) for member in members
         )

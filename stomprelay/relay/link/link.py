@@ -48,7 +48,7 @@ REST: Final = 2.0
 
 
 class Attempt(NamedTuple):
-    """Try this broker at this time. None: no broker may be tried; call `next` again when one is resumed."""
+    """Try this broker at this time. None: no broker may be tried; call `next` again when a broker is resumed."""
 
     broker: Broker | None
     at: float
@@ -56,8 +56,8 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Suspicion:
-    """The attempts of one client that no broker has accepted yet, to find out whether its CONNECT is the reason.
-    RabbitMQ closes the connection for some logins without an ERROR, like a broker that dies.
+    """Records the attempts of one client that no broker has accepted yet, to find out whether the client's CONNECT is
+    the reason. RabbitMQ closes the connection for some logins without an ERROR, like a broker that dies.
 
     The client is the cause if two attempts ended at brokers that were well before and after, and that accepted other
     clients in the meantime (`Health.well_since`). After two attempts a pause leaves time for a probe, in case no other
@@ -96,15 +96,15 @@ class Suspicion:
 @dataclass(slots=True, eq=False, repr=False)
 class Schedule:
     """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
-    every broker once, and the pauses between passes grow. Brokers that failed come last; paused ones are not tried.
+    every broker once, and the pauses between passes grow. Brokers that failed come last; paused brokers are not tried.
 
-    Call `begin`, then do what `next` returns, until a broker accepts or `next` returns None. When an attempt is due
-    and `stands` is False, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when a
+    Call `begin`, then do what `next` returns, until a broker accepts or `next` returns None. When an attempt is due and
+    `stands` is False, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when a
     broker accepted, `ended` when the session is over.
 
     `last`: the broker of the last attempt, or the broker that the session moved to. `passes`: passes without success.
-    `vain`: a note must be logged now that no broker was found in so many passes. `deadline`: when the session is given
-    up, but see `kept`. `_rate` limits how many sessions return in a second. `offer`: what brokers are sent in CONNECT.
+    `vain`: so many passes had no success that a note must be logged now. `deadline`: when the session is given up, but
+    see `kept`. `_rate` limits how many sessions return in a second. `offer`: what brokers are sent in CONNECT.
     `suspicion`: None until a broker turns the client away.
     """
 
@@ -135,9 +135,9 @@ class Schedule:
         self._options = self._group.reconnect or _ONCE
 
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
-        """Begin a search, for a new client (`start`), or for a client that lost or left its broker. If the broker that
-        was found last was lost at once, that search goes on. A session that moves does not wait, and always has one
-        pass.
+        """Begin a search, for a new client (`start`), or for a client that lost or left its broker. If the last search
+        found a broker that was lost at once, go on with that search. A session that moves does not wait, and has at
+        least one pass.
         """
         if self._target is not None:
             self.ended()
@@ -216,7 +216,7 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back. `next` now waits for no pause, but only for the session's turn."""
+        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
         if self._target is not None:
             self.last = self._before
         self.ended()
@@ -225,7 +225,7 @@ class Schedule:
         self._left = self._pass(now)
 
     def found(self, now: float) -> None:
-        """A broker accepted the session, and has counted it."""
+        """A broker accepted the session. Call this after the broker has counted the session (`Health.joined`)."""
         self.ended()
         self._found_at = -inf if self._start else now
 
@@ -300,9 +300,9 @@ class Accepted(NamedTuple):
 class Handshake:
     """A session asks one broker for CONNECTED.
 
-    Call `ask`, then `connect` when the connection is there, then `read` with what the broker sends. `until`: when
-    CONNECTED must have come; before `ask`, when to call `ask`. `told`: CONNECT was sent. `sight`: how the broker was
-    at `ask`. `accepted`: the broker's acceptance, once it has come.
+    Call `ask`, then `connect` when the connection is there, then `read` with what the broker sends. `until`: before
+    `ask`, when to call `ask`; after it, when CONNECTED must have come. `told`: CONNECT was sent. `sight`: the broker's
+    state at `ask`. `accepted`: the broker's acceptance, once it has come.
     """
 
     _link: "Link"
@@ -461,8 +461,8 @@ class Leaving(Connected):
 
 @dataclass(slots=True)
 class Ended:
-    """No broker was found, for a `reason` that a client may read; or the session is over. `leg`: the leg of the last
-    attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
+    """The link has no broker and looks for none. If no broker was found, `reason` says why, in words that a client may
+    read. `leg`: the leg of the last attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
     """
 
     reason: str = ""
@@ -472,11 +472,11 @@ class Ended:
 
 @dataclass(slots=True)
 class BalanceMove:
-    """The session leaves its broker after another broker has accepted it, at a quiet moment or at `leave_by`. With
-    `may_stay` it does not leave at `leave_by`, but stays.
+    """The session leaves its broker after another broker has accepted it: at a quiet moment, or at `leave_by`. With
+    `may_stay`, it stays if no quiet moment came before `leave_by`.
 
-    `target`: the only broker to go to. `left`: brokers that were not asked yet. `refusal`: why the last broker
-    refused. `again`: no move for balance before this time.
+    `target`: the only broker to go to. `left`: brokers that were not asked yet. `refusal`: why the last broker refused.
+    `again`: before this time, the session is not asked to move for balance.
     """
 
     target: Broker | None
@@ -491,11 +491,11 @@ class BalanceMove:
 class Link:
     """One session in one group. `session` is what is open at the brokers of this group.
 
-    Call `seek` first, then the method for each event; call `woke` at `until`. `resender`: None if the session ends
-    with its broker and has no other link (`resends`). `before`: the broker before this one. `recovering`: that broker
-    was lost. `seeks_since`: when the search for the present broker began. `fresh`: no broker has accepted the session
-    yet. `moving`: the present move. `following`: the broker that is asked to accept the move. `stays`: why the session
-    kept the broker that it was to leave.
+    Call `seek` first, then the method for each event; call `woke` at `until`. `resends`: the session has other links,
+    too. `resender`: None if the session ends with its broker. `before`: the broker before this one. `recovering`:
+    `before` was lost. `seeks_since`: when the search for the present broker began. `fresh`: no broker has accepted the
+    session yet. `moving`: the present move. `following`: the broker that is asked to accept the move. `stays`: why the
+    session kept the broker that it was to leave.
     """
 
     listener: Listener
@@ -584,8 +584,8 @@ class Link:
 
     @property
     def dropped_by(self) -> Broker | None:
-        """The broker, if it is certain that the broker ended the connection. None if the session left the broker
-        before, or if the broker did not answer any more.
+        """The link's broker, if it is certain that this broker ended the connection. None if the session was leaving
+        the broker, or if the broker did not answer any more.
         """
         state = self.state
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
@@ -734,7 +734,7 @@ class Link:
             )
 
     def refused(self, reason: str, now: float, blame: str = CLOSED) -> None:
-        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the text for a client at fault."""
+        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the error for a client at fault."""
         asked = self.state
         if not isinstance(asked, Handshake) or asked.sight is None:
             return
@@ -822,7 +822,7 @@ class Link:
 
     @property
     def hasty(self) -> bool:
-        """Whether more must be sent to the broker in the next turn: then call `Flow.to_client`."""
+        """Whether the broker must be sent more in the next turn. If so, call `Flow.to_client` in that turn."""
         line = None if self.resender is None else self.resender.line
         return line is not None and line.hasty and self.up
 
@@ -895,8 +895,8 @@ class Link:
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
-        """Move the session to `target`, or to any other broker that accepts it, at a quiet moment, or when the time is
-        over; with `may_stay` only at a quiet moment. If no broker accepts the session, it stays.
+        """Move the session to `target`, or to any other broker that accepts it. The move is at a quiet moment, or after
+        `within` seconds; with `may_stay` it is only at a quiet moment. If no broker accepts the session, it stays.
         """
         if not self.up:
             return
@@ -1008,7 +1008,7 @@ class Link:
             self.until = inf
 
     def broker_leaves(self) -> None:
-        """The broker said that it goes away: treat it as lost, because it may stay and answer all frames like this."""
+        """The broker said that it goes away: treat it as lost, because it may answer every frame with this ERROR."""
         if type(self.state) is Connected:
             self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
             self._lost(self.state)
@@ -1025,7 +1025,9 @@ class Link:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Send DISCONNECT. Call `go_on` at the answer or if the leg is lost. Raises `LookupError` if it cannot move."""
+        """Move: send DISCONNECT. After the answer, or if the leg is lost, call `go_on`. Raises `LookupError` if this
+        link cannot move.
+        """
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
@@ -1042,8 +1044,8 @@ class Link:
         self.until = now + self.upstream.disconnect_timeout
 
     def go_on(self, now: float) -> Accepted | None:
-        """Close the leg to a broker that was lost or left. If another broker has accepted in the meantime, use it and
-        return its acceptance; otherwise look for a broker, and return None.
+        """Close the leg to a broker that was lost or left. If the next broker of the move has accepted the session, use
+        that broker and return its acceptance. Otherwise look for a broker, and return None.
         """
         how = How.ABORT
         if self.leaving:

@@ -1,5 +1,6 @@
 """A probe is a short session of the relay's own with a broker. It sends CONNECT, a SEND with a receipt if a destination
-is configured, and DISCONNECT. A broker is alive, too, if it refuses the probe's credentials, or a probe without any.
+is configured, and DISCONNECT. A broker counts as alive even if it refuses the probe's credentials, or refuses the probe
+because it has no credentials.
 """
 
 from collections.abc import Callable
@@ -100,8 +101,8 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended. Before CONNECTED this does not count against the broker, if the relay has no
-        credentials for it and the broker serves sessions.
+        """The connection ended. This does not count against the broker if it ended before CONNECTED, the relay has no
+        credentials for the broker, and the broker serves sessions.
         """
         unknown = self._upstream.credentials is None and self.leg.state is LegState.OPENING
         if unknown and self._broker.health.sessions:

@@ -85,7 +85,7 @@ _CHANGES: Final = 10
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination that is counted by name: its counts since it has the place, and its recent number of frames."""
+    """A destination that is counted by name. `tally`: its counts. `recent`: how many frames it had lately."""
 
     tally: DestinationTally
     recent: int
@@ -158,7 +158,7 @@ BOUNDS: Final = (
 
 class Time(NamedTuple):
     """A kind of duration. `by`: "listener" or "upstream" if it is counted for each of them, otherwise "". `meaning`:
-    for readers.
+    what is measured, in words.
     """
 
     by: str

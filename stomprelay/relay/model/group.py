@@ -16,9 +16,9 @@ from stomprelay.relay.model.profile import Profile
 class Checks:
     """When a broker is left out, and how it is probed. Times are in seconds.
 
-    After `failures` in a row a broker is left out for `pause` seconds. The pause doubles with each further failure, up
-    to `longest_pause`. `probe`: seconds between the relay's own CONNECTs; 0: none. `destination`: a probe also sends
-    an empty message there.
+    After `failures` failures in a row a broker is left out for `pause` seconds. The pause doubles with each further
+    failure, up to `longest_pause`. `probe`: seconds between the relay's own CONNECTs; 0: none. `destination`: a probe
+    also sends an empty message there.
     """
 
     failures: int = 1
@@ -29,7 +29,7 @@ class Checks:
 
 
 def spread(time: float, chance: Callable[[], float], jitter: float = 0.2) -> float:
-    """Return `time`, made longer or shorter at random by up to `jitter`, which is a share of it."""
+    """Return `time`, made longer or shorter at random. `jitter` 0.2: by up to a fifth of `time`."""
     return time * (1 - jitter + 2 * jitter * chance())
 
 
@@ -51,8 +51,8 @@ class Others(Protocol):
 
 
 class Sight(NamedTuple):
-    """A broker's state at one moment: the number of its newest session, how many answers and troubles had been
-    counted, and whether the broker was well.
+    """A broker's state at one moment: the number of its newest session, how many answers and troubles had been counted,
+    and whether the broker was well.
     """
 
     joined: int
@@ -66,14 +66,14 @@ class Health:
     """What all sessions together know about one broker's health. `chance` returns numbers from 0 up to 1.
 
     A broker is up once it has answered CONNECT in time. A broker that failed is left out for a pause, which is longer
-    after each failure; then one session or probe tries the broker, and the others wait for the result. If a broker
+    after each failure. Then one session or probe tries the broker, and all others wait for the result. If a broker
     closes a connection after a client's CONNECT, or during a session, that client may be the reason; so the broker is
     only doubted until its next answer. Take a `Sight` when something suspect is sent; later `well_since` tells whether
     the broker was well in the meantime.
 
-    `up`: the last result; None if there is none. `paused`: by an operator. `coming`: how many sessions are on their
-    way to the broker. `failures`: in a row. `out_until`: when the pause ends; 0: no pause. `doubted`: a probe is
-    needed. `others`: what other processes of the relay know about the broker.
+    `up`: the last result; None if there is none. `paused`: an operator took the broker out of service. `coming`: how
+    many sessions are on their way to the broker. `failures`: how many there were in a row. `out_until`: when the pause
+    ends; 0: no pause. `doubted`: a probe is needed. `others`: what other processes of the relay know about the broker.
     """
 
     up: bool | None = None
@@ -166,8 +166,8 @@ class Health:
             self.out_until = now + self._pause
 
     def lost(self, *, suspect: bool) -> None:
-        """A session lost its connection to the broker. `suspect`: the session may be the cause. The broker is not well
-        until its next answer, but this does not count as a failure.
+        """A session lost its connection to the broker. `suspect`: the session may be the cause. The broker does not
+        count as well until its next answer, but this is no failure.
         """
         self._troubled = True
         self._troubles += not suspect
@@ -184,7 +184,7 @@ class Health:
         return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
 
     def unanswered(self, sight: Sight) -> Sight:
-        """Return the sight with the present number of answers, so that only later answers show the broker well."""
+        """Return the sight with the present number of answers, so that earlier answers do not show the broker well."""
         return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
@@ -192,8 +192,8 @@ class Health:
         return self._answers != sight.answers
 
     def well_since(self, sight: Sight) -> bool:
-        """Return whether the broker was well since this sight: it still serves an older session; or it answered, did
-        not fail, and did not end a session that was not suspect.
+        """Return whether the broker was well since this sight. It was well if it still serves a session that is older
+        than the sight. It was also well if it answered, did not fail, and ended no session except suspect ones.
         """
         return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
 
@@ -212,7 +212,7 @@ class Health:
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """A session tries the broker now. After a pause, others leave the broker out until `answered` or `failed`."""
+        """A session tries the broker now. After a pause, no other session tries it until the result is known."""
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
 
@@ -273,7 +273,7 @@ class Reconnect:
 
 
 TOLERANCE: Final = 0.1
-"""A broker may have this part of its share more or fewer; a difference of one session is always allowed."""
+"""A broker may have this part of its share more or less. A difference of one session is always allowed."""
 
 REMEMBERED: Final = 60.0
 """With `Policy.TOGETHER`, seconds for which new sessions still prefer the broker that all sessions have left."""
@@ -281,7 +281,7 @@ REMEMBERED: Final = 60.0
 
 class BrokerTally(NamedTuple):
     """The counts of a broker: frames and bytes of its sessions; losses after which a session continued; SENDs to
-    queues; MESSAGEs from queues, without those that go back.
+    queues; MESSAGEs from queues, except those that the broker will deliver again.
     """
 
     sent_frames: int = 0
@@ -375,8 +375,8 @@ class Group:
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
-        """If all sessions should be on one broker, return the broker that has the most sessions; otherwise None. Also
-        None if there are no sessions.
+        """If all sessions should be on one broker, return the broker that has the most sessions. Return None if they
+        need not be on one broker, or if there are no sessions.
         """
         if not self.together:
             return None
@@ -407,7 +407,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Return only the broker that has the sessions, if any, because a session on another one would be alone."""
+        """Return the brokers to try: only the one with the sessions, if any, because elsewhere a session is alone."""
         home = self.home(now)
         if home is not None:
             return [home]
@@ -428,7 +428,7 @@ class Group:
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
-        """Smooth weighted round-robin: in a full round, each available broker comes first as often as it weighs."""
+        """Smooth weighted round-robin: in a full round, each available broker comes first `weight` times."""
         kept = [each for each in self.brokers if not each.health.paused] or self.brokers
         able = [each for each in kept if not each.health.out(now)] or kept
         for each in able:
@@ -468,7 +468,7 @@ def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
 
 
 def _load(broker: Broker) -> float:
-    """Return a broker's load for its weight: its sessions, the sessions on their way to it, and one more."""
+    """Return a broker's load: its sessions, the sessions on their way to it, and one more, divided by its weight."""
     health = broker.health
     return (health.sessions + health.coming + 1) / broker.weight
 

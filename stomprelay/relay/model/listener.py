@@ -83,9 +83,9 @@ ANY_ORIGIN: Final = "*"
 class Web:
     """How a listener speaks STOMP over WebSocket, in addition to plain STOMP.
 
-    `origins`: the web sites from which browsers may connect; a client without an origin always may. `ping_interval`:
-    seconds of silence before a ping, and again until the client counts as gone; 0: no pings. `message`: the most bytes
-    in a message. `compression`: allowed in both directions.
+    `origins`: the web sites from which browsers may connect. A client that names no origin may always connect.
+    `ping_interval`: seconds of silence before a ping; after as many more seconds the client counts as gone; 0: no
+    pings. `message`: the most bytes in a message. `compression`: allowed in both directions.
     """
 
     path: str = "/ws"

@@ -23,14 +23,14 @@ class Saying(NamedTuple):
     """An ERROR in a product's own words: patterns for its whole `message` and its whole body.
 
     A client can put bytes into an ERROR, because brokers quote what clients sent. The quoted bytes may even end the
-    head. But after them the product's own text follows, up to the NUL. So a client cannot make both patterns match.
+    head. But then the product's own text still follows, up to the NUL. So a client cannot make both patterns match.
     """
 
     message: re.Pattern[bytes]
     body: re.Pattern[bytes]
 
     def said_by(self, error: Frame) -> bool:
-        """Return whether an ERROR consists of these words only."""
+        """Return whether an ERROR has only these words."""
         message = (error.raw(MESSAGE_HEADER) or b"").replace(b"\\c", b":")
         return self.message.fullmatch(message) is not None and self.body.fullmatch(error.payload) is not None
 
@@ -85,8 +85,8 @@ class Naming(NamedTuple):
 
     `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names.
     Each comes with a first name of the other kind that means the same place. `bound`: the header of a SUBSCRIBE to a
-    topic that names the subscription's queue. `dead_letters`: the headers of a queue with exchange and routing key for
-    its dead letters. `known`: whether the product is known.
+    topic that names the subscription's queue. `dead_letters`: the two headers that name the exchange and the routing
+    key for a queue's dead letters. `known`: whether the product is known.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -106,7 +106,7 @@ class Naming(NamedTuple):
         return [*found]
 
     def denied(self, glob: str) -> list[str]:
-        """Return a denying glob, and the first names that it denies, too; but no name that consists of wildcards."""
+        """Return a denying glob, and all first names to deny with it, except names that have only wildcards."""
         names = self.names(glob.replace("%2F", "/"))
         names += _expanded(names, self.kin)
         return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
@@ -187,11 +187,11 @@ ANY_NAMES: Final = naming((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))._r
 class Profile:
     """What one product does; `name` is the product's.
 
-    `dialects`: its form of each version. `connect_escape`: it unescapes CONNECT. `selectors`: it applies `selector`.
-    `cumulative`: its RECEIPT for a SEND means that all earlier SENDs are safe, too. `commits_early`: its RECEIPT for
-    COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket it gives no RECEIPT for DISCONNECT.
-    `goodbyes`: its ERRORs when it ends connections. `outages`: its further ERRORs to CONNECT when it serves nobody.
-    `naming`: its names for a place.
+    `dialects`: the product's form of each version. `connect_escape`: the product unescapes CONNECT. `selectors`: the
+    product applies `selector`. `cumulative`: a RECEIPT for a SEND means that all earlier SENDs are safe, too.
+    `commits_early`: the RECEIPT for COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket there
+    is no RECEIPT for DISCONNECT. `goodbyes`: the ERRORs when the product ends connections. `outages`: further ERRORs,
+    in answer to CONNECT, when it serves nobody. `naming`: the product's names for a place.
     """
 
     name: str

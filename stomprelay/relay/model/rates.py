@@ -108,7 +108,7 @@ class LimitTally:
 class TokenBucket:
     """A token bucket: `rate` tokens a second come into it. It holds at most `burst` tokens, and is full at first.
 
-    Tokens can be taken before they have come: `take` returns when they may be used; later calls return later times.
+    Tokens can be taken before they have come: `take` returns when they may be used. Later takers must wait longer.
     """
 
     __slots__ = ("_at", "_level", "burst", "limit", "rate", "refuses", "scope", "slice", "tally")
@@ -138,7 +138,7 @@ class TokenBucket:
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
     def has(self, tokens: int) -> bool:
-        """Return whether so many tokens may be taken now. The bucket is not refilled before."""
+        """Return whether so many tokens may be taken now. Tokens since the last `left` or `take` do not count."""
         return tokens <= min(self._level, self.slice)
 
     def spend(self, tokens: int) -> None:
@@ -196,8 +196,9 @@ class Limiter:
         self.tally(scope, Limit.CLIENTS).refused += 1
 
     def connect(self, now: float, address: str | None, user: str = "") -> TokenBucket | None:
-        """Count a connection: for its listener and address, or for its `user` if that is given. Return the first
-        bucket without a token for it, or None. If a bucket is returned, refuse the client; no bucket has counted it.
+        """Count a connection: for its listener and address, or for its `user` if that is given. Return None if all
+        their buckets have a token. Otherwise return the first bucket without a token, and refuse the client: nothing
+        was counted.
         """
         if not self._limits:
             return None

@@ -92,12 +92,12 @@ class Pattern:
         self._begins = literal.partition(_ANY)[0]
 
     def covers(self, destination: str) -> bool:
-        """Whether a destination matches in every reading. Wildcards in it must be spelled out in the glob."""
+        """Whether a destination matches, however a broker reads it. Its wildcards must stand in the glob, too."""
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether a destination may match in some reading. If the destination has wildcards or several names, the
-        result is True if the destination and the glob may begin alike.
+        """Whether some broker may read a destination so that it matches. For a destination with wildcards or several
+        names, the result is True if the destination and the glob may begin alike.
         """
         if self._matches(destination):
             return True
@@ -113,7 +113,7 @@ _pattern: Final = lru_cache(4096)(Pattern)
 
 
 class HeaderPattern:
-    """A header: a glob of its name, or globs of its name and value (`name:value`)."""
+    """A header, given as a glob of its name, or as globs of its name and its value: `name:value`."""
 
     __slots__ = ("_name", "_value")
 
@@ -160,7 +160,7 @@ class Place(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for. `acks`: modes that brokers may read in it. `size`: bytes of the body."""
+    """What a SEND or SUBSCRIBE asks for. `acks`: each mode that some broker may read. `size`: bytes of the body."""
 
     command: bytes
     headers: Headers
@@ -234,13 +234,13 @@ class AccessRules:
 
     @property
     def advisory(self) -> bool:
-        """Whether there are denying rules, but brokers may know the denied places by names that are not known here."""
+        """Whether denying rules may fail, because brokers may know a denied place by names that are not known here."""
         return not self.naming.known and any(not each.allow for each in self.rules)
 
 
 class MatchingRules(NamedTuple):
-    """The matching rules for each place of a frame, up to the first unconditional one. `settled`: the frame is allowed
-    in any case. `headers`: whether rules depend on headers.
+    """The matching rules for each place of a frame, up to the first rule without further conditions. `settled`: the
+    frame is allowed in any case. `headers`: whether rules depend on headers.
     """
 
     rules: tuple[tuple[Place, tuple[AccessRule, ...]], ...]
@@ -249,7 +249,7 @@ class MatchingRules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule, for which place. `more`: no rule spells out its wildcard or list."""
+    """Whether a frame is allowed, by which rule, for which place. `more`: no rule has the place's wildcard or list."""
 
     allow: bool
     rule: AccessRule | None
@@ -285,8 +285,8 @@ class ClientRules:
         }
 
     def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-        """Return the patterns of these globs. To deny a destination, all names of the same destination must be denied,
-        so the patterns of a denying glob include its other names.
+        """Return the patterns of these globs. A denying glob gets more patterns, so that all other names of a denied
+        destination are denied, too.
         """
         if not allow:
             globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
@@ -302,7 +302,7 @@ class ClientRules:
         )
 
     def decide(self, matching: MatchingRules, request: Request) -> Decision:
-        """Return the decision about a frame: the one about the first place that is not allowed, if there is any."""
+        """Return the decision about the first place that is not allowed; if all are allowed, about the last place."""
         decision: Decision | None = None
         for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)
@@ -320,7 +320,7 @@ class ClientRules:
         return None
 
     def trail(self, request: Request, place: Place) -> Iterator[tuple[AccessRule, bool, bool]]:
-        """Yield each rule about a place, whether the destination matches, and whether further conditions are met."""
+        """Yield (rule, whether the destination matches, whether the conditions are met), up to a rule that applies."""
         names = self.naming.names(place.destination)
         for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
             matches, holds = _match(rule, patterns, names), rule.holds(request)
@@ -344,14 +344,14 @@ class ClientRules:
 
 
 def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
-    """Whether a rule is for a destination. `names`: all names of the place; the first one is the destination."""
+    """Whether a rule is about a destination. `names`: all names of the place; the first one is the destination."""
     if rule.allow:
         return any(each.covers(names[0]) for each in patterns)
     return any(each.may_cover(name) for name in names for each in patterns)
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns with the user's name. If the name is not plain, allowing patterns with it are left out."""
+    """Return the patterns with the user's name. If the name is not plain, allowing globs with `USER` are left out."""
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

@@ -11,8 +11,9 @@ from stomprelay.wire.frame import Limits
 
 @dataclass(frozen=True)
 class ClientTLS:
-    """How a broker's certificate is verified, and the relay's own certificate. `ca`, `certificate` and `key` are
-    paths; None: the platform's trust, or no certificate. `name` is verified and sent as SNI in place of the host.
+    """How a broker's certificate is verified, and the relay's own certificate. All but `name` are paths. `ca` None: the
+    platform's trust is used. `certificate` None: the relay has none. `name` is verified, and sent as SNI, in place of
+    the host.
     """
 
     ca: str | None = None

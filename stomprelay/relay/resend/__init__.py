@@ -1,5 +1,5 @@
 """A client's frames, kept so that the next broker can be sent them again.
 
-`resender`: what the present broker is sent, what is kept while there is no broker, what a new broker must be sent
-first, and how fast; `unconfirmed`: the unconfirmed frames, and transactions whose outcome is not known.
+`resender`: sends the frames to the present broker, keeps them while there is no broker, and sends a new broker what it
+needs first, as fast as is safe; `unconfirmed`: the unconfirmed frames, and transactions whose outcome is not known.
 """

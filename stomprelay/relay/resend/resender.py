@@ -50,7 +50,9 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: bytes of open transactions."""
+    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the most bytes in `unconfirmed`,
+    and the most bytes of open transactions.
+    """
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
@@ -61,7 +63,7 @@ class Offline:
         self._most = most
 
     def read(self, wire: bytes) -> Iterator[Frame]:
-        """Yield the client's frames in kept bytes. They are read with the same rules as when they came."""
+        """Read kept bytes again. Yield the client's frames in them. They are judged as they were when they came."""
         decoder = Decoder(self._session.dialect, CLIENT_COMMANDS, self._limits)
         decoder.feed(wire)
         return decoder.frames()
@@ -112,7 +114,7 @@ class Offline:
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
         """Keep a SEND of a transaction. If the transaction gets too large, mark it as `doomed`: its COMMIT will fail.
-        The client gets the RECEIPTs of its frames.
+        The client gets the RECEIPTs of the frames that are dropped.
         """
         before = transaction.frames
         self.keep(transaction, frame)
@@ -171,8 +173,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended while only one part was unanswered. `sight`: the broker's state when it was sent this
-    part. `counts`: the part may be to blame, because the broker was well.
+    """Records that a connection ended while only one part was unanswered. `sight`: the broker's state when it was sent
+    this part. `counts`: the part may be to blame, because the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -194,13 +196,13 @@ class Caution:
     many parts may be unanswered at a time; 0: any number.
 
     The first line is sent in one piece. If the connection is lost soon after and the broker answered nothing, the next
-    line is sent with at most `WINDOW` unanswered parts; after one more such loss, part by part. A part gets a strike
-    if it was sent alone to a broker that had answered before, the broker closed within `SOON` seconds, and the broker
-    is later found to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
+    line is sent with at most `WINDOW` unanswered parts; after one more such loss, part by part. A part gets a strike if
+    it was sent alone to a broker that had answered before, the broker closed within `SOON` seconds, and the broker is
+    later found to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
 
-    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at the end
-    of the line, and `lost` when the broker is lost. The key of a part is the same at each broker. It has the type
-    bytes if the part is not sent again after it is confirmed, so that its answer is progress.
+    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at the end of
+    the line, and `lost` when the broker is lost. The key of a part is the same at each broker. If a confirmed part is
+    not sent to the next broker again, its key must have the type bytes. Only the answer to such a part is progress.
     """
 
     window: int = 0
@@ -331,7 +333,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run that the session has recorded. Keep its SENDs. It needs `parts` if each SEND gets a receipt."""
+        """Add a run that the session has recorded. Keep its SENDs. If each gets a receipt, the run needs `parts`."""
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
@@ -395,7 +397,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
-        """Record a SEND in a transaction. Return the header line to put in front, which asks for a receipt, or b""."""
+        """Record a SEND in a transaction. Return the header line that asks for a receipt, or b"" if none is needed."""
         unconfirmed = self.unconfirmed
         if unconfirmed.commits_early and receipt is not None:
             unconfirmed.committing.asked(name or b"", receipt)
@@ -437,7 +439,7 @@ class Sender:
             self._outbox.send(self.leg, data, now)
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
-        """Add frames to the batch. Only the batch's last SEND asks for a receipt, so it waits for the next frames."""
+        """Add frames to the batch. They wait for the next frames: only the last SEND of a batch asks for a receipt."""
         self.close(batch=False)
         self._batch.append(frame)
         self._sends += sends
@@ -681,7 +683,7 @@ class Resender:
 
     @property
     def quiet(self) -> bool:
-        """Whether leaving the broker loses nothing."""
+        """Whether leaving the broker loses nothing: nothing is open, unacknowledged or unconfirmed there."""
         return self.session.quiet and self.safe and not self.unconfirmed.owed_receipts
 
     @property
@@ -737,7 +739,7 @@ class Resender:
         return doubts
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
-        """Yield the receipts that the next broker will be asked for by subscriptions and open transactions."""
+        """Yield the receipts of subscriptions and open transactions: the next broker will be asked for them again."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
@@ -749,7 +751,7 @@ class Resender:
     # What a new broker must be sent
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Add all that a new broker must be sent, or a first part (see `line`); then call `flush`. Raises as `send`."""
+        """Add all that a new broker must be sent, or its first part (see `line`). Then `flush`. Raises like `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
         self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)

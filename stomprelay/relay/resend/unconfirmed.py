@@ -1,5 +1,5 @@
-"""What was sent to a broker and may not have arrived, in the client's spelling and order, so that the next broker can
-be sent it. Also which receipts the client is owed.
+"""Keeps the frames that a broker was sent and that may not have arrived, so that the next broker can be sent them. They
+are in the client's spelling and order. Also keeps the receipts that the client is owed.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -22,9 +22,9 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Pending:
-    """One transaction. `awaited`: the receipts that its SENDs still await, each with the number of these SENDs. `own`:
-    the relay's receipt among these. `receipt`: that of COMMIT; None before COMMIT. `errors`: how many ERRORs had come
-    when the transaction began.
+    """One transaction. `awaited`: the receipts that its SENDs still await; each has the number of SENDs that await it.
+    `own`: the receipt in `awaited` that the relay made. `receipt`: the receipt of COMMIT; None before COMMIT. `errors`:
+    how many ERRORs had come when the transaction began.
     """
 
     errors: int
@@ -117,9 +117,9 @@ class Committing:
         return late
 
     def lost(self) -> list[bytes | None]:
-        """The broker is lost: forget all transactions. Return the receipts in doubt: for each unanswered COMMIT its
-        receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of the
-        transaction.
+        """The broker is lost: forget all transactions. Return the receipts in doubt. For each unanswered COMMIT these
+        are its own receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of
+        the transaction.
         """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
@@ -192,10 +192,10 @@ class Unconfirmed:
     """What the brokers of one session in one group have not confirmed. `name` is the session's. At `most` bytes the
     client is not read from, until half of them are confirmed.
 
-    `size`: the kept bytes. `sends`: the kept SENDs. `unproved`: SENDs that are not kept, with no later RECEIPT.
-    `given`: receipts for `take_given`. `owed_receipts`: receipts that the client awaits. `aside`: entries that `take`
-    returned and that still have to be sent. New entries stand in rows; the first entry waits for the next receipt. A
-    receipt out of order splits the rows into entries (`_kept`).
+    `size`: the kept bytes. `sends`: the kept SENDs. `unproved`: how many SENDs without a receipt were sent since the
+    last RECEIPT. `given`: receipts for `take_given`. `owed_receipts`: receipts that the client awaits. `aside`: entries
+    that `take` returned and that still have to be sent. New entries stand in rows; the first entry waits for the next
+    receipt. A receipt out of order splits the rows into entries (`_kept`).
     """
 
     name: InitVar[bytes]
@@ -271,7 +271,7 @@ class Unconfirmed:
         self.unproved += sends
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
-        """Keep frames with so many SENDs; `receipt` will confirm them. Not `sent`: they still wait for a broker."""
+        """Keep frames that have `sends` SENDs, until `receipt` confirms them. `sent`: a broker was sent the frames."""
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
@@ -308,7 +308,7 @@ class Unconfirmed:
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
-        """Return the receipt of the last frame that was kept or committed since the last call; None: no such frame."""
+        """Return the newest receipt that `keep`, `keep_run` or `commit` recorded since the last call, or None."""
         latest, self._latest = self._latest, None
         return latest
 
@@ -328,7 +328,9 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs if all are the relay's own and in order; return True. If False, call `received` with each."""
+        """Record RECEIPTs if all are the relay's own, in order. If not, return False; then call `received` with
+        each.
+        """
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):
@@ -427,9 +429,9 @@ class Unconfirmed:
     # The broker is lost
 
     def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
-        """The broker is lost. Return the receipts that the relay now gives itself. They are all owed receipts, except
-        those of kept frames and those in `again`: their frames, such as UNSUBSCRIBE or ACK, need no other broker. Also
-        return what is in doubt; see `Committing.lost`.
+        """The broker is lost. Return the receipts that the relay now gives itself, and the receipts in doubt, see
+        `Committing.lost`. The relay gives receipts of frames that no other broker needs, such as UNSUBSCRIBE or ACK.
+        These are all owed receipts, except those of kept frames, those in doubt, and those in `again`.
         """
         self.unproved = 0
         for kept in self.aside:
@@ -452,7 +454,7 @@ class Unconfirmed:
         return given, doubts
 
     def take(self) -> list[Kept]:
-        """Forget and return what the new broker must be sent, in the old order. Keep each entry again once sent."""
+        """Forget and return what the new broker must be sent, in the old order. After sending an entry, keep it."""
         if self._rows:
             self._unfold()
         taken = list(self._kept.values())
@@ -468,7 +470,7 @@ class Unconfirmed:
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
-        """Keep entries that `take` returned until they are sent: see `aside`. The entries are put last, or `first`."""
+        """Keep entries from `take` in `aside` until they are sent: in front if `first` is True, else at the end."""
         if self.aside is _NONE_ASIDE and kept:
             self.aside = deque(kept)
         elif first:
