@@ -143,14 +143,17 @@ _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SEND: remove headers that only a broker may set. Record the receipt, if there is one, as owed."""
+    """SEND: remove headers that only a broker may set. Record the receipt, if there is one, as owed, unless the session
+    is `tracked`: then its resender does so.
+    """
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
         return AS_IT_IS
     if RECEIPT_HEADER in found:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
-        session.owed(receipt)
+        if not bridge.tracked:
+            session.owed(receipt)
         if found == _RECEIPT_ALONE:
             return AS_IT_IS
     forged = tuple([name for name in RESERVED if name in found])

@@ -106,7 +106,7 @@ class Single:
     @property
     def safe(self) -> bool:
         """Whether no SEND awaits its receipt."""
-        return not self._session.receipts and (self._resender is None or self._resender.safe)
+        return not self._session.receipts if self._resender is None else self._resender.safe
 
     @property
     def settled(self) -> bool:

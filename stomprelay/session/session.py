@@ -343,9 +343,8 @@ class Session:
 
     def lost_broker(self) -> None:
         """Record that the broker is lost, and its deliveries with it. Transactions that cannot be sent again are
-        doomed. The next broker will be asked for the receipts that the lost broker owed.
+        doomed.
         """
-        self.forget_receipts()
         for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
             self.asked(receipt)
         if self._ledger is not None:

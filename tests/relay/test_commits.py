@@ -10,6 +10,7 @@ BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:%b\n\n%b\0"
 OURS = b"SEND\nreceipt:relay-session-receipt-%d\ndestination:/queue/a\ntransaction:t\n\n%b\0"
+ABORT = b"ABORT\ntransaction:t\n\n\0"
 COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 MINE = b"relay-session-receipt-%d"
@@ -49,17 +50,21 @@ def test_an_error_about_one_of_its_sends() -> None:
         play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
 
 
-def test_groups_that_answer_commit_early() -> None:
-    """In a fan-out a group counts when its SENDs are confirmed, and as failed when its broker dies before."""
-    front = listener(fan_out(quorum=2, confirm=True))
-    play = Playbook(front)
+def groups() -> Playbook:
+    """A client of two groups, each with a RabbitMQ."""
+    play = Playbook(listener(fan_out(quorum=2, confirm=True)))
     play.client_says(SAY_HELLO[b"1.2"])
     for at in "ab":
         play.broker_accepts(at=at)
         play.broker_says(said_welcome(b"1.2", "rabbitmq"), at=at)
         play.broker_reads(at=at)
     play.client_reads()
-    with play:
+    return play
+
+
+def test_groups_that_answer_commit_early() -> None:
+    """In a fan-out a group counts when its SENDs are confirmed, and as failed when its broker dies before."""
+    with groups() as play:
         play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
         for at in "ab":
             (ours, _) = re.findall(rb"\nreceipt:([^\n]*)", play.broker_reads(at=at))
@@ -74,3 +79,37 @@ def test_groups_that_answer_commit_early() -> None:
         play.broker_goes(at="a")
         play.time_passes(5)
         assert b"receipt-id:d\n" in play.client_reads()
+
+
+def test_an_aborted_transaction() -> None:
+    """RabbitMQ gives no RECEIPT for its SENDs: the relay gives those of the client, and waits for none."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + INSIDE % b"2" + ABORT)
+        play.broker_gets(BEGIN + ASKING % (b"s", b"1") + OURS % (1, b"2") + ABORT)
+        play.client_gets(RECEIPT % b"s")
+        assert link(play).quiet
+        play.client_says(b"DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_says(RECEIPT % b"d")
+        play.client_gets(RECEIPT % b"d")
+
+
+def test_a_transaction_that_is_open_at_the_end() -> None:
+    """Nothing of it will take effect, and DISCONNECT waits for none of its receipts."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_gets(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_says(RECEIPT % b"d")
+        play.client_gets(RECEIPT % b"d")
+
+
+def test_groups_and_a_transaction_without_effect() -> None:
+    """The client gets the receipts of one that is aborted; DISCONNECT waits for those of none."""
+    with groups() as play:
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + ABORT)
+        play.client_gets(RECEIPT % b"s")
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
+        for at in "ab":
+            assert play.broker_reads(at=at).endswith(b"DISCONNECT\nreceipt:d\n\n\0")
+            play.broker_says(RECEIPT % b"d", at=at)
+        play.client_gets(RECEIPT % b"d")

@@ -146,7 +146,7 @@ class Dispatch:
             if target.fans and placement is not None:  # in a transaction it is always the same member
                 member = next((each for each in target.live if each in placement.bearing), member)
                 placement.bearing.add(member)
-            self._ask_one(receipt, member, crucial=True)
+            self._ask_one(receipt, member, crucial=placement is None)
             member.send(frame)
             if not target.fans and receipt is None and name is None:
                 self._memo = None if frame.memo is None else (frame.memo, member)
@@ -162,7 +162,7 @@ class Dispatch:
                 placement.short.add(member)
         self._copies += 1
         frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
-        self._ask(receipt, target, members, crucial=True)
+        self._ask(receipt, target, members, crucial=placement is None)
         for member in members:
             member.send(frame)
 

@@ -236,7 +236,6 @@ class Fanout:
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
-        member.session.received(receipt)
         if receipt is None:
             return not target.fans
         member.faults = 0
@@ -254,7 +253,6 @@ class Fanout:
         """Return whether an ERROR passes to the client. Raises `StompError` if the ERROR ends the session."""
         counters = self._session.counters
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
-        member.session.received(receipt)
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know

@@ -111,7 +111,7 @@ class Member:
     @property
     def safe(self) -> bool:
         """Whether all SENDs and COMMITs of this member have arrived, as far as receipts were asked for."""
-        return not self._waiting and self.resender.safe and not self.session.receipts
+        return not self._waiting and self.resender.safe
 
     def write_off(self) -> int:
         """Forget the waiting and the unconfirmed frames. Return the number of SENDs among them."""

@@ -122,7 +122,7 @@ class Offline:
             dropped = [frame.wire] if before is transaction.frames else [*before[1:], frame.wire]
             transaction.doomed = "there was no broker, and it was too large to be kept"
             for each in self.read(b"".join(dropped)):
-                self._give_up(each.header(RECEIPT_HEADER, self._session.dialect))
+                self.give_up(each.header(RECEIPT_HEADER, self._session.dialect))
 
     def _observe(self, frame: Frame, name: bytes | None) -> None:
         session, command = self._session, frame.command
@@ -135,15 +135,13 @@ class Offline:
             self.keep(session.transactions[name], frame)
         elif command is ABORT and ended is not None:
             for each in self.read(b"".join(ended.frames)):
-                self._give_up(each.header(RECEIPT_HEADER, session.dialect))
+                self.give_up(each.header(RECEIPT_HEADER, session.dialect))
         elif command is UNSUBSCRIBE and subscription is not None:
-            self._give_up(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
+            self.give_up(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
 
-    def _give_up(self, receipt: bytes | None) -> None:
-        """Give the client this receipt, because no broker will be sent the frame that asked for it."""
-        if receipt is not None and self.unconfirmed.owes(receipt):
-            self.unconfirmed.refused(receipt)
-            self._session.received(receipt)
+    def give_up(self, receipt: bytes | None) -> None:
+        """Give the client this receipt, because no broker answers the frame that asked for it."""
+        if receipt is not None and self.unconfirmed.settle(receipt):
             self.unconfirmed.given.append(receipt)
 
 
@@ -391,7 +389,8 @@ class Sender:
                 extra = b"receipt:%b\n" % asked
             unconfirmed.commit(asked, ours=receipt is None, name=name)
         elif command is ABORT and name is not None:
-            unconfirmed.committing.aborted(name)
+            for each in unconfirmed.committing.aborted(name):
+                self.offline.give_up(each)
         elif command is BEGIN and name is not None:
             self.offline.keep(session.transactions[name], frame)
         self._joiner.add(frame, head, extra)
@@ -733,10 +732,7 @@ class Resender:
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
-        given, doubts = unconfirmed.lost(self._asked_again(subscriptions=subscriptions))
-        for receipt in given:
-            session.received(receipt)
-        return doubts
+        return unconfirmed.lost(self._asked_again(subscriptions=subscriptions))
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
         """Yield the receipts of subscriptions and open transactions: the next broker will be asked for them again."""

@@ -70,11 +70,13 @@ class Committing:
         self.asked(name, pending.own)
         return pending.own
 
-    def aborted(self, name: bytes) -> None:
-        """Record an ABORT: the transaction's SENDs have no effect."""
+    def aborted(self, name: bytes) -> Iterable[bytes]:
+        """Record an ABORT: the transaction's SENDs have no effect. Return the receipts that the broker will not give."""
         pending = self._open.pop(name, None)
-        if pending is not None:
-            self._release(pending)
+        if pending is None:
+            return ()
+        self._release(pending)
+        return pending.awaited
 
     def committed(self, name: bytes | None, receipt: bytes, *, ours: bool) -> None:
         """Record a COMMIT, which this receipt will confirm. `ours`: the receipt is the relay's, not the client's."""
@@ -428,10 +430,10 @@ class Unconfirmed:
 
     # The broker is lost
 
-    def lost(self, again: Iterable[bytes]) -> tuple[list[bytes], list[bytes | None]]:
-        """The broker is lost. Return the receipts that the relay now gives itself, and the receipts in doubt, see
-        `Committing.lost`. The relay gives receipts of frames that no other broker needs, such as UNSUBSCRIBE or ACK.
-        These are all owed receipts, except those of kept frames, those in doubt, and those in `again`.
+    def lost(self, again: Iterable[bytes]) -> list[bytes | None]:
+        """The broker is lost. Add to `given` the receipts of frames that no other broker needs, such as UNSUBSCRIBE or
+        ACK. These are all owed receipts, except those of kept frames, those in doubt, and those in `again`. Return the
+        receipts in doubt, see `Committing.lost`.
         """
         self.unproved = 0
         for kept in self.aside:
@@ -441,17 +443,15 @@ class Unconfirmed:
         self.aside = _NONE_ASIDE
         if self._rows:
             self._unfold()
-        given: list[bytes] = []
         doubts = self.committing.lost()
         if self.owed_receipts:
             asked = Counter(again)
             asked.update(kept.receipt for kept in self._kept.values())
             asked.update(each for each in doubts if each is not None)
-            given += (Counter(self.owed_receipts) - asked).elements()
-        for receipt in given:
-            self.settle(receipt)
-            self.given.append(receipt)
-        return given, doubts
+            for receipt in [*(Counter(self.owed_receipts) - asked).elements()]:
+                self.settle(receipt)
+                self.given.append(receipt)
+        return doubts
 
     def take(self) -> list[Kept]:
         """Forget and return what the new broker must be sent, in the old order. After sending an entry, keep it."""

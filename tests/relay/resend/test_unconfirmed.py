@@ -114,13 +114,12 @@ def test_receipts_that_nothing_asks_for_again() -> None:
         kept.owe(receipt)
     kept.keep(b"SEND", b"send")
     kept.commit(b"commit", ours=False)
-    given, doubts = kept.lost([b"subscribe"])
-    assert sorted(given) == [b"ack", b"ack", b"unsubscribe"]
-    assert doubts == [b"commit"]
+    assert kept.lost([b"subscribe"]) == [b"commit"]
+    assert sorted(kept.take_given()) == [b"ack", b"ack", b"unsubscribe"]
     kept.refused(b"commit")
     assert kept.owes(b"send")
     assert kept.owes(b"subscribe")
-    assert kept.lost([b"subscribe"]) == ([], [])
+    assert kept.lost([b"subscribe"]) == kept.take_given() == []
     assert kept.received(b"send")
     assert not kept.received(b"ack")
 
@@ -200,8 +199,8 @@ class Account(RuleBasedStateMachine):
     @rule(cumulative=st.booleans())
     def goes_to_another_broker(self, cumulative: bool) -> None:
         again = {receipt for receipt, _ in self.model}
-        given, _ = self.kept.lost([])
-        for receipt in given:
+        self.kept.lost([])
+        for receipt in self.kept.take_given():
             self.owed.remove(receipt)
         assert all(self.owed.count(each) <= [r for r, _ in self.model].count(each) for each in again)
         taken = self.kept.take()
