@@ -446,8 +446,9 @@ class Fanout:
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)
-        if self.disconnect is DisconnectState.WAITING and self.safe:
-            self.send_disconnect(now)
+        if self.disconnect is DisconnectState.WAITING:
+            if self.safe and any(member.up for _, member in self._places.values()):
+                self.send_disconnect(now)
         elif self.disconnect is DisconnectState.SENT:
             for _, member in self._places.values():
                 if member.up and not member.disconnecting and member.safe:

@@ -5,6 +5,7 @@ import pytest
 from stomprelay.session.effects import How
 from tests.playbook import Playbook
 from tests.relay.several import (
+    SOON,
     begun,
     both_get,
     comes,
@@ -114,6 +115,19 @@ def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
         silent = play.at("b")
         play.time_passes(6)
         assert silent.closed is How.ABORT
+        comes(play, "b")
+        play.broker_gets(DISCONNECT, at="b")
+        play.broker_says(receipt("end"), at="b")
+        play.client_gets(receipt("end"))
+
+
+def test_no_broker_is_there() -> None:
+    """DISCONNECT waits for one, and the client gets its receipt from there."""
+    with fanned(quorum=1) as play:
+        play.broker_goes(at="a")
+        play.broker_goes(at="b")
+        play.client_says(DISCONNECT)
+        play.time_passes(SOON)
         comes(play, "b")
         play.broker_gets(DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="b")
