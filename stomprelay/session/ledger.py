@@ -221,8 +221,8 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """The number of unsettled deliveries. Pending deliveries whose broker was lost do not count."""
-        return self._pending - self._lost + self._in_doubt + len(self.recent)
+        """The number of deliveries for which the client owes an ACK, or a COMMIT of it: those of open subscriptions."""
+        return self._expected + self._in_doubt + len(self.recent)
 
     @property
     def full(self) -> bool:
@@ -359,9 +359,9 @@ class Ledger:
             self._leave(account)
 
     def _leave(self, account: UnsettledDeliveries) -> None:
-        """Forget the pending deliveries of an ended subscription, now if the ledger is `crowded`, otherwise later."""
+        """Forget an ended subscription, if it has no pending deliveries. Otherwise remember it for `_make_room`."""
         self._ended[account] = None
-        if self.crowded or account.empty:
+        if account.empty:
             self._forget(account)
 
     def _make_room(self) -> None:

@@ -225,6 +225,19 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
 
 
 @in_bridged_pairs
+def test_messages_that_cross_unsubscribe(client: bytes, broker: bytes) -> None:
+    """The client owes no ACK for them, so the broker is read from, however many they are."""
+    with joined(client, broker, unacknowledged=2) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
+        play.broker_reads()
+        for n in range(1, 5):
+            play.broker_says(message(broker, n))
+            assert not play.broker.paused
+        assert play.client_reads().count(b"MESSAGE") == 4
+
+
+@in_bridged_pairs
 def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
     """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
     with joined(client, broker, unacknowledged=8) as play:

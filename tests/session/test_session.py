@@ -58,6 +58,7 @@ def test_names_that_another_session_may_have_had() -> None:
     for message_id in (b"m", b"n"):
         _delivered(one, message_id, b"k")
     one.observed(UNSUBSCRIBE, [(b"id", b"1")])
+    _delivered(one, b"o", b"l")
     assert (one.taken(b"z"), two.taken(b"z")) == (False, True)
     assert (one.clashes(b"z"), two.clashes(b"z")) == (False, True)
     one.lost_broker()

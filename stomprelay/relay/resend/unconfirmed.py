@@ -71,7 +71,7 @@ class Committing:
         return pending.own
 
     def aborted(self, name: bytes) -> Iterable[bytes]:
-        """Record an ABORT: the transaction's SENDs have no effect. Return the receipts that the broker will not give."""
+        """Record an ABORT: the transaction's SENDs have no effect. Return the receipts that no broker will give."""
         pending = self._open.pop(name, None)
         if pending is None:
             return ()
