@@ -318,6 +318,22 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
 
 
 @in_all_cuts
+def test_a_receipt_shows_nothing_of_what_was_sent_after_its_frame(cut: Cut) -> None:
+    """However late it comes: those SENDs are possibly lost, too."""
+    with started(cut=cut) as play:
+        play.client_says(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3" + ASKING % (b"s", b"4"))
+        play.client_says(SEND % b"5" + SEND % b"6")
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_reads()
+        assert link(play).unproved == 3
+        play.broker_says(RECEIPT % b"s")
+        play.client_gets(RECEIPT % b"s")
+        play.broker_goes()
+        assert play.counters["possibly_lost"] == 2
+
+
+@in_all_cuts
 @in_all_pairs
 def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) -> None:
     """It waits for the next broker, and is said there unmarked: no broker had it yet."""
@@ -332,6 +348,7 @@ def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) 
         gets(play, ASKING_AGAIN % (b"r0", b"0") + SEND % b"1" + ASKING % (b"r1", b"2") + SEND % b"3")
         play.broker_says(RECEIPT % b"r0" + RECEIPT % b"r1")
         play.client_gets(RECEIPT % b"r0" + RECEIPT % b"r1")
+        assert link(play).unproved == 1
 
 
 # Confirmed sending

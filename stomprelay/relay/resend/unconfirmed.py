@@ -207,6 +207,8 @@ class Unconfirmed:
     size: int = 0
     sends: int = 0
     unproved: int = 0
+    _unkept: int = 0  # all SENDs that were not kept
+    _covers: dict[bytes, int] = field(default_factory=dict)  # how many of these a receipt covers
     committing: Committing = field(default_factory=Committing)
     given: list[bytes] = field(default_factory=list)
     _name: bytes = b""
@@ -260,6 +262,7 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt, so that it must be sent the receipt once."""
+        self._cover(receipt)
         owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
         self.owed_receipts[receipt] = owed + 1
@@ -271,9 +274,16 @@ class Unconfirmed:
     def pass_unkept(self, sends: int = 1) -> None:
         """Count SENDs that are sent without a receipt. They are not kept."""
         self.unproved += sends
+        self._unkept += sends
+
+    def _cover(self, receipt: bytes) -> None:
+        """A frame asks for this receipt, which will show that the broker has all SENDs before it."""
+        if self.unproved:
+            self._covers[receipt] = self._unkept
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
         """Keep frames that have `sends` SENDs, until `receipt` confirms them. `sent`: a broker was sent the frames."""
+        self._cover(receipt)
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
@@ -306,6 +316,7 @@ class Unconfirmed:
 
     def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
         """Record a COMMIT of the transaction `name`. Its outcome is unknown until this receipt confirms it."""
+        self._cover(receipt)
         self.committing.committed(name, receipt, ours=ours)
         self._latest = receipt
 
@@ -318,7 +329,7 @@ class Unconfirmed:
 
     def received(self, receipt: bytes) -> bool:
         """Record a RECEIPT. Return whether it passes to the client. Then give the client what `take_late` returns."""
-        self.unproved = 0
+        self.unproved = min(self.unproved, self._unkept - self._covers.get(receipt, 0))
         if self._comes_next(receipt):
             self._confirm(1)
         elif (number := self._first(receipt)) is not None:
@@ -349,7 +360,6 @@ class Unconfirmed:
                 break
         else:
             return False
-        self.unproved = 0
         for count in counts:
             self._confirm(count)
         return True
@@ -369,6 +379,7 @@ class Unconfirmed:
 
     def settle(self, receipt: bytes) -> bool:
         """Record that the client is sent this receipt, or an ERROR instead. Return whether the receipt was owed."""
+        self._covers.pop(receipt, None)
         owed = self.owed_receipts.get(receipt)
         if owed is None:
             return False
@@ -436,6 +447,7 @@ class Unconfirmed:
         receipts in doubt, see `Committing.lost`.
         """
         self.unproved = 0
+        self._covers.clear()
         for kept in self.aside:
             self.size -= len(kept.wire)
             self.sends -= kept.sends

@@ -83,15 +83,6 @@ def test_what_is_left_of_a_run() -> None:
     assert (kept.sends, kept.size) == (0, 0)
 
 
-def test_any_receipt_of_a_run_proves_what_was_sent_before_it() -> None:
-    """As a single one does."""
-    kept = unconfirmed(1000)
-    receipts = of_run(kept, b"1", b"2")
-    kept.pass_unkept(3)
-    assert kept.received_all(receipts[:1])
-    assert kept.unproved == 0
-
-
 # What is owed
 
 
