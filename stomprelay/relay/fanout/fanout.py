@@ -372,7 +372,12 @@ class Fanout:
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss."""
+        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss. Raises
+        `Refused` if the connected brokers lack SENDs that only the other groups were given.
+        """
+        for target in self._router.targets:
+            if target.wanting and not self._ends:
+                raise target.failure(target.wanting, self.disconnect_receipt)
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]

@@ -301,6 +301,13 @@ class Target:
             return False
         return sum(member.safe and not member.short for member in self.live) >= self.quorum
 
+    @property
+    def wanting(self) -> list[Member]:
+        """The members without a broker that have what too few others were sent; none if a quorum was sent all."""
+        away = [member for member in self.live if not (member.up or member.safe)]
+        whole = sum(not member.short for member in self.live if member not in away)
+        return away if whole < self.quorum else []
+
     def copies(self, destination: bytes) -> bool:
         """Whether a SEND goes to all groups, and not only to one."""
         return self.fans and (self.upstream.fan_out_queues or destination.startswith(TOPICS))

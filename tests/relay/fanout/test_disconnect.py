@@ -19,6 +19,7 @@ from tests.relay.several import (
 )
 
 DISCONNECT = tell(b"DISCONNECT", receipt="end")
+OURS = b"receipt:relay-session-receipt-1\nrelay"
 
 
 # It is sent to all
@@ -132,3 +133,18 @@ def test_no_broker_is_there() -> None:
         play.broker_gets(DISCONNECT, at="b")
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
+
+
+def test_what_only_a_lost_group_has() -> None:
+    """The queues of the others were full: the client gets an ERROR, because no group that is there has it."""
+    with fanned(quorum=1, confirm=True, resend_buffer=64) as play:
+        play.client_says(send(b"1" * 64) + send(b"2" * 64))
+        play.broker_gets(copied(1, send(b"1" * 64)).replace(b"relay", OURS, 1), at="b")
+        play.broker_says(receipt("relay-session-receipt-1"), at="b")
+        assert play.broker_reads(at="a").count(b"\0") == 2
+        play.broker_goes(at="a")
+        play.client_says(DISCONNECT)
+        play.time_passes(5)
+        play.time_passes(5)
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        assert play.counters["possibly_lost"] == 2
