@@ -351,6 +351,27 @@ def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) 
         assert link(play).unproved == 1
 
 
+@pytest.mark.parametrize("lost", [b"", b"; what has no receipt may be lost"], ids=["", "lost"])
+@pytest.mark.parametrize(
+    ("message", "body"),
+    [
+        (b"the relay is stopping", b"connect again"),
+        (b"heart-beat missed", b"nothing came for longer than was agreed"),
+    ],
+    ids=["stopping", "frozen"],
+)
+def test_another_relay_ends_the_session(message: bytes, body: bytes, lost: bytes) -> None:
+    """It stops, or it was frozen and judges beats that it has not read: the next broker is asked."""
+    with started() as play:
+        play.client_says(ASKING % (b"r", b"1"))
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:%b\n\n%b%b\0" % (message, body, lost))
+        play.broker_goes()
+        found(play)
+        gets(play, ASKING_AGAIN % (b"r", b"1"))
+        assert play.counters["errors_withheld"] == 1
+
+
 # Confirmed sending
 
 

@@ -372,8 +372,8 @@ class Fanout:
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss. Raises
-        `Refused` if the connected brokers lack SENDs that only the other groups were given.
+        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
+        Raises `Refused` if the connected brokers lack SENDs that only the other groups were given.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:

@@ -39,10 +39,13 @@ def _saying(message: bytes, body: bytes = rb"\s*") -> Saying:
     return Saying(re.compile(message), re.compile(body, re.DOTALL))
 
 
+_LOST: Final = rb"(?:; what has no receipt may be lost)?"
 _RELAY_LEAVES: Final = (
     # Another relay, or its built-in broker, may stand in front of the product that CONNECTED names.
-    _saying(rb"the relay is stopping", rb"connect again"),
+    _saying(rb"the relay is stopping", rb"connect again" + _LOST),
     _saying(rb"the broker is stopping", rb"connect again later"),
+    # Such a relay was frozen, and has not read yet what came meanwhile.
+    _saying(rb"heart-beat missed", rb"nothing came for longer than was agreed" + _LOST),
 )
 _RELAY_UNABLE: Final = (
     _saying(
