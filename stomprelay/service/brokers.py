@@ -91,8 +91,9 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. None: they
-        have the upstream's `drain_timeout`, and sessions that were asked before are not asked again.
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. If `within` is
+        None, they leave within the upstream's `drain_timeout`, and sessions that already have to leave are not asked
+        again.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -229,7 +230,9 @@ class _Trouble:
         self.waited += not elsewhere
 
     def heard(self, now: float) -> None:
-        """Record that the broker has answered now. A trouble that was logged as down ends `EVERY` seconds later."""
+        """Record that the broker has answered now. If the log says that the broker is down, the trouble ends `EVERY`
+        seconds after this answer.
+        """
         self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
@@ -580,7 +583,7 @@ class Sampling:
 @dataclass(eq=False, repr=False)
 class PeriodicChecks(Service):
     """Runs the checks while the service runs, if there is anything to check. `sessions` always has all sessions.
-    `watched`: the admin endpoint may be asked for readiness and times.
+    `watched`: the endpoint `admin` or `metrics` is configured. Then the checks run, and times are measured.
     """
 
     _runtime: Runtime

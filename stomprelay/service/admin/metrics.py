@@ -286,7 +286,7 @@ def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
 
 
 def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
-    """Yield the system's figures: of this process without a label, of each worker with a label."""
+    """Yield what the system counts for this process, without a label, and for each worker, with its number as label."""
     found: dict[str, Metric] = {}
     for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
         labels = {"worker": worker} if worker else {}

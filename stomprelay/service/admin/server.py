@@ -144,7 +144,7 @@ class AdminSite(Site):
         self._waiting.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the protocols for ALPN; Twisted would offer HTTP/2 where that is installed."""
+        """Return only HTTP/1.1 for ALPN. Twisted's own site would also offer HTTP/2 if its library is installed."""
         return [HTTP]
 
     def logPrefix(self) -> str:

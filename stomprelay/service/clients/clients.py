@@ -62,7 +62,7 @@ class RefusedClient(Driver):
             self._protocol.close(How.LINGER)
 
     def hasten(self) -> None:
-        """Stop waiting for the client."""
+        """Send the ERROR if it was not sent yet, and end the connection without waiting for the client."""
         self.answer()
         if self._protocol is not None:
             self._protocol.hasten()
@@ -105,7 +105,7 @@ class RefusedClient(Driver):
 
 class Admission:
     """Decides which new clients are accepted. `most` returns the largest number of clients; None: as many as the
-    descriptors allow. `descriptors`: how many descriptors sessions may use, infinite until `started`.
+    descriptors allow. `descriptors`: how many descriptors sessions may use; infinite until `started` is called.
     """
 
     def __init__(self, runtime: Runtime, sessions: Sessions, most: Callable[[], int | None]) -> None:
@@ -156,8 +156,8 @@ class Admission:
         return StompError("too many connections", reason) if reason else None
 
     def admit(self, driver: RelayDriver, user: str) -> StompError | None:
-        """Count a session for this user, before the relay continues with its client. Return the ERROR if the user has
-        too many sessions, else None.
+        """Count an identified client's session for its user, and return None. If the user has too many sessions, or
+        opens sessions too often, do not count this session, and return the ERROR. Call it before the relay continues.
         """
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
@@ -245,7 +245,7 @@ class Clients:
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a client of this listener, and return its leg's protocol; None while the relay stops. A
-        client that is refused gets a protocol that sends an ERROR. `web` replaces the listener's.
+        client that is refused gets a protocol that sends an ERROR. `web` is used in place of the listener's `web`.
         """
         state = self._state
         if state.sessions.stopping:

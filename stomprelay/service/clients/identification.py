@@ -88,7 +88,9 @@ class Identification(Service):
             _ = service.close()
 
     def stopService(self) -> Deferred[None] | None:
-        """End the threads, each after one comparison at most, and the connections to services."""
+        """Close the connections to services, and end the threads. A thread may finish its present comparison before it
+        ends.
+        """
         super().stopService()
         threads, self._threads = self._threads, None
         if threads is not None:

@@ -1,5 +1,5 @@
-"""The reasons why a connection is not read from; why it ended or could not be established, by Twisted's exceptions;
-and why the relay ends it.
+"""Reasons, as numbers or words: why a connection is not read from, why the relay ends it, and why it ended or could not
+be established. The words are made from Twisted's exceptions.
 """
 
 import errno

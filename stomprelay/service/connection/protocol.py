@@ -1,7 +1,7 @@
 """The connection of one leg, as a protocol of Twisted. It reports what happens to a `Driver`, which calls the core.
 
-If nothing is queued, bytes are offered to the socket at once, which nearly always takes them all. Twisted would do that
-in the reactor's next turn. The socket is also closed at once.
+If nothing is queued, bytes are written to the socket at once, and the socket nearly always takes them all. Twisted
+alone would write them in the reactor's next turn. In the same way a socket is closed at once.
 
 This relies on six attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`,
 `disconnecting`, `_writeDisconnected`), and is done only for the exact types in `PLAIN`. Every other transport is
@@ -72,7 +72,7 @@ def plain(transport: ITransport) -> tcp.Connection | None:
 
 
 def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """Return the innermost transport, and the TLS layer above it, or None."""
+    """Return the innermost transport, and the TLS layer above it. Without TLS, the second value is None."""
     tls = None
     while isinstance(transport, ProtocolWrapper):
         if isinstance(transport, TLSMemoryBIOProtocol):
@@ -426,7 +426,7 @@ class LegProtocol(Timed):
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
 
     def writeConnectionLost(self) -> None:
-        """Twisted calls this when all is written and our direction is closed."""
+        """Record that all bytes are written and our direction is closed; Twisted calls this."""
         self._flushed = True
 
     def connectionLost(self, reason: Failure) -> None:
@@ -484,7 +484,7 @@ class LegProtocol(Timed):
                 self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
-        """Read at most so many bytes at once from now on. Reads may become larger again, unless memory is short."""
+        """Read at most so many bytes at once from now on. If memory is not short, later reads may be larger again."""
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
         elif self.plain is not None:

@@ -232,9 +232,9 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Return whether to report the output as full to the relay. In a `coupled` session a full output is not
-        reported, because the client is not read from instead; but a full output that was reported before stays
-        reported.
+        """Return whether the relay has to regard the output as full. In a `coupled` session a newly full output is not
+        reported, because the driver stops reading from the client. An output that was reported as full before stays
+        reported until it has room.
         """
         return self.full and (self._reported or not coupled)
 
@@ -462,8 +462,8 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether the frames of a connection could pass at once, and only lack of memory stops the relay from reading
-        it.
+        """Return whether the connection is not read from only because memory is short, and its frames could pass at
+        once.
         """
         if protocol.reasons != MEMORY:
             return False
@@ -785,8 +785,8 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address, if the upstream is set so; else the same
-        endpoint.
+        """If this endpoint sends a header of the PROXY protocol, return an endpoint whose header has the client's
+        address. Otherwise return the same endpoint.
         """
         if isinstance(endpoint, ProxyHeaderEndpoint):
             client = self.runtime.protocols.get(self._relay.client)

@@ -219,7 +219,9 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """Counts the lines of one kind in `EVERY` seconds, until `_until`. A timer runs only if lines were left out."""
+    """Counts the lines of one kind. `_until`: when the present `EVERY` seconds end. A timer runs only if lines were
+    left out.
+    """
 
     _name: str
     left_out: int = 0

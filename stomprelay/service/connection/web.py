@@ -50,7 +50,7 @@ class Pings(Timed):
 
 
 class DirectWebSocket(WebSocket):
-    """A WebSocket on a bare socket; see `send`."""
+    """A WebSocket on a bare socket. It writes with `protocol.send`, so it can write and close at once."""
 
     __slots__ = ()
 

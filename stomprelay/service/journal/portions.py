@@ -74,7 +74,9 @@ class Portions:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> EncodedBlocks | None:
-        """Return the oldest portion, or None. `whole`: only if another one follows. Its data is valid until `done`."""
+        """Return the oldest portion; None if there is none. `whole`: return None also if no other portion follows. The
+        data is valid until `done` is called.
+        """
         waiting = self._waiting
         left = len(waiting)
         if not left or (whole and self.size <= self._most):
@@ -200,7 +202,9 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are any, wait up to `gather` seconds for enough."""
+        """Wait for bytes, `idle` seconds at most. If there are bytes, wait until there are many, at most `gather`
+        seconds more.
+        """
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.
