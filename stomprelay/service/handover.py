@@ -143,7 +143,7 @@ class _Offer(LineOnlyReceiver):
         self._end({"left": True})
 
     def stop(self) -> None:
-        """Leave the offered sockets to the other process, because this process stops. Refuse if none were offered."""
+        """This process stops: leave the offered sockets to the other process. If no sockets were offered, refuse."""
         if self._given:
             self.leave(self._given)
         else:

@@ -97,7 +97,7 @@ def unused(reactor: Any) -> Signals:
 
 
 def start(service: Any, reactor: Any) -> None:
-    """Start the service, and let it stop before the reactor does. Run the reactor next."""
+    """Start the service. The reactor will stop the service before it stops itself. Run the reactor next."""
     service.privilegedStartService()
     service.startService()
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)

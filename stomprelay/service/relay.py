@@ -66,9 +66,9 @@ MARGIN: Final = 10.0
 
 
 class Prepared(NamedTuple):
-    """Another configuration that a relay can use. `change` is the difference; `ports` are the ports that change,
-    listeners' first; `use` changes everything else. Call `open`, then `commit` or `abandon`, in the same turn of the
-    reactor.
+    """Another configuration that a relay can use. `change` is the difference. `ports`: the ports that change, those of
+    listeners first. `use` is called to change everything else. Call `open`, then `commit` or `abandon`, in the same
+    turn of the reactor.
     """
 
     change: Change

@@ -1,4 +1,4 @@
-"""What a running relay consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
+"""The parts of a running relay that its admin endpoint shows: sessions by listener, brokers, journal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6

@@ -144,7 +144,9 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer gets a reset but no end of TLS, which would be queued and dropped."""
+        """End the connection at once. The peer gets a reset. TLS's own closing message is not sent: it would only be
+        queued and then dropped.
+        """
         self._socket = None
         super().abortConnection()
 

@@ -77,7 +77,7 @@ class Unusable(Exception):
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
     `paths`, or raises `Unusable`. `name`: the broker's host, for its certificate and for SNI. `demanded`: OpenSSL's
-    `VERIFY_*`. `offered`: the protocols that a client offers by ALPN.
+    `VERIFY_*`. `offered`: the protocols that the relay offers to a broker by ALPN.
     """
 
     _load: Callable[[], SSL.Context]

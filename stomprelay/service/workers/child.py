@@ -48,8 +48,8 @@ class WorkerPlan(NamedTuple):
 
     @classmethod
     def parse(cls, passed: PassedMessage) -> Self:
-        """Return the plan in a message; its sockets stay the caller's. Raises `LookupError`, `ValueError` or
-        `TypeError`.
+        """Return the plan in a message. The caller still has to close the message's sockets. Raises `LookupError`,
+        `ValueError` or `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}

@@ -103,7 +103,9 @@ class Loads:
 
 
 class Row(NamedTuple):
-    """The numbers of all workers about one broker, as `Others` of its health; `own` is this worker's index."""
+    """The numbers of all workers for one broker. A worker uses this row as the `others` of the broker's health. `own`
+    is this worker's index in the row.
+    """
 
     cells: memoryview
     own: int
