@@ -38,8 +38,9 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled:
-    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK, and `in` looks
-    for a message-id among these. A transaction may hold deliveries: these await no ACK until they are released.
+    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
+    whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
+    they are released.
     """
 
     def __init__(self) -> None:
@@ -147,7 +148,7 @@ class Holders:
                 del self._by_message[message_id]
 
     def find(self, message_id: bytes) -> "Consumer | None":
-        """Return the earliest consumer from which this message awaits an ACK; None if there is none."""
+        """Return the earliest consumer that still has to acknowledge this message; None if there is none."""
         holders = self._by_message.get(message_id, ())
         return next((each for each in holders if message_id in each.unsettled), None)
 
@@ -309,7 +310,9 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages, together of `size` bytes, may wait. One message alone always may."""
+        """Return whether `count` more messages, together of `size` bytes, may wait. A single message may always wait if
+        no other message waits.
+        """
         waiting = len(self)
         if waiting + count == 1:
             return True
@@ -442,7 +445,9 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
-        """Take back the messages of an aborted transaction: they await an ACK or a consumer. Then call `deliver`."""
+        """Take back messages that an aborted transaction had acknowledged. They await the consumer's ACK again. If the
+        consumer is gone, they wait for another consumer. Then call `deliver`.
+        """
         if consumer in self._consumers:
             consumer.restore(messages)
         else:
@@ -600,7 +605,7 @@ class SendBuffer:
         self.ready = self._open and self._writable
 
     def go_on(self) -> None:
-        """Resume `held_up` consumers in order while the buffer is `ready`. One that waits again becomes the last."""
+        """Resume `held_up` consumers in order while `ready` is True. A consumer that waits again becomes the last."""
         while self.ready and self.held_up:
             consumer, _ = self.held_up.popitem(last=False)
             consumer.queue.consumer_ready(consumer)

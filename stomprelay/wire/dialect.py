@@ -108,7 +108,9 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Each escape with its byte, without the backslash's. This is enough if no backslash is doubled."""
+        """Each escape with the byte that it stands for, except a doubled backslash. For values without a doubled
+        backslash these escapes are enough.
+        """
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property
@@ -119,7 +121,9 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return header lines in which each backslash that begins no escape is doubled, if the dialect accepts it."""
+        """Return these header lines. If the dialect accepts a backslash that begins no escape, double each such
+        backslash.
+        """
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return _ESCAPE.sub(self._spelled_out, lines)
@@ -139,7 +143,9 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether raw values, with LFs between them, surely have the spelling of `encode`. `decode_once` needs this."""
+        """Return whether raw values, with LFs between them, are surely spelled as `encode` spells them. Then call
+        `decode_once`.
+        """
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:

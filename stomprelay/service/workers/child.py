@@ -91,7 +91,9 @@ def main() -> int:
 
 
 def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, reactor: Any) -> int:
-    """Run the relay of a plan with the sockets of its message, and return 0. Raises `ConfigError` or `OSError`."""
+    """Run the relay of a plan with the sockets of its message. Return 0 when it has stopped, or 1 if an endpoint cannot
+    be used. Raises `ConfigError` or `OSError`.
+    """
     # These modules import the reactor, which must be installed before.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
