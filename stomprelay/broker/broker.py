@@ -119,9 +119,7 @@ class Connection:
         return self._drain(now, wake=True)
 
     def _finish(self, now: float) -> None:
-        """If all frames of a half-closed connection are executed, and the client has no subscription or the time is
-        over, close the connection.
-        """
+        """Close a half-closed connection if all frames are executed, and no subscription or no time is left."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.consumers:

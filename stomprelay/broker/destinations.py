@@ -100,9 +100,7 @@ class Destinations:
                 self._add_dead_letter(self.message(head, old.body))
 
     def _add_dead_letter(self, letter: Message) -> None:
-        """Add a dead letter. If there is no room, drop the oldest dead letters. If there is still no room, drop this
-        letter.
-        """
+        """Add a dead letter. If there is no room, drop the oldest ones. If there is still no room, drop this letter."""
         dropped = 0
         while True:
             try:

@@ -114,8 +114,8 @@ class Unsettled:
 
 
 class Held:
-    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. Iterate over it once, or give its
-    `runs` to `Unsettled.release`.
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. At the end, either iterate over this
+    object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
     def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
@@ -156,8 +156,8 @@ class Holders:
 class Consumer:
     """One subscription: the form of its MESSAGE frames, and the messages that the client has not acknowledged.
 
-    `id`: the client's name for the subscription, or None. `tag`: the broker's name for it, in `ack` headers.
-    `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
+    `id`: the client's name for the subscription, or None. `tag`: the broker's name for the subscription, in `ack`
+    headers. `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
     `holders`: the client's consumers by message; None if all ACKs name the subscription.
     """
 
@@ -310,9 +310,7 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages, together of `size` bytes, may wait. A single message may always wait if
-        no other message waits.
-        """
+        """Return whether `count` more messages, together of `size` bytes, may wait. The only message may always wait."""
         waiting = len(self)
         if waiting + count == 1:
             return True

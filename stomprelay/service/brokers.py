@@ -219,7 +219,7 @@ class _Trouble:
     reason: str = ""
 
     def hurt(self, reason: str, *, lost: bool) -> None:
-        """Count a session that lost the broker, or an attempt to reach it that failed."""
+        """Count a session that lost the broker (`lost`), or a failed attempt to reach the broker."""
         self.lost += lost
         self.failed += not lost
         self.reason = reason

@@ -174,7 +174,7 @@ class _Offer(LineOnlyReceiver):
 
 class Handover(MultiService):
     """Hands the sockets of `relay` over at a UNIX socket of this path, and then stops this process. `busy`: why no
-    sockets are handed over now; "" if they may be.
+    sockets may be handed over now, or "".
     """
 
     def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:

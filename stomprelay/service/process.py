@@ -32,7 +32,7 @@ UNUSED: Final = {
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
-"""Signals that end a process unless it has a handler for them. The relay logs this text instead, and continues."""
+"""Signals that would end a process without a handler. At such a signal the relay logs its text and continues."""
 
 
 class Signals(Service):
@@ -119,9 +119,9 @@ class Reloaded(NamedTuple):
 
 class Reloads(MultiService):
     """Reads the configuration from `source` again and uses it, at SIGHUP and when `reload` is called, one reload at a
-    time. `use` gets the source as it is now and returns what changed. It raises `ConfigError`, `BadEndpoint` or
-    `CannotStart` if the configuration cannot be used. `notice` is called with True before a reload, with False after
-    it.
+    time. `use` gets the source as it is now, uses it, and returns what changed. If the configuration cannot be used,
+    `use` raises `ConfigError`, `BadEndpoint` or `CannotStart`. `notice` is called with True before a reload, with False
+    after it.
     """
 
     def __init__(

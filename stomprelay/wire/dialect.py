@@ -121,9 +121,7 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return these header lines. If the dialect accepts a backslash that begins no escape, double each such
-        backslash.
-        """
+        """Return the header lines. If the dialect accepts backslashes that begin no escape, these are doubled."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return _ESCAPE.sub(self._spelled_out, lines)
@@ -143,9 +141,7 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Return whether raw values, with LFs between them, are surely spelled as `encode` spells them. Then call
-        `decode_once`.
-        """
+        """Return whether raw values, with LFs between them, surely have the spelling of `encode`, for `decode_once`."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:

@@ -49,7 +49,7 @@ class AdminChannel(HTTPChannel):
     _late: Any = None
 
     def connectionMade(self) -> None:
-        """Start the time-out of the first request, and take a place among the connections."""
+        """Start the time-out of the first request, and record that the connection waits."""
         super().connectionMade()
         self.site.waiting(self)
 
@@ -104,7 +104,7 @@ class AdminChannel(HTTPChannel):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Record that the connection ended. It has no place among the connections any more."""
+        """Record that the connection ended, and stop its time-outs."""
         self.site.left(self)
         if self._late is not None and self._late.active():
             self._late.cancel()

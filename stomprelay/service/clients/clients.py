@@ -26,7 +26,9 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 
 RESERVED_SHARE: Final = 10
-"""One descriptor of this many is kept for changes of brokers: the old and the new connection exist at the same time."""
+"""One of so many descriptors is kept for sessions that change brokers: their old and new connections exist at the same
+time.
+"""
 LINGERING: Final = 24
 """Refused clients that may take time to read the ERROR; if there are more, the oldest is closed."""
 RESERVE: Final = LINGERING + 32

@@ -88,9 +88,7 @@ class Identification(Service):
             _ = service.close()
 
     def stopService(self) -> Deferred[None] | None:
-        """Close the connections to services, and end the threads. A thread may finish its present comparison before it
-        ends.
-        """
+        """Close the connections to services, and end each thread after its present comparison."""
         super().stopService()
         threads, self._threads = self._threads, None
         if threads is not None:

@@ -406,8 +406,8 @@ class LegProtocol(Timed):
         self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
-        """The peer closed its sending direction. A broker is lost then. A client may still read, until it resets the
-        connection; the client is watched for that.
+        """The peer closed its sending direction. If the peer is a broker, it is lost. A client may still read; watch
+        whether it resets the connection.
         """
         owner, before = self._owner, self._heard_all
         self._heard_all = True
@@ -646,7 +646,9 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Wait no longer for the peer of a closed connection. Without TLS, the remaining bytes are written first."""
+        """Wait no longer for the peer of a closed connection. With TLS, abort the connection now. Without TLS, end it
+        when the remaining bytes are written.
+        """
         if self.transport is None:
             return
         if self._tls is None:

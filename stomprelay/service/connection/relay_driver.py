@@ -462,7 +462,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Return whether the connection is not read from only because memory is short, and its frames could pass at
+        """Return whether lack of memory is the only reason not to read from a connection whose frames could pass at
         once.
         """
         if protocol.reasons != MEMORY:

@@ -219,8 +219,8 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """Counts the lines of one kind. `_until`: when the present `EVERY` seconds end. A timer runs only if lines were
-    left out.
+    """Counts the lines of one kind. `_until`: when the present `EVERY` seconds end. The timer runs if lines were left
+    out.
     """
 
     _name: str

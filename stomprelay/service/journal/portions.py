@@ -115,8 +115,8 @@ ENOUGH: Final = 4 << 20
 PORTION: Final = 4 << 20
 """Bytes that are written at once. The system uses huge pages only for memory that consists of whole huge pages."""
 BEYOND: Final = 4
-"""A queue that is not lossy takes up to so many times its room, because bytes that were received before reading stopped
-are recorded after that.
+"""A queue that is not lossy takes up to so many times its room. When reading stops, bytes that were received before
+still have to be recorded.
 """
 LEAST: Final = 64 << 20
 """A queue that is not lossy takes at least so many bytes, because a single chunk may be large."""
@@ -202,9 +202,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are bytes, wait until there are many, at most `gather`
-        seconds more.
-        """
+        """Wait for bytes, `idle` seconds at most. If there are some, wait at most `gather` seconds for `ENOUGH`."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.

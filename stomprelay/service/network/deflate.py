@@ -87,9 +87,7 @@ class Inflation(Extension):
     def frame_inbound_complete(
         self, proto: FrameDecoder | FrameProtocol, fin: bool
     ) -> bytes | CloseReason | None:
-        """If this frame is the end of a compressed message, return the rest of the message, or the close code.
-        Otherwise return None.
-        """
+        """Return the rest of a compressed message, or the close code, if this frame ends the message; else None."""
         inflater = self._inflater
         if self._control or inflater is None or not fin:
             return None

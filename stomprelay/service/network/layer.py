@@ -28,7 +28,7 @@ from stomprelay.service.network.sockets import read_at_most
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
 PIECE: Final = 32 * 1024
-"""The most bytes that OpenSSL gets at once. For each connection OpenSSL keeps as much memory."""
+"""The most bytes that OpenSSL gets at once. OpenSSL keeps this much memory for each connection."""
 _NOTHING: Final = memoryview(b"")
 
 
@@ -144,8 +144,8 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer gets a reset. TLS's own closing message is not sent: it would only be
-        queued and then dropped.
+        """End the connection at once. The peer gets a reset. The end of TLS is not sent, because it would be queued and
+        then dropped.
         """
         self._socket = None
         super().abortConnection()

@@ -54,8 +54,8 @@ def give_up(port: tcp.Port) -> None:
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
     """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. If `room`
-    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If the number is
-    negative, the port stops accepting.
+    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If `room` returns
+    a negative number, the port stops accepting.
     """
     reactor = cast(Any, port.reactor)
     rested = False

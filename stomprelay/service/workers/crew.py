@@ -140,7 +140,7 @@ class Crew:
         return self._ask_all(found, "kill", name)
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return all workers' frames since the last such request. Fails with `Unavailable` for too many watches."""
+        """Return all frames since the same request was made last. Fails with `Unavailable` for too many watches."""
 
         def added(answers: list[Any], silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))
