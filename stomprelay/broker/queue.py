@@ -310,7 +310,7 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages, together of `size` bytes, may wait. The only message may always wait."""
+        """Return whether `count` more messages, together of `size` bytes, may wait. A single message always may."""
         waiting = len(self)
         if waiting + count == 1:
             return True

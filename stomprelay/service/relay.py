@@ -291,7 +291,9 @@ class RelayService(MultiService):
         self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
-        """Return how to use another configuration. Raises `ConfigError` or `BadEndpoint` if it cannot be used."""
+        """Return the prepared use of another configuration. Nothing changes yet. Raises `ConfigError` or `BadEndpoint`
+        if it cannot be used.
+        """
         found = change(source, self.config, wanted)
         config = found.config
         before = self.config

@@ -84,7 +84,7 @@ class ListenerSessions:
         return listener.rules != before.rules
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
-        """Add the session of a client that connected to this listener from an address, as Twisted has it."""
+        """Add the session of a client of this listener. `address`: the client's address, an object of Twisted."""
         place = network(address) if self.listener.clients_per_address is not None else None
         self._drivers[driver] = ()
         if place is not None:

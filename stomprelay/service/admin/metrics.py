@@ -81,7 +81,7 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return OpenMetrics if its weight in this `Accept` header is at least the weight of text; otherwise return text."""
+    """Return OpenMetrics if its weight in this `Accept` header is at least that of text; otherwise return text."""
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in each.split(";"))

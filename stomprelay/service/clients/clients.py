@@ -194,8 +194,8 @@ class Admission:
         return ""
 
     def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client that is refused: it gets an ERROR, over WebSocket if it speaks that, and is
-        closed.
+        """Return the protocol of a refused client. The protocol sends an ERROR, over WebSocket if the client speaks
+        WebSocket, and closes the connection.
         """
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1

@@ -29,7 +29,9 @@ MEMORY: Final = 32
 
 
 class Farewell(IntEnum):
-    """Why the relay ends a client's connection: WebSocket's close code (RFC 6455, section 7.4, and IANA's registry)."""
+    """Why the relay ends a client's connection, as close codes of WebSocket (RFC 6455, section 7.4, and IANA's
+    registry).
+    """
 
     DONE = 1000
     LEAVING = 1001

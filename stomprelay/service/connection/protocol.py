@@ -99,7 +99,7 @@ send: Final = send_in_python if COMPILED is None else COMPILED.send
 
 
 def close_when_written(connection: tcp.Connection) -> None:
-    """Close when all is written. If nothing waits, close at once: then `connectionLost` is called here."""
+    """Close when all is written. If nothing waits, close at once, and call `connectionLost` before this returns."""
     if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
         connection._writeDisconnected = True
     connection.loseConnection()

@@ -309,7 +309,7 @@ class RelayDriver(Driver):
 
     @property
     def relay(self) -> Relay:
-        """The relay. Frames that passed without it are reported to it first, so that it sees everything in order."""
+        """The relay. First the frames that passed without the relay are reported to it, because order matters."""
         if self._pipes:
             self.report_passed()
         return self._relay

@@ -69,7 +69,7 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be known."""
+        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be set."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
@@ -202,7 +202,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are some, wait at most `gather` seconds for `ENOUGH`."""
+        """Wait for bytes, `idle` seconds at most. If there are some, wait up to `gather` seconds for more."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.

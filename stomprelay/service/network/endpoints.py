@@ -268,7 +268,7 @@ class Ports(MultiService):
             _ = maybeDeferred(each.stopService).addErrback(_failed)
 
     def commit(self) -> Deferred[None]:
-        """Serve clients as prepared. The Deferred fires when the sockets of removed endpoints are closed."""
+        """Make the changes found by `prepare`. The Deferred fires when the sockets of removed endpoints are closed."""
         ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in self._closed]
         for running, other in self._kept:
             running.become(other)

@@ -280,8 +280,9 @@ are replaced one after the other.
 
 
 class CertificateWatch(Service):
-    """Watches the files of TLS connections while the service runs, and loads changed files, all together. If the files
-    cannot be used, the old ones stay in use. Each change is logged once.
+    """Watches the files of TLS connections while the service runs. If a file of a table in the configuration has
+    changed, all files of this table are loaded again. If files cannot be used, the old files stay in use. Each change
+    is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:

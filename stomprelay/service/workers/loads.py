@@ -88,7 +88,7 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """For each broker, let worker `number` write how many sessions it has, and read those of the other workers."""
+        """Let worker `number` write its sessions on each broker, and read the sessions of the other workers there."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
