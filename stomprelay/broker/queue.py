@@ -282,8 +282,8 @@ class Queue:
     """A queue: each message goes to one consumer, in the order of arrival; the consumers take turns.
 
     A message waits only while no consumer can take it: call `consumer_ready` when a consumer joins, or may be able to
-    take a message again. `len()` and `waiting_bytes` count the waiting messages; `kept` counts them and the messages
-    that await an ACK. `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
+    take a message again. `len()` and `waiting_bytes` count the waiting messages; `kept` also counts the messages that
+    await an ACK. `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
     """
 
     destination: bytes
@@ -376,7 +376,7 @@ class Queue:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. Its messages wait again. Call `deliver` after the last consumer is removed."""
+        """Remove a consumer. Its messages wait again. When all leaving consumers are removed, call `deliver`."""
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         consumer.buffer.held_up.pop(consumer, None)

@@ -185,7 +185,7 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return this outage joined with `other`, which is the same outage as another process saw it."""
+        """Join this outage with `other`, the same outage in another process, and return the result."""
         over = self.ended is not None and other.ended is not None
         return self._replace(
             began=min(self.began, other.began),

@@ -329,7 +329,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory; otherwise the system allocates new pages for each large chunk. Return False
-    without `mallopt`.
+    if there is no `mallopt`.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -96,7 +96,7 @@ class ListenerSessions:
         self._counts[among] = self._counts.get(among, 0) + 1
 
     def limited_by(self, address: object) -> str | None:
-        """Return the text by which the limiter groups clients of this address; None if it does not count addresses."""
+        """Return the text by which the limiter groups clients of this address; None if addresses are not limited."""
         return network(address) if self.limiter.asks_address else None
 
     def _remove(self, driver: RelayDriver) -> None:

@@ -225,8 +225,8 @@ class Dialect:
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return the value, or a `speakable` one in its place. `replacement` gets each line end that this dialect
-        cannot express, with the CRs before it, and returns the text in its place.
+        """Return a `speakable` form of the value. `replacement` gets each line end that this dialect cannot express,
+        with the CRs before it, and returns the text that replaces the line end.
         """
         if self.speakable(value):
             return value

@@ -177,8 +177,8 @@ class Frame:
 
     def with_lines(self, lines: bytes, *, body: bool = True) -> "Frame":
         """Return a new frame with these header lines in place of the old lines, without the body if `body` is False.
-        `lines` begin with the LF of the command line and end with the LF of the blank line. If this frame is plain,
-        they must be plain, too.
+        `lines` begin with the LF of the command line and end with the LF of the blank line. If this frame is plain, the
+        lines must be plain, too.
         """
         front = self.data[self.start : self.head - 1]
         rest = self.data[self.body : self.after] if body else b""

@@ -1,7 +1,7 @@
 """The console: a page that speaks STOMP with a listener of this relay, for tests and debugging.
 
     GET /console            the page; its scripts and its style are below this path
-    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why no console may use it
+    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why no console may use a listener
     POST /console/open      {"listener": NAME}: asks for a ticket, which opens one WebSocket within `TICKET` seconds
     GET /console/socket     that WebSocket; its subprotocols are a version and the ticket
 

@@ -144,9 +144,7 @@ class Snapshot(NamedTuple):
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show: those with most frames first, all others
-        together as the last row.
-        """
+        """Return the rows to show: destinations with most frames first, all other destinations as one last row."""
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
@@ -367,7 +365,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return the rows, with those of the same key joined, in the order in which each key first occurs."""
+    """Join the rows that have the same key. Return all rows in the order in which each key first occurs."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))

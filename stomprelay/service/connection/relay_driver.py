@@ -713,7 +713,7 @@ class RelayDriver(Driver):
     # Effects
 
     def _resume(self, effect: Resume) -> None:
-        """Read from a leg again; while the session ends, also from a broker whose messages the client did not take."""
+        """Read from a leg again. While the session ends, read from a broker even if the client's transport is full."""
         Driver._resume(self, effect)
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:

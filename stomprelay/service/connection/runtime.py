@@ -341,7 +341,7 @@ class Departures:
         self._watched: dict[int, Callable[[bool], None]] = {}
 
     def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
-        """Call `departed` in a later turn when the peer closes its direction (with False) or resets (with True)."""
+        """Call `departed` in a later turn: with False when the peer closes its direction, with True when it resets."""
         if self._poller is None:
             return
         events = select.EPOLLRDHUP | select.EPOLLET

@@ -179,7 +179,8 @@ class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `_most` bytes at most.
     `_farewell` returns our close code. `client`: the peer is a broker, so this end is the WebSocket's client. `window`:
     the logarithm of our window, if compression was agreed. Give received bytes to `received`, and call `received` again
-    while `waits` is True. A sent message is binary if the peer's first message was binary, or if it is not UTF-8.
+    while `waits` is True. A sent message is binary if the peer's first message was binary, or if the bytes to send are
+    not UTF-8.
     """
 
     transport: Any = field()  # Twisted's class has a default
