@@ -32,9 +32,7 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `name`: the value of `session` in its CONNECTED. `buffer`: the bytes for the
-    client.
-    """
+    """A client's leg and its state. `name`: its CONNECTED's header `session`. `buffer`: the bytes for the client."""
 
     def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
         bounds = broker.bounds

@@ -230,9 +230,7 @@ class _Trouble:
         self.waited += not elsewhere
 
     def heard(self, now: float) -> None:
-        """Record that the broker has answered now. If the log says that the broker is down, the trouble ends `EVERY`
-        seconds after this answer.
-        """
+        """Record an answer of the broker. If the trouble was logged as down, it ends `EVERY` seconds later."""
         self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:

@@ -291,9 +291,7 @@ class RelayService(MultiService):
         self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
-        """Return the prepared use of another configuration. Nothing changes yet. Raises `ConfigError` or `BadEndpoint`
-        if it cannot be used.
-        """
+        """Return how another configuration can be used; change nothing yet. Raises `ConfigError` or `BadEndpoint`."""
         found = change(source, self.config, wanted)
         config = found.config
         before = self.config

@@ -29,9 +29,7 @@ MEMORY: Final = 32
 
 
 class Farewell(IntEnum):
-    """Why the relay ends a client's connection, as close codes of WebSocket (RFC 6455, section 7.4, and IANA's
-    registry).
-    """
+    """Why the relay ends a client's connection: close codes of WebSocket (RFC 6455, section 7.4; IANA)."""
 
     DONE = 1000
     LEAVING = 1001

@@ -275,9 +275,7 @@ class SessionMemory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: "RelayDriver") -> None:
-        """End a session, if it is not ending already. The session's memory is freed when its broker has confirmed the
-        earlier frames.
-        """
+        """End a session, once. Its memory is freed when the broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

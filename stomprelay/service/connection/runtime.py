@@ -219,7 +219,7 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """Counts the lines of one kind. `_until`: when the present `EVERY` seconds end. The timer runs if lines were left
+    """Counts the lines of one kind. `_until`: the end of the present `EVERY` seconds. The timer runs if lines are left
     out.
     """
 

@@ -144,9 +144,7 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer gets a reset. The end of TLS is not sent, because it would be queued and
-        then dropped.
-        """
+        """End the connection at once. The peer gets a reset. No end of TLS is sent: it would be queued and dropped."""
         self._socket = None
         super().abortConnection()
 
