@@ -32,7 +32,7 @@ HALF_CLOSED: Final = 5.0
 
 
 class Connection:
-    """A client's leg and its state. `name`: the `session` of its CONNECTED. `buffer`: the bytes for the client."""
+    """A client's leg and its state. `name`: its CONNECTED's header `session`. `buffer`: the bytes for the client."""
 
     def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
         bounds = broker.bounds
@@ -105,9 +105,9 @@ class Connection:
             self._output.put(GiveWay(self.leg))
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client sends nothing more. Without subscriptions the connection is closed as soon as all frames are
-        executed, with subscriptions after `HALF_CLOSED` seconds, before CONNECT at once. An EOL is sent to find out
-        whether the client still reads.
+        """The client sends nothing more. Before CONNECT the connection is closed now. Later it is closed when all
+        frames are executed and the client has no subscription, or after `HALF_CLOSED` seconds. An EOL is sent to find
+        out whether the client still reads.
         """
         if self._commands is None:
             return self.lost(now)
@@ -119,7 +119,7 @@ class Connection:
         return self._drain(now, wake=True)
 
     def _finish(self, now: float) -> None:
-        """Close a half-closed connection if the client has no subscription, or the time is over."""
+        """Close a half-closed connection if all frames are executed, and no subscription or no time is left."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.consumers:

@@ -208,7 +208,7 @@ class ClientCommands:
         queue.consumer_ready(consumer)
 
     def _find(self, frame: Frame) -> tuple[Consumer | None, bytes]:
-        """Return the consumer that an ACK or NACK names, or None for an unknown consumer; and the message-id. Raises
+        """Return the consumer that an ACK or NACK names, and the message-id. An unknown consumer is None. Raises
         `ProtocolError` if a header is missing.
         """
         naming = self._dialect.delivery

@@ -100,7 +100,7 @@ class Destinations:
                 self._add_dead_letter(self.message(head, old.body))
 
     def _add_dead_letter(self, letter: Message) -> None:
-        """Add a dead letter. If there is no room, drop the oldest ones; if that is not enough, drop this one."""
+        """Add a dead letter. If there is no room, drop the oldest ones. If there is still no room, drop this letter."""
         dropped = 0
         while True:
             try:
@@ -118,7 +118,7 @@ class Destinations:
     # Consumers
 
     def queue_for(self, name: bytes) -> Queue:
-        """Return the queue for a new consumer; for a topic it is a private one. Call the queue's `joined` at once."""
+        """Return the queue for a new consumer; for a topic, a new private queue. Call the queue's `joined` at once."""
         destination = self._by_name.get(name)
         if destination is None:
             if not name.startswith(TOPIC):

@@ -1,5 +1,5 @@
-"""Messages, and the limits of the embedded broker. A message is read once, in the dialect of its sender, and written
-in the dialect of each consumer. A plain head is kept as it is.
+"""Messages, and the limits of the embedded broker. A message is read once, in the dialect of its sender, and written in
+the dialect of each consumer. A head that is the same in every dialect is kept as bytes.
 """
 
 import re
@@ -25,7 +25,7 @@ _OVERHEAD: Final = 512
 
 @dataclass(frozen=True)
 class Bounds:
-    """A broker's limits, each at least 1; sizes in bytes. A client that exceeds one gets an ERROR and is disconnected.
+    """A broker's limits, each at least 1; sizes in bytes. A client that exceeds a limit is disconnected with an ERROR.
 
     `memory`: all kept messages. `queue_messages`, `queue_bytes`: of one queue. `topic_messages`, `topic_bytes`: of one
     slow subscriber. `subscriptions`, `transactions`: of one connection. `transaction_frames`: of one transaction.

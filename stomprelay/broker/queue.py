@@ -38,8 +38,9 @@ Runs = list[tuple[int, int]]
 
 
 class Unsettled:
-    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK, and `in` looks
-    for a message-id among these. A transaction may hold deliveries: these await no ACK until they are released.
+    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
+    whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
+    they are released.
     """
 
     def __init__(self) -> None:
@@ -113,8 +114,8 @@ class Unsettled:
 
 
 class Held:
-    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. Iterate over it once, or give its
-    `runs` to `Unsettled.release`.
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. At the end, either iterate over this
+    object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
     def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
@@ -147,7 +148,7 @@ class Holders:
                 del self._by_message[message_id]
 
     def find(self, message_id: bytes) -> "Consumer | None":
-        """Return the earliest consumer from which this message awaits an ACK; None if there is none."""
+        """Return the earliest consumer that still has to acknowledge this message; None if there is none."""
         holders = self._by_message.get(message_id, ())
         return next((each for each in holders if message_id in each.unsettled), None)
 
@@ -155,8 +156,8 @@ class Holders:
 class Consumer:
     """One subscription: the form of its MESSAGE frames, and the messages that the client has not acknowledged.
 
-    `id`: the client's name for the subscription, or None. `tag`: the broker's name for it, in `ack` headers.
-    `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
+    `id`: the client's name for the subscription, or None. `tag`: the broker's name for the subscription, in `ack`
+    headers. `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
     `holders`: the client's consumers by message; None if all ACKs name the subscription.
     """
 
@@ -281,8 +282,8 @@ class Queue:
     """A queue: each message goes to one consumer, in the order of arrival; the consumers take turns.
 
     A message waits only while no consumer can take it: call `consumer_ready` when a consumer joins, or may be able to
-    take a message again. `len()` and `waiting_bytes` count the waiting messages; `kept` counts them and the messages
-    that await an ACK. `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
+    take a message again. `len()` and `waiting_bytes` count the waiting messages; `kept` also counts the messages that
+    await an ACK. `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
     """
 
     destination: bytes
@@ -309,7 +310,7 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages, together of `size` bytes, may wait. One message alone always may."""
+        """Return whether `count` more messages, together of `size` bytes, may wait. A single message always may."""
         waiting = len(self)
         if waiting + count == 1:
             return True
@@ -375,7 +376,7 @@ class Queue:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. Its messages wait again. Call `deliver` after the last consumer is removed."""
+        """Remove a consumer. Its messages wait again. When all leaving consumers are removed, call `deliver`."""
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         consumer.buffer.held_up.pop(consumer, None)
@@ -442,7 +443,9 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
-        """Take back the messages of an aborted transaction: they await an ACK or a consumer. Then call `deliver`."""
+        """Take back messages that an aborted transaction had acknowledged. They await the consumer's ACK again. If the
+        consumer is gone, they wait for another consumer. Then call `deliver`.
+        """
         if consumer in self._consumers:
             consumer.restore(messages)
         else:
@@ -600,7 +603,7 @@ class SendBuffer:
         self.ready = self._open and self._writable
 
     def go_on(self) -> None:
-        """Resume `held_up` consumers in order while the buffer is `ready`. One that waits again becomes the last."""
+        """Resume `held_up` consumers in order while `ready` is True. A consumer that waits again becomes the last."""
         while self.ready and self.held_up:
             consumer, _ = self.held_up.popitem(last=False)
             consumer.queue.consumer_ready(consumer)

@@ -91,8 +91,9 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. None: they
-        have the upstream's `drain_timeout`, and sessions that were asked before are not asked again.
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. If `within` is
+        None, they leave within the upstream's `drain_timeout`, and sessions that already have to leave are not asked
+        again.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -184,7 +185,7 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return this outage joined with `other`, which is the same outage as another process saw it."""
+        """Join this outage with `other`, the same outage in another process, and return the result."""
         over = self.ended is not None and other.ended is not None
         return self._replace(
             began=min(self.began, other.began),
@@ -218,7 +219,7 @@ class _Trouble:
     reason: str = ""
 
     def hurt(self, reason: str, *, lost: bool) -> None:
-        """Count a session that lost the broker, or an attempt to reach it that failed."""
+        """Count a session that lost the broker (`lost`), or a failed attempt to reach the broker."""
         self.lost += lost
         self.failed += not lost
         self.reason = reason
@@ -229,7 +230,7 @@ class _Trouble:
         self.waited += not elsewhere
 
     def heard(self, now: float) -> None:
-        """Record that the broker has answered now. A trouble that was logged as down ends `EVERY` seconds later."""
+        """Record an answer of the broker. If the trouble was logged as down, it ends `EVERY` seconds later."""
         self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
@@ -580,7 +581,7 @@ class Sampling:
 @dataclass(eq=False, repr=False)
 class PeriodicChecks(Service):
     """Runs the checks while the service runs, if there is anything to check. `sessions` always has all sessions.
-    `watched`: the admin endpoint may be asked for readiness and times.
+    `watched`: the endpoint `admin` or `metrics` is configured. Then the checks run, and times are measured.
     """
 
     _runtime: Runtime

@@ -143,7 +143,7 @@ class _Offer(LineOnlyReceiver):
         self._end({"left": True})
 
     def stop(self) -> None:
-        """Leave the offered sockets to the other process, because this process stops. Refuse if none were offered."""
+        """This process stops: leave the offered sockets to the other process. If no sockets were offered, refuse."""
         if self._given:
             self.leave(self._given)
         else:
@@ -174,7 +174,7 @@ class _Offer(LineOnlyReceiver):
 
 class Handover(MultiService):
     """Hands the sockets of `relay` over at a UNIX socket of this path, and then stops this process. `busy`: why no
-    sockets are handed over now; "" if they may be.
+    sockets may be handed over now, or "".
     """
 
     def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:

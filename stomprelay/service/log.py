@@ -53,7 +53,7 @@ def heard(level: Any) -> bool:
 
 
 def literal(line: str) -> str:
-    """Return the form without fields that is formatted to this line: the line with doubled braces."""
+    """Return this line with doubled braces. Formatting the result, without fields, gives the line again."""
     return line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
 
 

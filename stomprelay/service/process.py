@@ -32,7 +32,7 @@ UNUSED: Final = {
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
-"""Signals that end a process unless it has a handler for them. The relay logs this text instead, and continues."""
+"""Signals that would end a process without a handler. At such a signal the relay logs its text and continues."""
 
 
 class Signals(Service):
@@ -97,7 +97,7 @@ def unused(reactor: Any) -> Signals:
 
 
 def start(service: Any, reactor: Any) -> None:
-    """Start the service, and let it stop before the reactor does. Run the reactor next."""
+    """Start the service. The reactor will stop the service before it stops itself. Run the reactor next."""
     service.privilegedStartService()
     service.startService()
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
@@ -119,9 +119,9 @@ class Reloaded(NamedTuple):
 
 class Reloads(MultiService):
     """Reads the configuration from `source` again and uses it, at SIGHUP and when `reload` is called, one reload at a
-    time. `use` gets the source as it is now and returns what changed. It raises `ConfigError`, `BadEndpoint` or
-    `CannotStart` if the configuration cannot be used. `notice` is called with True before a reload, with False after
-    it.
+    time. `use` gets the source as it is now, uses it, and returns what changed. If the configuration cannot be used,
+    `use` raises `ConfigError`, `BadEndpoint` or `CannotStart`. `notice` is called with True before a reload, with False
+    after it.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory; otherwise the system allocates new pages for each large chunk. Return False
-    without `mallopt`.
+    if there is no `mallopt`.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -66,9 +66,9 @@ MARGIN: Final = 10.0
 
 
 class Prepared(NamedTuple):
-    """Another configuration that a relay can use. `change` is the difference; `ports` are the ports that change,
-    listeners' first; `use` changes everything else. Call `open`, then `commit` or `abandon`, in the same turn of the
-    reactor.
+    """Another configuration that a relay can use. `change` is the difference. `ports`: the ports that change, those of
+    listeners first. `use` is called to change everything else. Call `open`, then `commit` or `abandon`, in the same
+    turn of the reactor.
     """
 
     change: Change
@@ -291,7 +291,7 @@ class RelayService(MultiService):
         self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
-        """Return how to use another configuration. Raises `ConfigError` or `BadEndpoint` if it cannot be used."""
+        """Return how another configuration can be used; change nothing yet. Raises `ConfigError` or `BadEndpoint`."""
         found = change(source, self.config, wanted)
         config = found.config
         before = self.config

@@ -1,4 +1,4 @@
-"""What a running relay consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
+"""The parts of a running relay that its admin endpoint shows: sessions by listener, brokers, journal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6
@@ -84,7 +84,7 @@ class ListenerSessions:
         return listener.rules != before.rules
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
-        """Add the session of a client that connected to this listener from an address, as Twisted has it."""
+        """Add the session of a client of this listener. `address`: the client's address, an object of Twisted."""
         place = network(address) if self.listener.clients_per_address is not None else None
         self._drivers[driver] = ()
         if place is not None:
@@ -96,7 +96,7 @@ class ListenerSessions:
         self._counts[among] = self._counts.get(among, 0) + 1
 
     def limited_by(self, address: object) -> str | None:
-        """Return the text by which the limiter groups clients of this address; None if it does not count addresses."""
+        """Return the text by which the limiter groups clients of this address; None if addresses are not limited."""
         return network(address) if self.limiter.asks_address else None
 
     def _remove(self, driver: RelayDriver) -> None:

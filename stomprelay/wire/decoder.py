@@ -1,4 +1,4 @@
-"""From chunks of bytes to frames; a chunk may end anywhere in a frame.
+"""Makes frames from chunks of bytes. A chunk may end anywhere in a frame.
 
 Relay and broker must agree where a frame ends. So a frame has one `content-length` at most, of digits only; a NUL in a
 head is an error, and so is a body after a command that has none. There is one exception: some clients write LFs in
@@ -174,8 +174,8 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Append each frame and run to this list before it is yielded; None: record nothing more. Without `keep` there
-        are no runs.
+        """From now on append each frame and run to this list before it is yielded. None: record nothing more. While
+        frames are recorded without `keep`, there are no runs.
         """
         self._recording = frames
         self._keeping = keep

@@ -108,7 +108,9 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Each escape with its byte, without the backslash's. This is enough if no backslash is doubled."""
+        """Each escape with the byte that it stands for, except a doubled backslash. For values without a doubled
+        backslash these escapes are enough.
+        """
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property
@@ -119,7 +121,7 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return header lines in which each backslash that begins no escape is doubled, if the dialect accepts it."""
+        """Return the header lines. If the dialect accepts backslashes that begin no escape, these are doubled."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return _ESCAPE.sub(self._spelled_out, lines)
@@ -139,7 +141,7 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether raw values, with LFs between them, surely have the spelling of `encode`. `decode_once` needs this."""
+        """Return whether raw values, with LFs between them, surely have the spelling of `encode`, for `decode_once`."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
@@ -223,8 +225,8 @@ class Dialect:
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return the value, or a `speakable` one in its place. `replacement` gets each line end that this dialect
-        cannot express, with the CRs before it, and returns the text in its place.
+        """Return a `speakable` form of the value. `replacement` gets each line end that this dialect cannot express,
+        with the CRs before it, and returns the text that replaces the line end.
         """
         if self.speakable(value):
             return value

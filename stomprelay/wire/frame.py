@@ -18,7 +18,7 @@ CONTENT_LENGTH_LINE: Final = b"\ncontent-length:"
 @dataclass(frozen=True)
 class Limits:
     """A leg's limits: the header lines of a frame, the bytes of a header line, the bytes of a body (defaults:
-    `config/stomprelay.toml`). The methods check heads; the names of offsets are those of `Frame`.
+    `config/stomprelay.toml`). The methods check heads. Their `head` and `body` are the offsets of `Frame`.
     """
 
     headers: int = 128
@@ -114,7 +114,7 @@ class Frame:
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
     `data[body:end]`: the body. `plain`: the head has one colon a line, no backslash, no CR and no padding, so it means
     the same in every dialect. `memo`: `data[start:body]`, or None. Neighbours with equal heads share one `memo`.
-    `trace`: only set if the frame is sent on with this trace; then its record has it, too.
+    `trace`: set only if the frame is sent on with this trace. Then the journal records the frame with its trace.
     """
 
     command: bytes
@@ -177,8 +177,8 @@ class Frame:
 
     def with_lines(self, lines: bytes, *, body: bool = True) -> "Frame":
         """Return a new frame with these header lines in place of the old lines, without the body if `body` is False.
-        `lines` begin with the LF of the command line and end with the LF of the blank line. If this frame is plain,
-        they must be plain, too.
+        `lines` begin with the LF of the command line and end with the LF of the blank line. If this frame is plain, the
+        lines must be plain, too.
         """
         front = self.data[self.start : self.head - 1]
         rest = self.data[self.body : self.after] if body else b""

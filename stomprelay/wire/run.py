@@ -98,8 +98,8 @@ class Run:
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with one more header in front: the next of these receipts. The rule must want
-        `parts`.
+        """Return the frames as bytes. In front of each frame's headers is a `receipt` header with the next of these
+        receipts. The rule must have `parts`.
         """
         from stomprelay.wire._scan import with_header  # it is there, because it found this run
 

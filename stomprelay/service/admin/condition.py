@@ -63,7 +63,7 @@ class OwnRelay:
         self._listing = DeferredLock()
 
     def snapshot(self, *, whole: bool) -> Snapshot:
-        """Return a snapshot of the present moment."""
+        """Return the present figures of this process; see `snapshot.snapshot`."""
         return snapshot(self.state, whole=whole)
 
     def condition(self) -> Condition:
@@ -103,13 +103,13 @@ class OwnRelay:
         return found
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. Requests are handled one after the other."""
+        """Return the sessions that match a query, after earlier queries. Fails with `Unavailable` if too many wait."""
         if len(self._listing.waiting) >= LISTINGS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self.state, query)))
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames that passed since the last request of this kind."""
+        """Return the frames since the same request was made last. Fails with `Unavailable` for too many watches."""
         try:
             return succeed(self.state.tails.ask(request))
         except TooMany as error:

@@ -1,7 +1,7 @@
 """The console: a page that speaks STOMP with a listener of this relay, for tests and debugging.
 
     GET /console            the page; its scripts and its style are below this path
-    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why no console may use it
+    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why no console may use a listener
     POST /console/open      {"listener": NAME}: asks for a ticket, which opens one WebSocket within `TICKET` seconds
     GET /console/socket     that WebSocket; its subprotocols are a version and the ticket
 
@@ -94,7 +94,9 @@ class Console:
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
-        """Turn a request's connection into that of a client of the ticket's listener. Return None, or a refusal."""
+        """Let the request's connection become the connection of a client of the ticket's listener, and return None. If
+        that is not allowed, return a refusal.
+        """
         headers = request.requestHeaders
         if request.method != b"GET":
             request.setHeader(b"allow", b"GET")
@@ -141,7 +143,7 @@ class Console:
 
 
 def _closed(listener: Listener) -> str:
-    """Return why no console may use a listener; "" if consoles may."""
+    """Return why no console may use a listener; "" if a console may use it."""
     if listener.tls is not None and listener.tls.require_client_certificate:
         return "this listener asks each client for a certificate, and a console has none to show to it"
     return ""

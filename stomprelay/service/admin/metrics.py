@@ -63,7 +63,7 @@ _JOURNAL: Final = {
 }
 
 _Series = Iterable[tuple[tuple[str, ...], float]]
-"""Values of a metric's labels, in their order, each with its value."""
+"""The samples of a metric: for each sample, the values of the labels in the labels' order, and the sample's value."""
 
 
 class Format(NamedTuple):
@@ -81,7 +81,7 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return the format for this `Accept` header: OpenMetrics, if its weight is at least that of text; else text."""
+    """Return OpenMetrics if its weight in this `Accept` header is at least that of text; otherwise return text."""
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in each.split(";"))
@@ -286,7 +286,7 @@ def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
 
 
 def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
-    """Yield the system's figures: of this process without a label, of each worker with a label."""
+    """Yield what the system counts for this process, without a label, and for each worker, with its number as label."""
     found: dict[str, Metric] = {}
     for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
         labels = {"worker": worker} if worker else {}

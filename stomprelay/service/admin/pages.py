@@ -1,8 +1,8 @@
-"""How requests to the admin endpoints are answered: pages and actions by their paths, and the permissions for them.
+"""Answers requests to the admin endpoints: finds the page or the action of a path, and checks whether it is allowed.
 
-A page of another site can make its own host name point to this machine after the page was loaded. The browser then
-takes the admin endpoint for that site and lets the page read everything (DNS rebinding). But the browser sends that
-host name in `Host`, and the relay does not have this name.
+The owner of another site can let the site's host name point to this machine after a browser has loaded a page. The
+browser then lets the page read everything from the admin endpoint (DNS rebinding). But the browser sends the site's
+host name in `Host`, and the relay refuses requests for this name.
 
 A page of another site can also send a request without reading the response, and the browser adds the password that the
 user typed for the relay, or the certificate (CSRF). But the browser names the page's site: in `Origin` with every POST,
@@ -70,7 +70,7 @@ class Response(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The arguments of a GET: those of its URL, and the kinds of text in its `Accept`."""
+    """What a page gets of a GET: the `arguments` in the URL, and the value of the header `Accept`."""
 
     arguments: Mapping[bytes, list[bytes]] = {}
     accept: str = ""
@@ -83,7 +83,7 @@ Action = Callable[[bytes], Answer]
 
 
 def file(name: str, kind: str) -> Page:
-    """Return the page that is a file in the folder `page`."""
+    """Return a page whose response is the file of this name in the folder `page`, with this content type."""
     place = resources.files("stomprelay.service.admin").joinpath("page", name)
     return lambda _: Response(place.read_text(encoding="utf-8"), kind)
 
@@ -132,8 +132,8 @@ class SharedPage:
 
 
 class Hosts:
-    """The host names of this relay: those of `admin_hosts` (with their port, or with every port), localhost, loopback
-    addresses, and the address of the connection with its port.
+    """The host names of this relay: localhost, loopback addresses, the address of the connection with its port, and the
+    names in `admin_hosts`. A name in `admin_hosts` without a port is allowed with every port.
     """
 
     def __init__(self, listed: Iterable[Authority]) -> None:
@@ -157,8 +157,9 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. If not, a
-    proxy may have removed TLS: then the page may have https if the browser says that page and relay are one site.
+    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. Without
+    TLS, a page with https is also accepted if the browser says that page and relay are one site, because a proxy may
+    have removed TLS.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")

@@ -49,7 +49,7 @@ class AdminChannel(HTTPChannel):
     _late: Any = None
 
     def connectionMade(self) -> None:
-        """Start the time-out of the first request, and take a place among the connections."""
+        """Start the time-out of the first request, and record that the connection waits."""
         super().connectionMade()
         self.site.waiting(self)
 
@@ -104,7 +104,7 @@ class AdminChannel(HTTPChannel):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Record that the connection ended. It has no place among the connections any more."""
+        """Record that the connection ended, and stop its time-outs."""
         self.site.left(self)
         if self._late is not None and self._late.active():
             self._late.cancel()
@@ -144,7 +144,7 @@ class AdminSite(Site):
         self._waiting.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the protocols for ALPN; Twisted would offer HTTP/2 where that is installed."""
+        """Return only HTTP/1.1 for ALPN. Twisted's own site would also offer HTTP/2 if its library is installed."""
         return [HTTP]
 
     def logPrefix(self) -> str:

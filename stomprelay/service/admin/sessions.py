@@ -135,7 +135,7 @@ class SessionQuery(NamedTuple):
 
     @property
     def behind(self) -> Place | None:
-        """The place after which sessions are wanted, or None. Raises `BadRequest` if `after` is no place."""
+        """The place after which the page begins; None for the first page. Raises `BadRequest` for a wrong `after`."""
         if not self.after:
             return None
         try:

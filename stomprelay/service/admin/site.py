@@ -161,7 +161,9 @@ def _metrics(relay: _Shown, accept: str) -> Answer:
 
 
 class _Orders:
-    """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: bodies of messages may be shown."""
+    """The actions of POSTs. A POST about brokers is answered with the page `listed`, a POST about draining with the
+    page `drained`. `bodies`: bodies of messages may be shown.
+    """
 
     def __init__(self, relay: _Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
         self._relay = relay
@@ -179,7 +181,7 @@ class _Orders:
         }
 
     def find(self, path: bytes) -> Action | None:
-        """Return the action of a path. The path of the action that ends a session has the session's name."""
+        """Return the action of a path, or None. The path for ending a session contains the session's name."""
         killed = _KILL.fullmatch(path)
         return self.actions.get(path) if killed is None else _plain(partial(self._kill, unquote(killed[1])))
 

@@ -51,8 +51,9 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None before the broker was tried. Of its `sessions`, `moving` are about to leave;
-    `staying` cannot leave, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
+    """A broker in its group. `up` is None before the broker was tried. `sessions`: all its sessions. `moving`: how many
+    of them are about to leave. `staying`: how many of them cannot leave, for the reason `stays`. `why`: the broker's
+    last failure. `tally`: its counters since the start.
     """
 
     uri: str
@@ -95,8 +96,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts` has a count per class of
-    `BOUNDS`.
+    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts`: how many values are in each
+    class of `BOUNDS`.
     """
 
     name: str
@@ -106,8 +107,8 @@ class TimeRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """The counters of a destination; None stands for all destinations without a row. A row that is not `shown` counts
-    only in sums of several processes.
+    """The counters of a destination. The row with None has the sums of all destinations without a row. A row that is
+    not `shown` is only used for sums of several processes.
     """
 
     destination: str | None
@@ -117,8 +118,8 @@ class DestinationRow(NamedTuple):
 
 class Snapshot(NamedTuple):
     """The state of a relay at `time`. The relay began at `started`. Both are in seconds since 1970. `workers` is empty
-    in a relay of one process. `destinations` are samples under much traffic. `certificates`: when each certificate
-    ends, by its table in the configuration.
+    in a relay of one process. `destinations` are estimated from samples if there is much traffic. `certificates`: when
+    each certificate ends, by its table in the configuration.
     """
 
     stopping: bool
@@ -143,9 +144,7 @@ class Snapshot(NamedTuple):
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show: those with most frames first, all others
-        together as the last row.
-        """
+        """Return the rows to show: destinations with most frames first, all other destinations as one last row."""
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
@@ -282,7 +281,9 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
 
 
 def read(values: Iterable[Any]) -> Snapshot:
-    """Return the snapshot of another process of the same version. In its JSON, lists stand for tuples."""
+    """Return the snapshot of another process, from its `values` in JSON. JSON has no tuples: lists become tuples again.
+    The process must have the same version.
+    """
     found = Snapshot(*values)
     return found._replace(
         listeners=tuple(
@@ -351,8 +352,8 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
 
 
 def _certificates(each: list[Snapshot]) -> dict[str, float]:
-    """Return when each certificate ends: the earliest time of all processes but `first`. `first` serves no clients; its
-    times count only for tables that no other process has.
+    """Return the earliest end of each certificate in any process. The first snapshot is of a process that serves no
+    clients. It is used only for certificates that no other process has.
     """
     first, *others = (one.certificates for one in each)
     found: dict[str, float] = {}
@@ -364,7 +365,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return the rows, with those of the same key joined, in the order in which each key first occurs."""
+    """Join the rows that have the same key. Return all rows in the order in which each key first occurs."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))
@@ -378,7 +379,7 @@ def _times(one: TimeRow, other: TimeRow) -> TimeRow:
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
-    """Return the sums by destination. Of the rows that no process shows, `FORMER` rows are kept for later sums."""
+    """Return the sums by destination. Keep only the `FORMER` largest of the rows that no process shows."""
 
     def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
         return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)

@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class _Body(Protocol):
-    """Collects the body of an answer. `done` fires with it, or with None if it is too long or incomplete."""
+    """Collects the body of an answer. `done` fires with the body, or with None for a long or incomplete body."""
 
     def __init__(self) -> None:
         self.done: Deferred[bytes | None] = Deferred(lambda _: self._give_up())

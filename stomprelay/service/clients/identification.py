@@ -88,7 +88,7 @@ class Identification(Service):
             _ = service.close()
 
     def stopService(self) -> Deferred[None] | None:
-        """End the threads, each after one comparison at most, and the connections to services."""
+        """Close the connections to services, and end each thread after its present comparison."""
         super().stopService()
         threads, self._threads = self._threads, None
         if threads is not None:

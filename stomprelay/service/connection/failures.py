@@ -1,5 +1,5 @@
-"""The reasons why a connection is not read from; why it ended or could not be established, by Twisted's exceptions;
-and why the relay ends it.
+"""Reasons, as numbers or words: why a connection is not read from, why the relay ends it, and why it ended or could not
+be established. The words are made from Twisted's exceptions.
 """
 
 import errno
@@ -29,7 +29,7 @@ MEMORY: Final = 32
 
 
 class Farewell(IntEnum):
-    """Why the relay ends a client's connection: WebSocket's close code (RFC 6455, section 7.4, and IANA's registry)."""
+    """Why the relay ends a client's connection: close codes of WebSocket (RFC 6455, section 7.4; IANA)."""
 
     DONE = 1000
     LEAVING = 1001

@@ -33,7 +33,7 @@ TURN: Final = 2.0
 EVERY: Final = 0.1
 """Seconds between two looks at the connections that are not read from."""
 TRIM: Final = 0.25
-"""Seconds between two times that freed memory is given back to the system."""
+"""Freed memory is given back to the system once in so many seconds, at most."""
 LOOKS: Final = 64
 """The most connections that are considered for a turn at one look."""
 
@@ -235,8 +235,8 @@ class SessionMemory:
                     self._hold(driver, protocol)
 
     def _give_turns(self, room: float, share: float) -> None:
-        """Give turns to connections that are not read from only because memory is short, as far as there is room. End
-        clients that do not complete a large frame.
+        """As far as there is room, give turns to connections for which lack of memory is the only reason not to read.
+        End clients that do not complete a large frame.
         """
         now = self._seconds()
         room -= sum(turn.protocol.leg.decoder.missing for turn in self._turns.values())
@@ -275,7 +275,7 @@ class SessionMemory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: "RelayDriver") -> None:
-        """End a session, once. The session's memory is freed when its broker has confirmed the earlier frames."""
+        """End a session, once. Its memory is freed when the broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

@@ -1,7 +1,7 @@
 """The connection of one leg, as a protocol of Twisted. It reports what happens to a `Driver`, which calls the core.
 
-If nothing is queued, bytes are offered to the socket at once, which nearly always takes them all. Twisted would do that
-in the reactor's next turn. The socket is also closed at once.
+If nothing is queued, bytes are written to the socket at once, and the socket nearly always takes them all. Twisted
+alone would write them in the reactor's next turn. In the same way a socket is closed at once.
 
 This relies on six attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`,
 `disconnecting`, `_writeDisconnected`), and is done only for the exact types in `PLAIN`. Every other transport is
@@ -72,7 +72,7 @@ def plain(transport: ITransport) -> tcp.Connection | None:
 
 
 def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """Return the innermost transport, and the TLS layer above it, or None."""
+    """Return the innermost transport, and the TLS layer above it. Without TLS, the second value is None."""
     tls = None
     while isinstance(transport, ProtocolWrapper):
         if isinstance(transport, TLSMemoryBIOProtocol):
@@ -99,7 +99,7 @@ send: Final = send_in_python if COMPILED is None else COMPILED.send
 
 
 def close_when_written(connection: tcp.Connection) -> None:
-    """Close when all is written. If nothing waits, close at once: then `connectionLost` is called here."""
+    """Close when all is written. If nothing waits, close at once, and call `connectionLost` before this returns."""
     if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
         connection._writeDisconnected = True
     connection.loseConnection()
@@ -406,8 +406,8 @@ class LegProtocol(Timed):
         self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
-        """The peer closed its sending direction. A broker is lost then. A client may still read, until it resets the
-        connection; the client is watched for that.
+        """The peer closed its sending direction. If the peer is a broker, it is lost. A client may still read; watch
+        whether it resets the connection.
         """
         owner, before = self._owner, self._heard_all
         self._heard_all = True
@@ -426,7 +426,7 @@ class LegProtocol(Timed):
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
 
     def writeConnectionLost(self) -> None:
-        """Twisted calls this when all is written and our direction is closed."""
+        """Record that all bytes are written and our direction is closed; Twisted calls this."""
         self._flushed = True
 
     def connectionLost(self, reason: Failure) -> None:
@@ -484,7 +484,7 @@ class LegProtocol(Timed):
                 self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
-        """Read at most so many bytes at once from now on. Reads may become larger again, unless memory is short."""
+        """Read at most so many bytes at once from now on. If memory is not short, later reads may be larger again."""
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
         elif self.plain is not None:
@@ -646,7 +646,9 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Wait no longer for the peer of a closed connection. Without TLS, the remaining bytes are written first."""
+        """Wait no longer for the peer of a closed connection. With TLS, abort the connection now. Without TLS, end it
+        when the remaining bytes are written.
+        """
         if self.transport is None:
             return
         if self._tls is None:

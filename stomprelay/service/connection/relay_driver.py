@@ -232,9 +232,9 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Return whether to report the output as full to the relay. In a `coupled` session a full output is not
-        reported, because the client is not read from instead; but a full output that was reported before stays
-        reported.
+        """Return whether the relay has to regard the output as full. In a `coupled` session a newly full output is not
+        reported, because the driver stops reading from the client. An output that was reported as full before stays
+        reported until it has room.
         """
         return self.full and (self._reported or not coupled)
 
@@ -309,7 +309,7 @@ class RelayDriver(Driver):
 
     @property
     def relay(self) -> Relay:
-        """The relay. Frames that passed without it are reported to it first, so that it sees everything in order."""
+        """The relay. First the frames that passed without the relay are reported to it, because order matters."""
         if self._pipes:
             self.report_passed()
         return self._relay
@@ -462,8 +462,8 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether the frames of a connection could pass at once, and only lack of memory stops the relay from reading
-        it.
+        """Return whether lack of memory is the only reason not to read from a connection whose frames could pass at
+        once.
         """
         if protocol.reasons != MEMORY:
             return False
@@ -713,7 +713,7 @@ class RelayDriver(Driver):
     # Effects
 
     def _resume(self, effect: Resume) -> None:
-        """Read from a leg again; while the session ends, also from a broker whose messages the client did not take."""
+        """Read from a leg again. While the session ends, read from a broker even if the client's transport is full."""
         Driver._resume(self, effect)
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:
@@ -785,8 +785,8 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address, if the upstream is set so; else the same
-        endpoint.
+        """If this endpoint sends a header of the PROXY protocol, return an endpoint whose header has the client's
+        address. Otherwise return the same endpoint.
         """
         if isinstance(endpoint, ProxyHeaderEndpoint):
             client = self.runtime.protocols.get(self._relay.client)

@@ -219,7 +219,9 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """Counts the lines of one kind in `EVERY` seconds, until `_until`. A timer runs only if lines were left out."""
+    """Counts the lines of one kind. `_until`: the end of the present `EVERY` seconds. The timer runs if lines are left
+    out.
+    """
 
     _name: str
     left_out: int = 0
@@ -339,7 +341,7 @@ class Departures:
         self._watched: dict[int, Callable[[bool], None]] = {}
 
     def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
-        """Call `departed` in a later turn when the peer closes its direction (with False) or resets (with True)."""
+        """Call `departed` in a later turn: with False when the peer closes its direction, with True when it resets."""
         if self._poller is None:
             return
         events = select.EPOLLRDHUP | select.EPOLLET

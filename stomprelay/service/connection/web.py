@@ -50,7 +50,7 @@ class Pings(Timed):
 
 
 class DirectWebSocket(WebSocket):
-    """A WebSocket on a bare socket; see `send`."""
+    """A WebSocket on a bare socket. It writes with `protocol.send`, so it can write and close at once."""
 
     __slots__ = ()
 
@@ -65,8 +65,8 @@ class DirectWebSocket(WebSocket):
 
 
 class _WebSocketProtocol(LegProtocol):
-    """A leg that speaks WebSocket once `_upgrade` was called. At the end of the connection, waiting bytes are read
-    first.
+    """A leg that speaks WebSocket once `_upgrade` was called. When the connection ends, received bytes that still wait
+    are handled before the owner is informed.
     """
 
     __slots__ = ("_ended", "_websocket")
@@ -85,7 +85,9 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the socket from which a pipe may read frames, or messages for `unwrapped`; None if there is none."""
+        """Return the socket from which a pipe may read; None if there is none. Over WebSocket, the pipe has to give the
+        received bytes to `unwrapped`.
+        """
         websocket = self._websocket
         if websocket is None:
             return super().socket()

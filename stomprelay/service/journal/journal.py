@@ -53,10 +53,9 @@ class _ThreadLog:
 
 
 class Journal(Service):
-    """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
-    returns the sessions to hold while the queue is `full`; a session that begins then is held by its recorder. `clock`:
-    nanoseconds since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was
-    written.
+    """Takes records from `startService` to `stopService`. `run`: 8 random hexadecimal digits that identify this start.
+    `sessions` returns the sessions that are not read from while the queue is `full`. `clock`: nanoseconds since 1970.
+    Call `record` and `record_leg` to put blocks into the queue. `written` is the writing thread, with its counters.
     """
 
     def __init__(
@@ -105,7 +104,9 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Use those of these settings that need no restart: what future connections record, intervals, retention."""
+        """Use these settings, except the settings that need a restart. New are: what future connections record, the
+        intervals, and the retention.
+        """
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
         self.written.change(settings)

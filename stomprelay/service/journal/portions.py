@@ -69,12 +69,14 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be known."""
+        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be set."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> EncodedBlocks | None:
-        """Return the oldest portion, or None. `whole`: only if another one follows. Its data is valid until `done`."""
+        """Return the oldest portion; None if there is none. `whole`: return None also if no other portion follows. The
+        data is valid until `done` is called.
+        """
         waiting = self._waiting
         left = len(waiting)
         if not left or (whole and self.size <= self._most):
@@ -113,8 +115,8 @@ ENOUGH: Final = 4 << 20
 PORTION: Final = 4 << 20
 """Bytes that are written at once. The system uses huge pages only for memory that consists of whole huge pages."""
 BEYOND: Final = 4
-"""A queue that is not lossy takes up to so many times its room, because bytes that were received before reading stopped
-are recorded after that.
+"""A queue that is not lossy takes up to so many times its room. When reading stops, bytes that were received before
+still have to be recorded.
 """
 LEAST: Final = 64 << 20
 """A queue that is not lossy takes at least so many bytes, because a single chunk may be large."""
@@ -200,7 +202,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait for bytes, `idle` seconds at most. If there are any, wait up to `gather` seconds for enough."""
+        """Wait for bytes, `idle` seconds at most. If there are some, wait up to `gather` seconds for more."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: a block that is put in between sets the events again.

@@ -1,5 +1,5 @@
-"""Watches of passing frames. A session gives its records to the journal; to a `Tapped` object while a watch wants
-them; or, without a journal, only to watches.
+"""Watches of passing frames. A session gives its records to the journal. While a watch wants the session's frames, the
+session gives its records to a `Tapped` object, which passes them on to the watches and to the journal.
 """
 
 import socket

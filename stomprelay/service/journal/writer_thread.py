@@ -23,8 +23,8 @@ _NO_CONTEXT: Final = Context().encode()
 
 
 class WriterThread:
-    """The thread that writes. Call `start`; call `stop` when nothing more is put into the queue; then the thread calls
-    `ended` at its end. `trouble`: why writing fails; the thread tries again every second. `errors`: how many writes
+    """The thread that writes. Call `start` first. Call `stop` when nothing more is put into the queue. At its end the
+    thread calls `ended`. `trouble`: why writing fails; the thread tries again every second. `errors`: how many writes
     failed. `blocks`, `frames`, `size`: what was written; `lost`: what could not be written. `log` may be called from
     any thread. `roomy` is called once after each `ask_for_room`, when the queue is half empty.
     """

@@ -71,7 +71,7 @@ class Inflation(Extension):
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> CloseReason | RsvBits:
-        """Return which extension bits the beginning frame may have."""
+        """A frame begins: prepare to inflate it if it is compressed. Return which extension bits the frame may have."""
         self._control = opcode.iscontrol()
         if self._control or opcode is Opcode.CONTINUATION:
             return RsvBits(False, False, False)
@@ -81,13 +81,13 @@ class Inflation(Extension):
     def frame_inbound_payload_data(
         self, proto: FrameDecoder | FrameProtocol, data: bytes
     ) -> bytes | CloseReason:
-        """Return the inflated bytes, or the close code with which they are refused."""
+        """Return the payload, inflated if the message is compressed, or the close code if it cannot be inflated."""
         return data if self._control or self._inflater is None else self._inflated(self._inflater, data)
 
     def frame_inbound_complete(
         self, proto: FrameDecoder | FrameProtocol, fin: bool
     ) -> bytes | CloseReason | None:
-        """Return the rest of the message, if this frame is its end."""
+        """Return the rest of a compressed message, or the close code, if this frame ends the message; else None."""
         inflater = self._inflater
         if self._control or inflater is None or not fin:
             return None

@@ -126,8 +126,9 @@ class Exchangeable(Factory):
 
 @dataclass(eq=False, repr=False)
 class ListeningService(Service):
-    """Listens on one endpoint, or raises `CannotStart`. `_made` returns the endpoint; given a descriptor, the endpoint
-    uses that socket. `adopted`: another process still accepts from it. `secured` makes the TLS connections.
+    """Listens on one endpoint, or raises `CannotStart`. `_made` makes the endpoint; if it gets a descriptor, the
+    endpoint uses this socket. `adopted`: another process still accepts from this socket. `secured` makes the TLS
+    connections.
     """
 
     name: str = field()  # Twisted's class has a default
@@ -151,8 +152,8 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Take the name, the protocols and the TLS of another service of this endpoint, so that clients are served as
-        there. The other service must not listen.
+        """Serve clients as another service of the same endpoint would: take its name, protocols and TLS. The other
+        service must not listen.
         """
         self.name = other.name
         self.secured = other.secured
@@ -216,7 +217,7 @@ class ListeningService(Service):
         self.adopted = True
 
     def keep(self) -> None:
-        """Accept from the adopted socket from now on, unless workers do, and own its path."""
+        """Own the adopted socket and its path from now on. Accept clients from it, if no workers do that."""
         self.adopted = False
         port = self.port
         if isinstance(port, sharing.InheritedPort):
@@ -237,8 +238,9 @@ class Ports(MultiService):
             each.setServiceParent(self)
 
     def prepare(self, wanted: Sequence[ListeningService]) -> None:
-        """Find out how to listen as these services would. Sockets of unchanged endpoints are kept; `opened` has the
-        services of new endpoints. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """Find out what has to change so that exactly these services listen; change nothing yet. Sockets of unchanged
+        endpoints are kept. `opened` has the services of new endpoints. Call `open`, then `commit` or `abandon`, in the
+        same turn of the reactor.
         """
         there = {(each.description, each.name): each for each in self.services}
         # Several listeners may have the same endpoint with port 0: each keeps its own socket.
@@ -266,7 +268,7 @@ class Ports(MultiService):
             _ = maybeDeferred(each.stopService).addErrback(_failed)
 
     def commit(self) -> Deferred[None]:
-        """Serve clients as prepared. The Deferred fires when the sockets of removed endpoints are closed."""
+        """Make the changes found by `prepare`. The Deferred fires when the sockets of removed endpoints are closed."""
         ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in self._closed]
         for running, other in self._kept:
             running.become(other)
@@ -338,7 +340,7 @@ class OneProtocol:
     _failed: Callable[[Failure], None] | None
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
-        """Return the protocol, and forget it: transports keep their factory."""
+        """Return the protocol, and forget it. Transports keep this factory, and would keep the protocol in memory."""
         protocol, self._protocol = self._protocol, None
         self._failed = None
         return protocol
@@ -440,8 +442,8 @@ def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
-    """Return the client endpoint of a string. Twisted's own `tcp:` finds IPv4 addresses only, and its TLS accepts a
-    certificate without a name.
+    """Return the client endpoint of a string. The relay makes `tcp:`, `ssl:` and `tls:` itself: Twisted's `tcp:` finds
+    only IPv4 addresses, and its TLS accepts a certificate without a name.
     """
     parts = client(description)
     if parts.kind == "tcp":

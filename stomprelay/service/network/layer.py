@@ -28,7 +28,7 @@ from stomprelay.service.network.sockets import read_at_most
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
 PIECE: Final = 32 * 1024
-"""The most bytes that OpenSSL gets at once. For each connection OpenSSL keeps as much memory."""
+"""The most bytes that OpenSSL gets at once. OpenSSL keeps this much memory for each connection."""
 _NOTHING: Final = memoryview(b"")
 
 
@@ -144,7 +144,7 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer gets a reset but no end of TLS, which would be queued and dropped."""
+        """End the connection at once. The peer gets a reset. No end of TLS is sent: it would be queued and dropped."""
         self._socket = None
         super().abortConnection()
 

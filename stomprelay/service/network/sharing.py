@@ -37,8 +37,8 @@ class Inherited(NamedTuple):
 
 
 def share(port: tcp.Port) -> int:
-    """Make sure that closing this port closes no other process's socket. Return its descriptor, which may be given to
-    other processes.
+    """Return the port's descriptor, which may be given to other processes. From now on, closing the port does not shut
+    down the socket, which other processes use.
     """
     port._shouldShutdown = False
     return int(port.fileno())
@@ -54,8 +54,8 @@ def give_up(port: tcp.Port) -> None:
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
     """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. If `room`
-    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If the number is
-    negative, the port stops accepting.
+    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If `room` returns
+    a negative number, the port stops accepting.
     """
     reactor = cast(Any, port.reactor)
     rested = False
@@ -137,8 +137,8 @@ class InheritedPort(unix.Port):
 
 
 class InheritedSocket:
-    """Acts as a reactor that listens on this socket, whatever address it is asked for, and only once. An endpoint made
-    with it adds TLS or the PROXY protocol as usual.
+    """Acts as a reactor for one server endpoint: whatever address the endpoint asks for, it gets this socket. It can
+    listen only once. The endpoint adds TLS or the PROXY protocol as usual.
     """
 
     def __init__(self, reactor: Any, descriptor: int) -> None:
@@ -194,6 +194,8 @@ class InheritedSocket:
 
 
 def inherited(description: str) -> str:
-    """Return the endpoint string for an `InheritedSocket`: systemd's number of a socket is not valid here."""
+    """Return the endpoint string to use with an `InheritedSocket`. `systemd:` becomes `tcp:`, because systemd's number
+    of the socket is not valid in this process.
+    """
     prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
     return f"{prefix}tcp:0" if server(description).kind == "systemd" else description

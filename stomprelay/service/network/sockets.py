@@ -241,8 +241,8 @@ _NAMES: Final = (
 
 
 def _spare_memory() -> None:
-    """Let all connections share one table of attribute names, by making an instance with all attributes first. Python
-    learns the names from the first instances; without this, later instances would get large dictionaries.
+    """Make one instance that has all attributes, so that all connections share one table of attribute names. Python
+    learns the names from the first instances. Without all names, later instances would get large dictionaries.
     """
     first: Any = object.__new__(Socket)
     FileDescriptor.__init__(first, first)

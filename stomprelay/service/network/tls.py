@@ -77,7 +77,7 @@ class Unusable(Exception):
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
     `paths`, or raises `Unusable`. `name`: the broker's host, for its certificate and for SNI. `demanded`: OpenSSL's
-    `VERIFY_*`. `offered`: the protocols that a client offers by ALPN.
+    `VERIFY_*`. `offered`: the protocols that the relay offers to a broker by ALPN.
     """
 
     _load: Callable[[], SSL.Context]
@@ -280,8 +280,9 @@ are replaced one after the other.
 
 
 class CertificateWatch(Service):
-    """Watches the files of TLS connections while the service runs, and loads changed files, all together. If the files
-    cannot be used, the old ones stay in use. Each change is logged once.
+    """Watches the files of TLS connections while the service runs. If a file of a table in the configuration has
+    changed, all files of this table are loaded again. If files cannot be used, the old files stay in use. Each change
+    is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:

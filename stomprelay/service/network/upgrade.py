@@ -186,8 +186,8 @@ class WebSocketRequest:
         )
 
     def received(self, data: bytes) -> bytes | str | None:
-        """Return the first bytes on the WebSocket if it is open now; a text if it is refused, with the reason; None
-        while the answer is incomplete. Of the broker's text only the status is used.
+        """Return None while the answer is incomplete. If the WebSocket is open now, return its first bytes. If the
+        server refuses it, return the reason as text. This text has only the status of the server's answer.
         """
         head = self._heads.received(data)
         while head is not None:

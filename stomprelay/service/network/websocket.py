@@ -1,7 +1,8 @@
-"""WebSocket between a transport and a protocol (RFC 6455): written bytes become messages, received messages bytes.
+"""WebSocket between a transport and a protocol (RFC 6455): it turns written bytes into messages, and received messages
+into bytes.
 
-The bytes of all messages, text or binary, are one stream: a frame of STOMP may be spread over several messages, and
-several frames may be in one. Brokers get one frame in each message, because some brokers accept only one.
+The bytes of all messages, text or binary, are one stream: a frame of STOMP may be spread over several messages, and one
+message may have several frames. Brokers get one frame in each message, because some brokers accept only one.
 """
 
 import re
@@ -157,7 +158,7 @@ def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return a masked payload unmasked, or an unmasked one masked."""
+    """Mask a payload, or unmask a masked payload, and return the result. Both are the same operation."""
     size = len(payload)
     key = (mask * (size // _MASK + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)
@@ -178,7 +179,8 @@ class WebSocket(ProtocolWrapper):
     """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `_most` bytes at most.
     `_farewell` returns our close code. `client`: the peer is a broker, so this end is the WebSocket's client. `window`:
     the logarithm of our window, if compression was agreed. Give received bytes to `received`, and call `received` again
-    while `waits` is True. A sent message is binary if the peer's first message was binary, or if it is not UTF-8.
+    while `waits` is True. A sent message is binary if the peer's first message was binary, or if the bytes to send are
+    not UTF-8.
     """
 
     transport: Any = field()  # Twisted's class has a default

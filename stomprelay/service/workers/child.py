@@ -48,8 +48,8 @@ class WorkerPlan(NamedTuple):
 
     @classmethod
     def parse(cls, passed: PassedMessage) -> Self:
-        """Return the plan in a message; its sockets stay the caller's. Raises `LookupError`, `ValueError` or
-        `TypeError`.
+        """Return the plan in a message. The caller still has to close the message's sockets. Raises `LookupError`,
+        `ValueError` or `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}
@@ -91,7 +91,9 @@ def main() -> int:
 
 
 def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, reactor: Any) -> int:
-    """Run the relay of a plan with the sockets of its message, and return 0. Raises `ConfigError` or `OSError`."""
+    """Run the relay of a plan with the sockets of its message. Return 0 when it has stopped, or 1 if an endpoint cannot
+    be used. Raises `ConfigError` or `OSError`.
+    """
     # These modules import the reactor, which must be installed before.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint

@@ -140,7 +140,7 @@ class Crew:
         return self._ask_all(found, "kill", name)
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return all workers' frames since the last such request. Fails with `Unavailable` for too many watches."""
+        """Return all frames since the same request was made last. Fails with `Unavailable` for too many watches."""
 
         def added(answers: list[Any], silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))
@@ -153,8 +153,8 @@ class Crew:
         return self._ask_all(added, "tail", request._asdict())
 
     def _ask_all(self, added: Callable[[list[Any], list[str]], T], name: str, *values: Any) -> Deferred[T]:
-        """Ask all workers that serve and are not hung. The Deferred fires with what `added` returns for their answers
-        and the names of those that did not answer.
+        """Ask all workers that serve and are not hung. Then call `added` with the answers and with the names of all
+        serving workers that did not answer. The Deferred fires with the result of `added`.
         """
         answers: list[Any] = []
         silent: list[str] = []

@@ -88,7 +88,7 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """For each broker, let worker `number` write how many sessions it has, and read those of the other workers."""
+        """Let worker `number` write its sessions on each broker, and read the sessions of the other workers there."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
@@ -103,7 +103,9 @@ class Loads:
 
 
 class Row(NamedTuple):
-    """The numbers of all workers about one broker, as `Others` of its health; `own` is this worker's index."""
+    """The numbers of all workers for one broker. A worker uses this row as the `others` of the broker's health. `own`
+    is this worker's index in the row.
+    """
 
     cells: memoryview
     own: int

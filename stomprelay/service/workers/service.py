@@ -30,7 +30,7 @@ from stomprelay.service.workers.loads import AWAY, Loads
 from stomprelay.service.workers.worker import HUNG, Worker
 
 GRACE: Final = 10.0
-"""Seconds beyond the time that a worker may take to stop, after which it is killed."""
+"""A worker that stops is killed so many seconds after the time that it may take to stop."""
 
 _log: Final = logger()
 

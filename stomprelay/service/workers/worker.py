@@ -78,9 +78,9 @@ class Child(ProcessProtocol):
 
 
 class Worker:
-    """Worker number `number`, in all its processes one after the other. `plan` returns the plan of the next process.
-    `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again. `timeout` returns after
-    how many silent seconds its process is killed.
+    """One worker, which has one process after the other. `number` is the worker's number. `plan` returns the plan of
+    the next process. `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again.
+    `timeout` returns after how many silent seconds its process is killed.
     """
 
     def __init__(
