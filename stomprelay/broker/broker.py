@@ -142,9 +142,7 @@ class Connection:
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the
-        connection.
-        """
+        """The time of the last `Wake` has come: send due heart-beats and messages, or end the connection."""
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat

@@ -706,9 +706,7 @@ class PeriodicChecks(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions of these brokers to move to the given targets, quiet sessions first. Return how many sessions
-        were asked.
-        """
+        """Ask sessions of these brokers to move to the targets, quiet sessions first. Return how many were asked."""
         count, now = 0, self._runtime.seconds()
         for quiet in (True, False):
             for session in tuple(self._sessions):

@@ -95,9 +95,7 @@ class BrokerDriver(Driver):
 
 
 class BrokerService(MultiService):
-    """Serves the embedded broker on these endpoints and through `memory`. `clients` are the open drivers. Raises
-    `BadEndpoint`.
-    """
+    """Serves the embedded broker on endpoints and through `memory`. `clients`: open drivers. Raises `BadEndpoint`."""
 
     def __init__(
         self,

@@ -267,9 +267,7 @@ class RelayService(MultiService):
         return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names their
-        files.
-        """
+        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names the files."""
         found: dict[str, list[TLSConnections]] = {}
         for each in self._listening.services:
             if each.secured is not None:

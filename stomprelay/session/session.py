@@ -322,9 +322,7 @@ class Session:
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
-        """Keep a frame of an open transaction (see `Transaction.keep`). All open transactions together may keep `most`
-        bytes.
-        """
+        """Keep a frame of an open transaction (see `Transaction.keep`). All of them together may keep `most` bytes."""
         before, size = transaction.size + transaction.cost, len(wire) + _FRAME
         self.kept.take(size)
         self._transactions_size += transaction.keep(wire, most - self._transactions_size)
@@ -342,9 +340,7 @@ class Session:
             self._transactions_size = size
 
     def lost_broker(self) -> None:
-        """Record that the broker is lost, and its deliveries with it. Transactions that cannot be sent again are
-        doomed.
-        """
+        """Record that the broker is lost, and its deliveries. Transactions that cannot be sent again are doomed."""
         for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
             self.asked(receipt)
         if self._ledger is not None:

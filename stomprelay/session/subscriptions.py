@@ -155,9 +155,7 @@ class Subscriptions:
         self.acknowledging -= ended is not None and ended.ack != AUTO
 
     def take_closed(self) -> tuple[Subscription, ...]:
-        """Return the subscriptions that were closed since the last call, by `closed` or because another subscription
-        took their id.
-        """
+        """Return the subscriptions closed since the last call, by `closed` or because another took their id."""
         closed, self._closed = self._closed, ()
         return closed
 

@@ -76,9 +76,7 @@ SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanne
 
 @lru_cache
 def _command_lines(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
-    """Return a dict from each permitted command line, with and without CR, to the command and whether it may have a
-    body.
-    """
+    """Return a dict from each permitted command line, with and without CR, to its command and whether it has a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
 

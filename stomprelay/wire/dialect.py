@@ -131,9 +131,7 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """Return the decoded value. `crlf`: the command line ended in CR LF. Raises `FrameError` for an undefined
-        escape.
-        """
+        """Return the decoded value. `crlf`: the command line ended in CR LF. Raises `FrameError` for a bad escape."""
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
         if self.padded:

@@ -120,9 +120,7 @@ class Confirmations(Generic[Party]):
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: for everything that it was asked, count a refusal. Return the confirmations that are
-        decided now.
-        """
+        """A party is given up: it refuses everything that it was asked. Return the confirmations decided now."""
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
         for receipt in receipts:

@@ -213,9 +213,7 @@ class Profile:
         return any(each.said_by(error) for each in self.goodbyes)
 
     def unavailable(self, error: Frame) -> bool:
-        """Return whether an ERROR to CONNECT says that the broker serves no client now, so that another broker may be
-        tried.
-        """
+        """Return whether an ERROR to CONNECT says that the broker serves nobody now: another broker may be tried."""
         return self.leaves(error) or any(each.said_by(error) for each in self.outages)
 
 

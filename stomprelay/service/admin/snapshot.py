@@ -37,9 +37,7 @@ class LimitRow(NamedTuple):
 
 
 class ListenerRow(NamedTuple):
-    """A listener, with its counters, the clients of each STOMP version (`none`: before CONNECT), and the effect of its
-    limits.
-    """
+    """A listener, its counters, the clients of each STOMP version (`none`: before CONNECT), and its limits' effect."""
 
     name: str
     endpoint: str
@@ -72,9 +70,7 @@ class BrokerRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """The journal: folder, state in words, whether it cannot be written, whether sessions wait for it, and its
-    counters.
-    """
+    """The journal: folder, state in words, whether it cannot be written, whether sessions wait, and its counters."""
 
     directory: str
     state: str

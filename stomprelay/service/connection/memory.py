@@ -135,9 +135,7 @@ class SessionMemory:
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
-        """A session keeps more bytes than before while memory is short. If it keeps too many, stop reading from this
-        connection.
-        """
+        """A session keeps more bytes while memory is short. If it keeps too many, stop reading from this connection."""
         total, sessions = self._sums()
         if total < self._low:
             return

@@ -337,9 +337,7 @@ class LegProtocol(Timed):
     # What Twisted reports
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Use the transport of an established connection. With TLS the owner gets `connected` only after the
-        handshake.
-        """
+        """Use the transport of a new connection. With TLS the owner gets `connected` only after the handshake."""
         owner = self._owner
         self._attempt = None
         self.transport = transport
@@ -657,9 +655,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """If the connection is closed, end it: the peer took too long. If it is open, check that
-        the client is there.
-        """
+        """If the connection is closed, end it: the peer took too long. If it is open, check the client."""
         if self.transport is None:
             return
         if self._owner is not None:

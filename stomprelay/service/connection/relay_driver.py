@@ -316,9 +316,7 @@ class RelayDriver(Driver):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen. The relay decides that, because a session may have no leg between two
-        brokers.
-        """
+        """Whether nothing more will happen. The relay decides: a session may have no leg between two brokers."""
         return not self.legs and self._relay.over
 
     def end(self) -> None:
@@ -388,9 +386,7 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield each broker of the session with a tally. A broker may occur several times. Then its tallies must be
-        added up.
-        """
+        """Yield each broker of the session with a tally. A broker may occur several times. Add its tallies up then."""
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally
@@ -462,9 +458,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Return whether lack of memory is the only reason not to read from a connection whose frames could pass at
-        once.
-        """
+        """Return whether lack of memory alone stops reading from a connection whose frames could pass at once."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
@@ -478,9 +472,7 @@ class RelayDriver(Driver):
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """Report to the relay whether a leg is read from (`on`). Otherwise a leg that is not read from would count as
-        silent.
-        """
+        """Report to the relay whether a leg is read from (`on`). Otherwise the leg would count as silent."""
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
@@ -618,9 +610,7 @@ class RelayDriver(Driver):
         return () if self._recorder is None else self._recorder.recorders
 
     def hold(self) -> None:
-        """The journal is full: read from no leg whose peer may send much. After DISCONNECT and before CONNECTED reading
-        continues.
-        """
+        """The journal is full: read from no leg whose peer may send much. Legs that connect or disconnect are read."""
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
             return
@@ -665,9 +655,7 @@ class RelayDriver(Driver):
                 protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Stop reading from the client while a coupled broker's output is full; report other full
-        outputs to the relay.
-        """
+        """Stop reading from the client while a coupled broker's output is full. Report other full outputs."""
         coupled = full = unreported = False
         for output in self._outputs:
             if not output.quiet:

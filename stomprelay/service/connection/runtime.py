@@ -186,9 +186,7 @@ class TurnQueue:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Does nothing if `who` waits
-        already.
-        """
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. No effect if `who` waits."""
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True
@@ -318,9 +316,7 @@ _LONGEST: Final = 64
 
 
 def spell_text(value: bytes) -> str:
-    """Return a peer's text for the log: in quotes, on one line, without control characters, and shortened if it is
-    long.
-    """
+    """Return a peer's text for the log: in quotes, on one line, without control characters, not too long."""
     text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
     shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
     return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'
@@ -459,9 +455,7 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, at most `linger` and `GRACE` seconds. Return False
-        if some are left.
-        """
+        """Wait until all connections have ended, at most `linger` and `GRACE` seconds. Return False if not all have."""
         try:
             await self.idle().addTimeout(linger + GRACE, self.reactor)
         except TimeoutError:

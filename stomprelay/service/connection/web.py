@@ -95,9 +95,7 @@ class _WebSocketProtocol(LegProtocol):
         return websocket.transport if direct else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in bytes that a pipe received, if these are whole messages. Otherwise handle the bytes and
-        return b"".
-        """
+        """Return the frames in bytes of a pipe, if these are whole messages. Otherwise handle them and return b""."""
         websocket = self._websocket
         assert websocket is not None
         payload, end = websocket.begun(data)
@@ -189,9 +187,7 @@ class _WebSocketProtocol(LegProtocol):
 
 
 class BrokerWebProtocol(_WebSocketProtocol):
-    """The connection to a broker over WebSocket, at this endpoint. It reports `connected` when the
-    WebSocket is open.
-    """
+    """The connection to a broker over WebSocket, at this endpoint. Reports `connected` when the WebSocket is open."""
 
     __slots__ = ("_request",)
 

@@ -160,9 +160,7 @@ class WriterThread:
         self._log_dropped()
 
     def _put(self, data: bytes | memoryview) -> None:
-        """Write blocks, then, into the same segment, an event about frames that were dropped since the last
-        such event.
-        """
+        """Write blocks, then, into the same segment, an event about frames dropped since the last such event."""
         dropped, before, now = self._queue.dropped, self._queue.told, self._clock()
         if dropped is before:
             self._segments.write(data, now)

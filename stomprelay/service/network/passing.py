@@ -28,9 +28,7 @@ class BrokenMessage(Exception):
 
 
 class PassedMessage(NamedTuple):
-    """A message. `sockets` are listening sockets by name; the receiver owns them and closes those that it does
-    not use.
-    """
+    """A message. `sockets`: listening sockets by name. The receiver owns them and closes those that it does not use."""
 
     said: Mapping[str, Any]
     sockets: Mapping[str, socket.socket]

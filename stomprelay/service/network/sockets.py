@@ -175,9 +175,7 @@ class Socket(tcp.Connection):
         return None
 
     def doWrite(self) -> Any:
-        """Write the waiting bytes, unless the connection ended in this turn. Return why the
-        connection ends, or None.
-        """
+        """Write the waiting bytes, unless the connection ended in this turn. Return why it ends, or None."""
         return super().doWrite() if self.connected else None
 
     # The end

@@ -189,9 +189,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
-    """Return the source of TLS connections to a broker at this host, with these protocols for ALPN. Raises
-    `Unusable`.
-    """
+    """Return the source of TLS connections to a broker at this host, with these ALPN protocols. Raises `Unusable`."""
 
     def load() -> SSL.Context:
         context = _context()
@@ -208,9 +206,7 @@ def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSC
 
 
 def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> None:
-    """Choose the first of these protocols that a client offers; a client that offers none of them is served without
-    ALPN.
-    """
+    """Choose the first of these protocols that a client offers. If it offers none, serve it without ALPN."""
 
     def select(connection: SSL.Connection, offers: Sequence[bytes]) -> Any:
         spoken = _sslverify.protosFromProtocol(connection.get_app_data(), acceptableProtocols)

@@ -71,9 +71,7 @@ class _Heads:
     rest: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes = b"") -> bytes | None:
-        """Return the next head; None while it is incomplete; b"" if it is too large. After b"" do
-        not call this again.
-        """
+        """Return the next head; None while it is incomplete; b"" if it is too large. Do not call this after b""."""
         self.rest += data
         found = _END.search(self.rest, max(0, self._seen - 2))
         self._seen = end = len(self.rest) if found is None else found.end()
