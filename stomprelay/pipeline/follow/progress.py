@@ -94,9 +94,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar in this context. Its value is a function. Call it with the amount done and
-        the whole amount.
-        """
+        """Show another bar in this context. Call the context's value with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

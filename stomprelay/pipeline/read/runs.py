@@ -304,8 +304,8 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time (ns) at which a record was written or a relay found dead, but at most
-        `unread`; or 0.
+        """Return the newest time (ns) of a record, or the time at which a relay was found dead, if that time is newer.
+        The result is at most `unread`. Without records it is 0.
         """
         newest = max(
             [

@@ -47,7 +47,7 @@ def hour_name(time: datetime) -> str:
 
 
 def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
-    """Remove the hours of all tables, and their sums, that ended more than `keep` seconds before `now`. Return the
+    """Remove the hours that ended more than `keep` seconds before `now`, from all tables and their sums. Return the
     removed hours by table. `now` is the UTC time of the clock, so a journal that is no longer written gets old, too.
 
     What the pipeline needs for open messages is never removed. If records of a removed hour come later, such as from a
