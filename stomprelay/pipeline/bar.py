@@ -139,9 +139,7 @@ class ProgressBar:
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number as text. Bytes are given in the unit that fits `like`. With `unit`, the unit
-        is shown, too.
-        """
+        """Return a number as text; bytes in the unit that fits `like`. With `unit`, the unit is shown, too."""
         if self._octets:
             power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"

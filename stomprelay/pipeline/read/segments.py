@@ -1,7 +1,7 @@
-"""Segments to rows of `frames`. The relay's own code reads the journal's blocks.
+"""Makes rows of `frames` from segments. The relay's own code reads the journal's blocks.
 
 The speed of all tables depends on this module. What is the same for a whole block is looked up once, and Arrow repeats
-it for the frames. `FrameColumns` has what each frame has for itself: its command and headers, its sizes, its body.
+it for the frames. `FrameColumns` has what differs from frame to frame: command and headers, sizes, body.
 """
 
 import json

@@ -291,7 +291,7 @@ class SessionRow(IntEnum):
     OUTAGE = 21
     WAIT = 22
     ORDER = 23
-    """The state of a `SendOrder`, for the next batch. The `key` is that of the order, not a session."""
+    """The state of a `SendOrder`, for the next batch. The `key` is the key of the order, not a session."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The subscriptions of a session, its deliveries, and the delivery that each ACK or NACK is for.
 
-The relay itself keeps the same account (see `session.subscriptions` and `session.ledger`). Here it is made from the
+The relay itself has the same data (see `session.subscriptions` and `session.ledger`). Here the data come from the
 journal: MESSAGEs as brokers sent them and ACKs as clients sent them. If client and broker speak different versions, or
-two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number
-in the session.
+two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number in
+the session.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Rows and columns to and from Arrow, the format in which Spark gives data to Python processes."""
+"""Converts rows and columns to and from Arrow, the format in which Spark gives data to Python processes."""
 
 import gc
 import json

@@ -75,7 +75,7 @@ def _replace(
 
 
 def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[SessionOutage]]:
-    """Return the outages of brokers. Each outage is a list of its losses by sessions, sorted by time.
+    """Return the outages of brokers. Each outage is a list of the sessions' losses in it, sorted by time.
 
     An outage goes on if the next loss comes within `SPACING` seconds of the last loss. It also goes on if the next loss
     comes while a session is still without a broker. If no more records of such a session come (its relay was killed),

@@ -32,7 +32,7 @@ WIDTH: Final = 1.022
 """The upper bound of a bucket divided by its lower bound."""
 _PAIRS: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
 MEASURED: Final = f"stack({len(MEASURES)}, {_PAIRS})"
-"""In SQL: makes of a row of `messages` a row for each of `MEASURES`, with its name and the duration or null."""
+"""SQL that turns a row of `messages` into a row for each of `MEASURES`, with its name and the duration or null."""
 
 
 def hour_of(time: Column) -> Column:
