@@ -265,8 +265,8 @@ def _matched(
 
 @dataclass(frozen=True)
 class _Finals:
-    """Call it with rows of `matching.DDL`. It writes final rows to files by their hour and yields a row for each file;
-    other rows are yielded as they are. Raises `OSError`.
+    """Call it with rows of `matching.DDL`. It writes final rows to files of their hours, and yields a row for each
+    file. All other rows are yielded unchanged. Raises `OSError`.
     """
 
     folder: Path

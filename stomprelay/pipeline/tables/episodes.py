@@ -98,7 +98,7 @@ def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[Sessi
 
 def failover(losses: Sequence[SessionOutage]) -> Row:
     """Return the row of `failovers` for an outage. A session that lost the broker several times in the outage counts
-    once, with its last loss. But all its times without a broker count.
+    once, with its last loss. Its times without a broker and its numbers of frames are those of all its losses.
     """
     first = losses[0]
     last = {each.session: each for each in losses}.values()
