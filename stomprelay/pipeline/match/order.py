@@ -392,7 +392,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that had this message-id from this broker, or this `relay-copy`, before; or None."""
+        """Return the message that was delivered with this message-id and broker, or this `relay-copy`; or None."""
         found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
         if found is None and row[s.COPY] is not None:
             found = self._named.get((COPIED, row[s.COPY]))

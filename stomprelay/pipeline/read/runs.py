@@ -154,8 +154,8 @@ class _Run:
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
-        """Add a segment to `waiting`, unless its number was read or a readable segment of its number waits. A file
-        without a segment's name is a run of its own, which ends with this file.
+        """Add a segment to `waiting`. If its number was read, or a readable segment of its number waits, do nothing. A
+        file without a segment's name is a run of its own, which ends with this file.
         """
         known = self.waiting.get(number)
         if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
@@ -304,8 +304,8 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time (ns) of a record, or the time at which a relay was found dead, if that time is newer.
-        The result is at most `unread`. Without records it is 0.
+        """Return the newest time (ns) at which a record was written or a relay was found dead. The result is at most
+        `unread`. Without records it is 0.
         """
         newest = max(
             [

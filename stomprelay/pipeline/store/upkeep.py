@@ -110,9 +110,7 @@ def after(
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
-    """Remove old hours and join small files, after the last batch. Return sentences for the log. Raises what `after`
-    raises.
-    """
+    """After the last batch, remove old hours and join small files. Return and raise what `after` does."""
     told = [] if retain is None else [*_expired(store, now, retain)]
     told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)
