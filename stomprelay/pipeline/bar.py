@@ -21,7 +21,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line with a name, a bar and how many `unit` are done. `octets`: the unit is bytes. Any thread may use it."""
+    """A line with a name, a bar and the amount done, in `unit`. `octets`: the unit is bytes. Any thread may use it."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
@@ -51,8 +51,8 @@ class ProgressBar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Set the amount that is done. If `total` or `name` is None, it stays as it is. `share` is the part of the
-        whole time that is over, from 0 to 1. If `share` is 0, `done` divided by the total is used.
+        """Set the amount that is done. A `total` or `name` of None changes nothing. `share` is the part of the whole
+        time that is over, from 0 to 1. If `share` is 0, `done` divided by the total is used.
         """
         self._done, self._share = done, share
         self._total = self._total if total is None else total
@@ -139,7 +139,7 @@ class ProgressBar:
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number as text, with `octets` in the unit that fits `like`. With `unit`, the unit is shown, too."""
+        """Return a number as text; bytes in the unit that fits `like`. With `unit`, the unit is shown, too."""
         if self._octets:
             power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"

@@ -141,7 +141,7 @@ def _plain(uri: str) -> str:
 
 
 def begun(path: str) -> int | None:
-    """Return when a segment was begun, by its name, in ns since 1970; None for a file of another name."""
+    """Return the begin time in a segment's name, in ns since 1970; None for a file of another name."""
     read = parse_name(posixpath.basename(path))
     return None if read is None else read[0].created
 

@@ -24,8 +24,8 @@ _SHOWN: Final = 10
 
 class ProgressLine:
     """Shows how far a run is. Call `begin`, `step` and `end` for each batch, and `tick` now and then, perhaps in
-    another thread. The bar counts bytes of segments. Within a batch, the share of bytes that counts as done is the
-    share of the time that is over, estimated from the previous batch.
+    another thread. The bar counts bytes of segments. Within a batch, the bytes that are done are estimated from the
+    time that each step took in the previous batch.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
@@ -94,7 +94,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar. The value of the context is a function; call it with the done and the whole amount."""
+        """Show another bar in this context. Call the context's value with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

@@ -59,7 +59,7 @@ class _Stopped(Exception):
 
 @dataclass(eq=False, repr=False)
 class Stream:
-    """One run over a journal: call `once` or `endless`. `_steps` are a batch's steps after its frames are written."""
+    """One run over a journal: call `once` or `endless`. `_steps`: what a batch does after it has written `frames`."""
 
     _spark: "SparkSession"
     _settings: Settings

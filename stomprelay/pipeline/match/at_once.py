@@ -121,8 +121,8 @@ def _kept(rows: pa.Table) -> pa.Array:
 
 
 def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
-    """Return a table with the columns of `schema` and with as many rows as `rows`. The columns in `made` have these
-    values, `text` is that of `rows`, and all other columns are null.
+    """Return a table with the columns of `schema` and with as many rows as `rows`. The columns in `made` have the
+    values given there. The column `text` is copied from `rows`. All other columns are null.
     """
     made["text"] = rows["text"]
     columns = [
@@ -133,7 +133,7 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
 
 
 def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
-    """Sort the rows of `parts` by `by` and give them to `does`. Return the result with the columns `schema`."""
+    """Sort the rows of `parts` by `by` and give them to `does`. Return the rows that `does` yields, as `schema`."""
     rows = pa.concat_tables(parts).combine_chunks()
     order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
@@ -194,7 +194,9 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all steps in one task and return the result; None if one task is too slow, or if only Spark can write."""
+    """Do all steps in one task and return the result. Return None if Spark must do the steps, because the batch is too
+    large for one task, has segments of earlier batches, or has files that only Spark can read or write.
+    """
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

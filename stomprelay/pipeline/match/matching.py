@@ -60,8 +60,8 @@ among the rows of this key. `due` is the time (ns) after which the row must be r
 @dataclass(slots=True, eq=False)
 class MatchedMessage:
     """One message. `sent` is the SEND, None if it was not seen; `deliveries` are the MESSAGEs in order. `first` and
-    `last` are the times (ns) of the first and last record, `ends` has the last delivery by recipient. `_open` counts
-    deliveries without an outcome, `_bad` counts deliveries in `ends` that were returned.
+    `last` are the times (ns) of the first and last record. `ends` has the last delivery to each recipient. `_open`
+    counts the deliveries without an outcome, `_bad` the returned deliveries in `ends`.
     """
 
     first: int
@@ -115,8 +115,8 @@ class MatchedMessage:
 
     @property
     def settled(self) -> bool:
-        """Return whether no RECEIPT, ACK or redelivery is missing. Without deliveries, return whether it
-        was aborted.
+        """Return whether every expected RECEIPT, ACK and redelivery has come. A message without deliveries is settled
+        only if it was aborted.
         """
         if self._unconfirmed and not self.aborted:
             return False
@@ -230,9 +230,10 @@ def _told(delivery: s.Transfer) -> tuple[Any, ...]:
 
 class TransferMatching:
     """Matches the transfers of one key to messages. First call `saw` with each row of the key, beginning with the rows
-    that the last batch kept. Then call `go` once. This sets `finals`, the final rows; `kept`, the state for the next
-    batch as texts in order; `due`, the time (ns) up to which this state is valid if no new row comes; and `repeats`,
-    the repeated deliveries (session, broker, time, time of the repetition). Call `open` last.
+    that the last batch kept. Then call `go` once, and `open` last. `go` sets `finals`, `kept`, `due` and `repeats`.
+    `finals` has the final rows. `kept` has the state for the next batch, as texts in order. `due` is the time (ns) up
+    to which this state is valid if no new row comes. `repeats` has the repeated deliveries (session, broker, time, time
+    of the repetition).
     """
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
@@ -313,7 +314,7 @@ class TransferMatching:
         self.repeats = repeats
 
     def _sweep(self, until: int) -> None:
-        """Move messages to `finals` if every further record comes too late for them."""
+        """Add the rows of messages that no later record can change to `finals`, and forget these messages."""
         left = []
         for message in self._messages:
             if until > message.until(self._limits):

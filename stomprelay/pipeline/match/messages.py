@@ -1,8 +1,8 @@
 """Table `messages`: the frames of a batch, session by session, and then message by message.
 
-A batch leaves as state only what later records can still change. The next batch continues from this state. So a batch
-that is done twice gives the same rows, and the final rows do not depend on how the journal is cut into segments and
-batches.
+At its end a batch saves as state only what later records can still change. The next batch begins with this state. So a
+batch that is done twice gives the same rows, and the final rows do not depend on how the journal is cut into segments
+and batches.
 """
 
 import json
@@ -187,7 +187,9 @@ def said(batch: Batch, number: int, what: int) -> DataFrame:
 
 
 def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return the bundles that `then` makes of the records of these segments, which this or earlier batches read."""
+    """Read the records of these segments, also of segments from earlier batches, and give them to `then`. Return the
+    bundles that `then` makes.
+    """
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -263,8 +265,8 @@ def _matched(
 
 @dataclass(frozen=True)
 class _Finals:
-    """Call it with rows of `matching.DDL`. It writes final rows to files by their hour and yields a row for each file;
-    other rows are yielded as they are. Raises `OSError`.
+    """Call it with rows of `matching.DDL`. It writes final rows to files of their hours, and yields a row for each
+    file. All other rows are yielded unchanged. Raises `OSError`.
     """
 
     folder: Path
@@ -335,7 +337,9 @@ def settled(batch: Batch) -> DataFrame:
 
 
 def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
-    """Return the rows of `messages` that are not final after this batch. With `slices`, return only their rows."""
+    """Return the rows of `messages` that are not final after this batch. With `slices`, which has the hours of each
+    slice, return only the rows of these slices.
+    """
     which = changes(batch).there if slices is None else slices
     return batch.store.open_rows(MESSAGES.name, which)
 
@@ -348,7 +352,7 @@ def outages(batch: Batch) -> list[SessionOutage]:
 
 
 def waits(batch: Batch) -> list[Wait]:
-    """Return the waits that ended in this batch and the waits that continue, in no particular order, on the driver."""
+    """Return the waits that ended in this batch and the waits that continue, in any order, on the driver."""
     if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
         return []
     told = said(batch, batch.number, SessionRow.WAIT).collect()
@@ -363,7 +367,7 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> OpenOutages:
-    """Return the outages of the sessions in this batch and of `before`, on the driver."""
+    """Return, on the driver, the outages of `before` and of this batch, with repeated deliveries counted."""
     told = said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
     outages = OpenOutages(SessionOutage(*each) for each in before)
     outages.told(SessionOutage(*json.loads(each.text)) for each in told)

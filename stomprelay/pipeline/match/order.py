@@ -205,7 +205,7 @@ class UndeliveredRuns:
         return found
 
     def from_time(self, ns: int) -> int | None:
-        """Return the first number whose message became available in the slice of time of `ns` or later; or None."""
+        """Find the first run whose messages may be available from `ns` or later. Return its lowest number; or None."""
         return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
 
     def expire(self, ns: int) -> None:
@@ -276,7 +276,7 @@ class SendOrder:
             heappush(happenings, (row[s.KNOWN_NS], _SETTLED, place, name, row[s.OUTCOME]))
 
     def advance(self, ns: int, before: int = 0) -> None:
-        """Apply what happened before `ns`. Of what happened at `ns`, apply only the kinds below `before`."""
+        """Apply what happened before `ns`, and what happened at `ns` if the number of its kind is below `before`."""
         happenings = self._happenings
         while happenings and happenings[0] < (ns, before):
             at, what, place, name, rest = heappop(happenings)
@@ -392,7 +392,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return a message delivered before with this message-id and broker, or with this `relay-copy`; or None."""
+        """Return the message that was delivered with this message-id and broker, or this `relay-copy`; or None."""
         found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
         if found is None and row[s.COPY] is not None:
             found = self._named.get((COPIED, row[s.COPY]))
@@ -590,7 +590,9 @@ matters, a space, and this state.
 
 
 class _Current:
-    """The key that is being read. `out` has rows to yield in place of rows that `take` did not pass on."""
+    """The key that is being read. `out` has rows that `end` yields: kept rows of the last batch, and new rows in place
+    of rows for which `take` returned None.
+    """
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
@@ -619,7 +621,7 @@ class _Current:
         return order
 
     def take(self, row: tuple[Any, ...]) -> str | None:
-        """Return the new key of a row. Return None if other rows replace it; then the caller must not pass it on."""
+        """Return the new key of a row. If it is None, drop the row: `end` yields other rows in its place."""
         while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
             self._again(self._waiting.pop())
         until = self._until

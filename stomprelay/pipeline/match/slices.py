@@ -52,7 +52,7 @@ class Slice(NamedTuple):
 class SlicePlan:
     """What a batch does with slices. `gone` are the slices that the batch reads and replaces. `into` has for each of
     these slices the name of the new slice for its untouched rows. `first` is the number of the first slice for new
-    rows. `bounds` are the times (µs) at which new rows are cut into the slices `fresh`.
+    rows. `bounds` are the times (µs) that divide the new rows among the slices `fresh`.
     """
 
     name: str
@@ -87,7 +87,8 @@ class Done:
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> SlicePlan:
     """Return what to do with slices in a batch. `touched` has the number of touched rows by slice. The batch makes
-    about `fresh` rows. The names of new slices begin with `name`. Rows that are due at about the same time are joined.
+    about `fresh` rows. The names of new slices begin with `name`. Untouched rows that are due at about the same time
+    get a slice together.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
@@ -106,8 +107,8 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows (match, due, slice), sorted by `match`. A row without a slice gives a key of the batch. It
-    yields each row with a slice, if the row has one of these keys or is due before `until`.
+    """Call it with rows (match, due, slice), sorted by `match`. The rows without a slice have the keys of the batch.
+    Each row with a slice is yielded if it has one of these keys or is due before `until`.
     """
 
     until: int
@@ -146,8 +147,8 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
 
 
 def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of the slices that are gone, in two parts: the rows with keys in `touched` (all rows if it is
-    None), and the other rows.
+    """Return the rows of the slices that the batch replaces, in two DataFrames. The first has the rows with keys in
+    `touched`, or all rows if `touched` is None. The second has all other rows.
     """
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
@@ -158,7 +159,7 @@ def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[D
 
 
 def bounds(found: DataFrame) -> list[int]:
-    """Return the times (µs) at which the new open rows are cut into slices of about `ROWS` rows."""
+    """Return the times (µs) that divide the new open rows into slices of about `ROWS` rows."""
     parts = [number / _PARTS for number in range(1, _PARTS)]
     at = F.unix_micros("seen_at")
     told = found.where(_kept()).agg(F.count(at), F.percentile_approx(at, parts, 10_000)).head()
@@ -169,8 +170,8 @@ def bounds(found: DataFrame) -> list[int]:
 
 
 def sliced(found: DataFrame, same: DataFrame, doing: SlicePlan, number: int) -> DataFrame:
-    """Return the new rows, and the untouched rows of the slices that are gone. The column `slice` has the new slice of
-    each row, or null for a final row.
+    """Return the new rows `found` and the untouched rows `same` of replaced slices. The column `slice` has the new
+    slice of each row, or null for a final row.
     """
     what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh

@@ -50,8 +50,9 @@ class SegmentToRead(NamedTuple):
 def advance(
     batch: Batch, arrivals: Sequence[SegmentToRead], again: Sequence[SegmentToRead] = ()
 ) -> tuple[int, int, list[str]]:
-    """Write the frames of these segments. Write to `quarantine` what cannot be read, and the files in `again`. Return
-    the numbers of frames and of rows of `quarantine`, and a sentence for each place where frames are missing.
+    """Write the frames of the segments `arrivals`. Write to `quarantine` what cannot be read, and a row for each file
+    in `again`, whose segment arrived before. Return the number of frames, the number of rows written to `quarantine`,
+    and a sentence for each place where frames are missing.
     """
     folder = batch.store.stage("frames", batch.number)
     if folder is None:
@@ -82,7 +83,7 @@ def advance(
 
 
 def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
-    """Have Spark write the frames and events among these rows to the table. Return the other rows."""
+    """Let Spark write the frames and events in `rows` to the table. Return all other rows of `rows`."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 

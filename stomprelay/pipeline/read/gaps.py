@@ -1,8 +1,8 @@
 """Segments that are missing: rows of `quarantine`, and sentences for the user.
 
-A segment is missing if a later segment of its run is there. Then the missing segment gets a row. If it comes while the
-later segments wait for it, the row is removed. If it comes afterwards, its frames are used, and the row says that the
-segment came late.
+A segment is missing if a later segment of its run is there. Then the missing segment gets a row. If the missing segment
+comes while later segments wait for it, its row is removed. If it comes afterwards, its frames are used, and its row
+says that the segment came late.
 
 All rows of a run are in one part, `batch=gaps-SINCE-RUN`, which is written anew when a row changes. So a batch that is
 done again writes the same rows.

@@ -154,8 +154,8 @@ class _Run:
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
-        """Add a segment to `waiting`, unless its number was read or a readable segment of its number waits. A file
-        without a segment's name is a run of its own, which ends with this file.
+        """Add a segment to `waiting`. If its number was read, or a readable segment of its number waits, do nothing. A
+        file without a segment's name is a run of its own, which ends with this file.
         """
         known = self.waiting.get(number)
         if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
@@ -228,9 +228,9 @@ class Runs:
         self.gaps: dict[str, list[RunGap]] = {}
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
-        """Add segments, in any order. Return the segments, and parts of segments, that can be used now, in the order
-        of run and number. `unread` is the first time (ns) of segments that come in later batches. If `unread` is
-        given, records after `until` wait for these segments.
+        """Add segments, in any order. Return the segments, and parts of segments, that can be used now, sorted by run
+        and number. `unread` is the first time (ns) of segments that come in later batches. If `unread` is given,
+        records after `until` wait for these segments.
         """
         self._unread = unread
         read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
@@ -290,7 +290,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget runs that have long been silent. The numbers of their segments are forgotten later."""
+        """Forget runs that have long been silent, and set `gone`. The numbers of their segments are forgotten later."""
         keep = max(_DAY, self.limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -304,7 +304,9 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time (ns) of a record, or of when a relay was found dead, but at most `unread`; or 0."""
+        """Return the newest time (ns) at which a record was written or a relay was found dead. The result is at most
+        `unread`. Without records it is 0.
+        """
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -327,7 +329,7 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each run that is remembered or, with `gone`, forgotten. See `RunSummary.row`."""
+        """Return the row of each remembered run, by name; with `gone`, of each forgotten run. See `RunSummary.row`."""
         horizon = self.horizon
         return {
             name: run.told.row(

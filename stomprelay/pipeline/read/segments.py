@@ -1,7 +1,7 @@
-"""Segments to rows of `frames`. The relay's own code reads the journal's blocks.
+"""Makes rows of `frames` from segments. The relay's own code reads the journal's blocks.
 
 The speed of all tables depends on this module. What is the same for a whole block is looked up once, and Arrow repeats
-it for the frames. `FrameColumns` has what each frame has for itself: its command and headers, its sizes, its body.
+it for the frames. `FrameColumns` has what differs from frame to frame: command and headers, sizes, body.
 """
 
 import json
@@ -55,8 +55,8 @@ NAMED: Final = {
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """Return the dialect in which frames of this version are read. For an unknown version this is the dialect of 1.2,
-    and for an empty text (no version was agreed yet) that of 1.0.
+    """Return the dialect in which frames of this version are read. For an unknown version, return the dialect of 1.2.
+    For an empty text (no version was agreed yet), return the dialect of 1.0.
     """
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
@@ -177,7 +177,7 @@ _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, damages last. No contents raise an exception. Damages show the path `origin`."""
+    """Yield all rows of a segment, damages last. Rows of damages show `origin` as path. Damages raise no exception."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):

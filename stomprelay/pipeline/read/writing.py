@@ -62,8 +62,8 @@ def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write the frames and events among these rows to files by hour below the folder. Yield all other rows, and a row
-    for each file with its path in `file`. Raises `OSError`.
+    """Write the frames and events among these rows to files of their hours, below the folder. Yield all other rows, and
+    a row for each file with its path in `file`. Raises `OSError`.
     """
     files: dict[str, NewFile] = {}
     closed: list[str] = []

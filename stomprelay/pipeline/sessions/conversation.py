@@ -92,7 +92,7 @@ class Conversation:
             self.out.append(transfer)
 
     def _begun(self, record: r.Record, ns: int, kind: int) -> tuple[Any, ...]:
-        """Return the first values of the row of a SEND or MESSAGE, up to `size`."""
+        """Return the values of a SEND's or MESSAGE's row for the columns from `key` to `size`."""
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
         key = s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST])
         place = record[r.SEGMENT : r.NUMBER + 1]
@@ -209,15 +209,15 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield a `Wait` for deliveries that waited too long, or still wait too long at `now` (ns); see
-        `Consumption.waits`. Call it once for each batch. `present`: the run of the relay still writes; `over`: no more
-        records of the session will come.
+        """Yield a `Wait` for deliveries that waited too long or, at `now` (ns), still wait too long. See
+        `Consumption.waits`. Call this method once for each batch. `present`: the run of the relay still writes; `over`:
+        no more records of the session will come.
         """
         who = self.relay, self.name, self._client
         return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether no record that matters can come after `now` (ns), the newest time of the relay's run."""
+        """Return whether the session ended and waits for no RECEIPT at `now` (ns), the newest time of the run."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
@@ -291,7 +291,7 @@ class SessionRow(IntEnum):
     OUTAGE = 21
     WAIT = 22
     ORDER = 23
-    """The state of a `SendOrder`, for the next batch. The `key` is that of the order, not a session."""
+    """The state of a `SendOrder`, for the next batch. The `key` is the key of the order, not a session."""
 
 
 @dataclass(frozen=True)

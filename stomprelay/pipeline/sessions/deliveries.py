@@ -1,9 +1,9 @@
 """The subscriptions of a session, its deliveries, and the delivery that each ACK or NACK is for.
 
-The relay itself keeps the same account (see `session.subscriptions` and `session.ledger`). Here it is made from the
+The relay itself has the same data (see `session.subscriptions` and `session.ledger`). Here the data come from the
 journal: MESSAGEs as brokers sent them and ACKs as clients sent them. If client and broker speak different versions, or
-two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number
-in the session.
+two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number in
+the session.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,8 +72,8 @@ class SeenSubscription:
 
 
 class Subscribed:
-    """A session's subscriptions by id: `opened` has the present subscriptions, `ended` those that were unsubscribed
-    last. `acknowledging` counts the subscriptions in `opened` and `ended` that want ACKs.
+    """A session's subscriptions by id. `opened` has the present subscriptions, `ended` the latest that were
+    unsubscribed. `acknowledging` counts the subscriptions in `opened` and `ended` that want ACKs.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def dump(self, numbers: dict[SeenSubscription, int]) -> list[Any]:
-        """Return the state for `load`. A subscription is its number in `numbers`; new subscriptions are added there."""
+        """Return the state for `load`, with subscriptions as numbers. Missing subscriptions are added to `numbers`."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]
@@ -323,8 +323,8 @@ class PendingDeliveries:
     # From batch to batch
 
     def dump(self, numbers: dict[SeenSubscription, int], losses: list[BrokerLoss]) -> list[Any]:
-        """Return the state for `load`. A subscription is its number in `numbers`; new subscriptions are added there. A
-        loss is its place in `losses`.
+        """Return the state for `load`. It has subscriptions as numbers, and losses as places in `losses`. Missing
+        subscriptions are added to `numbers`.
         """
         which = {id(loss): at for at, loss in enumerate(losses)}
 
@@ -401,7 +401,7 @@ class Consumption:
     def delivered(
         self, record: r.Record, transfer: s.Transfer, brokers: SessionBrokers, *, whole: bool
     ) -> None:
-        """Record a MESSAGE. Set in its row `transfer` the subscription, the mode and, in mode auto, the outcome.
+        """Record a MESSAGE. Set the subscription, the mode and, in mode auto, the outcome in its row `transfer`.
         `whole`: no earlier frame of this connection is missing.
         """
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
@@ -514,9 +514,9 @@ class Consumption:
     def waits(
         self, relay: str, session: str, client: str | None, now: int, *, present: bool, over: bool
     ) -> Iterator[Wait]:
-        """Yield a `Wait` for deliveries that waited too long, joined where they overlap, and for deliveries that still
-        wait too long at `now` (ns). Call it once for each batch. `present`: the run of the relay still writes; `over`:
-        no more records of the session will come.
+        """Yield a `Wait` for deliveries that waited too long, and for deliveries that still wait too long at `now`
+        (ns). Deliveries whose waits overlap share a `Wait`. Call this method once for each batch. `present`: the run of
+        the relay still writes; `over`: no more records of the session will come.
         """
         for delivery in self._pending_deliveries:
             if delivery.loss is None:

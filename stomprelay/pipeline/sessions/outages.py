@@ -37,7 +37,7 @@ class SessionOutage(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Return whether another broker was found or the session gave up."""
+        """Return whether the session found another broker or gave up."""
         return self.recovered_ns is not None or self.given_up
 
     @property
@@ -80,7 +80,9 @@ def begun(
 
 @dataclass
 class SessionBrokers:
-    """A session's brokers: `live` by address; `losses`, oldest first. `several`: two brokers were live at a time."""
+    """A session's brokers. `live` has the addresses of the connected brokers. `losses` has the losses, oldest first.
+    `several`: two brokers have been connected at the same time.
+    """
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)
@@ -94,8 +96,8 @@ class SessionBrokers:
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """Record that this broker was lost at `ns`, or that the session left it on purpose (`planned`). Return its
-        loss: the loss that is not over, if there is one, else a new loss.
+        """Record that this broker was lost at `ns`, or that the session left it on purpose (`planned`). Return the
+        broker's loss that is not over. If there is none, return a new loss.
         """
         loss = self.going(broker)
         if loss is None:

@@ -48,8 +48,8 @@ class PendingReceipts:
         self._by_id.setdefault(receipt, deque()).append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """Record a RECEIPT at `ns`, from `broker`, one of so many `brokers`; None if the relay sent it. If this is the
-        first RECEIPT for a SEND, set the time in the row of the SEND and return this row. Else return None.
+        """Record a RECEIPT at `ns`. `broker` is its sender, None for the relay; the session has `brokers` brokers. If
+        this is the first RECEIPT for a SEND, set the time in the row of the SEND and return this row. Else return None.
         """
         asked = self._by_id.get(receipt)
         if asked is None:

@@ -47,9 +47,9 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 
 @dataclass(frozen=True)
 class Reading:
-    """Call it with rows of `frames`, with the columns `COLUMNS`. It yields, as `record.FIELDS`, the rows that matter
-    to a `Conversation` and belong to these `segments` or parts of segments. `id_headers` are the names of headers with
-    a publisher's id, `keep_headers` the names of headers that `messages` keeps.
+    """Call it with rows of `frames`, with the columns `COLUMNS`. It yields records (`record.FIELDS`) of the rows that
+    matter to a `Conversation` and belong to these `segments` or parts of segments. `id_headers` are the names of
+    headers with a publisher's id, `keep_headers` the names of headers that `messages` keeps.
     """
 
     segments: Sequence[Segment]
@@ -214,8 +214,9 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return the rows (`ddl`) that `then` makes from rows of `frames` of one batch. These include all rows of
-    these segments. `hours` are the hours of these rows, None if not known. Raises `OSError`.
+    """Return the rows (`ddl`) that `then` makes from rows of `frames`. `then` gets all rows of these segments, and
+    maybe other rows of the same batch `number`. `hours` are the hours of the batch's rows, None if not known. Raises
+    `OSError`.
     """
     files = files_of(batch, number, hours)
     if files is None:

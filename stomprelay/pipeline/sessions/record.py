@@ -14,9 +14,9 @@ FIELDS: Final = fields(
     "body_size bigint, digest bigint, trace string, own string, copy string, redelivered string, "
     "kept string, event string, text string, facts string"
 )
-"""Name and type of each value: `turn` is the segment's number, `digest` that of the kept body, `trace`, `copy` and
-`redelivered` are headers, `own` is the publisher's id, `kept` (JSON) has the headers that `messages` keeps. All other
-values are as in `frames`.
+"""Name and type of each value. `turn` is the segment's number. `digest` is a digest of the kept body. `trace`, `copy`
+and `redelivered` are headers. `own` is the publisher's id. `kept` (JSON) has the headers that `messages` keeps. All
+other values are as in `frames`.
 """
 
 SORTED: Final = ("session", "turn", "position", "number")

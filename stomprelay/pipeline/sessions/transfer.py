@@ -125,7 +125,7 @@ def saying(kind: int, key: str, text: str) -> Transfer:
 
 
 def continuation(transfer: Transfer) -> Transfer:
-    """Return an empty row that continues a transfer: with its key and place, and the kind `..._MORE` plus `LATER`."""
+    """Return a row that continues a transfer. It has its columns before `kind`, and the kind `..._MORE` + `LATER`."""
     row: Transfer = [None] * len(FIELDS)
     row[:KIND] = transfer[:KIND]
     row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER

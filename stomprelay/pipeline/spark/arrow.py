@@ -1,4 +1,4 @@
-"""Rows and columns to and from Arrow, the format in which Spark gives data to Python processes."""
+"""Converts rows and columns to and from Arrow, the format in which Spark gives data to Python processes."""
 
 import gc
 import json
@@ -117,8 +117,8 @@ def text(values: Sequence[bytes | None]) -> pa.Array:
 def mapping(
     ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
 ) -> pa.Array:
-    """Return a column of maps. `names` and `values` are those of all maps together. `ends` is 0 and then the end of
-    each map. `nulls` tells which maps are null.
+    """Return a column of maps. `names` and `values` are those of all maps together. `ends` has 0 and then, for each
+    map, the index after its last entry. `nulls` tells which maps are null.
     """
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()), text(names), text(values), type=MAP, mask=nulls

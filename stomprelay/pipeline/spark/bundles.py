@@ -138,7 +138,8 @@ def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch
 class Sorted:
     """Call it with bundles, part after part. It calls `then` with the rows of each part, in batches, and yields what
     `then` yields. The rows are grouped by the first column of `by` and sorted by all other columns (texts by their
-    bytes, nulls first). With `passes_on`, bundles that the function leaves unchanged are yielded unchanged.
+    bytes, nulls first). With `passes_on`, bundles of rows that `then` leaves unchanged are yielded without a call of
+    `then`.
     """
 
     by: Sequence[Key]

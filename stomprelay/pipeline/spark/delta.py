@@ -1,8 +1,8 @@
 """Delta Lake for a Spark session: where its jars are, how to fetch them, and the settings that enable it.
 
-Spark's own `spark.jars.packages` would work, too. But it fetches all that Delta Lake's build names, even a second
-Hadoop, writes some hundred lines to the terminal at each start, and needs the network each time. Only two jars are
-used. Ivy, which comes with Spark, fetches them once.
+Spark's own `spark.jars.packages` would work, too. But it fetches everything that Delta Lake's build names, even a
+second Hadoop. At each start it needs the network and writes some hundred lines to the terminal. Only two jars are
+needed. Ivy, which comes with Spark, fetches these jars once.
 
 The command `python -m stomprelay.pipeline.spark.delta` fetches the jars ahead of time and prints where they are.
 """
@@ -75,8 +75,8 @@ class MissingJars(MissingSpark):
 
 
 def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) -> dict[str, str]:
-    """Return the settings of a session that has Delta Lake, including the user's settings `conf`. If `conf` names
-    neither its jars nor their package, missing jars are fetched; `say` is called first. Raises `MissingJars` and
+    """Return the settings of a session that has Delta Lake, including the user's settings `conf`. If `conf` does not
+    name the jars or their package, missing jars are fetched. `say` is called before that. Raises `MissingJars` and
     `java.MissingJava`.
     """
     given = dict(conf)

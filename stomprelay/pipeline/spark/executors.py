@@ -79,7 +79,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Set two partitions of shuffles for each core, unless the user chose a number. Each is a task and a file."""
+    """Let shuffles have two partitions for each core, unless the user chose a number of partitions."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {"200", spark.conf.get(_FITTED, "")}:  # by default 200

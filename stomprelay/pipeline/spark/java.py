@@ -139,7 +139,9 @@ def _asked(java: Path) -> re.Match[str] | None:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """Return the JAVA_HOME for Spark, if possible with our `bin/java`: in `folder`, or for this process alone."""
+    """Return the JAVA_HOME for Spark. It is a folder in `folder` with our `bin/java`. If that is not possible, it is
+    the Java's own folder or, without the vector module, a temporary folder. Raises `MissingJava`.
+    """
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

@@ -47,8 +47,8 @@ CHECKED: Final = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
 }
-"""These replace the same settings of `LOCAL` if another file system than this machine's is used: s3a buffers its data
-on this machine, and needs Hadoop's own class for that.
+"""These settings replace those of `LOCAL` if files are not on this machine. The file system s3a buffers data on this
+machine, and needs Hadoop's own class for that.
 """
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -27,8 +27,8 @@ _COMPILED: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For a batch that is one task. Its plans take longer to compile than to run. A broadcast would be a job of its own,
-although the rows are in the same task anyway.
+"""The settings for a batch that is one task. To compile its plans takes longer than to run them. A broadcast would be a
+separate job, and is not needed, because all rows are in the same task.
 """
 
 

@@ -172,7 +172,7 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` at `place`. The caller must remove the old folder from `new` or `old`. Raises `OSError`."""
+    """Put the folder `new` at `place`. The caller must remove the old folder, at `new` or `old`. Raises `OSError`."""
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)

@@ -2,7 +2,8 @@
 
 A reader sees a table as it was after one transaction, even while others write. If a run is killed, its last change is
 there as a whole or not at all. When a batch comes for the first time, the transaction contains its number (`txnAppId`,
-`txnVersion`): if two runs are at work, one is refused. A batch that comes again replaces the rows that it had written.
+`txnVersion`). So, if two runs are at work, Delta refuses one of the two. A batch that comes again replaces the rows
+that it had written.
 
 Tables are in folders by hour, and open rows are in other folders than final rows, so that hours and open rows are
 replaced and removed without writing other rows anew. The batch of a row is a column, not a folder, because OPTIMIZE
@@ -122,7 +123,7 @@ class DeltaStore(Store):
         return self.read(table, hours).where(_open(slices))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """See `Store.drop`; removes all hours in one step. Files stay for readers of older versions, until `sweep`."""
+        """See `Store.drop`. All hours are removed in one step. Their files stay until `sweep`, for older versions."""
         wanted = _among(hours)
         if wanted != _NEVER and self._there(table):
             with self._alone():
@@ -317,7 +318,7 @@ class DeltaStore(Store):
         return found
 
     def _is_then(self, at: int, said: str | None) -> bool:
-        """Return whether a version of this time (µs) existed at `as_of`. `said` is the metadata of its transaction."""
+        """Return whether a version existed at `as_of`. `at` (µs) is its time, `said` is its transaction's metadata."""
         if isinstance(self._as_of, datetime):
             return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)

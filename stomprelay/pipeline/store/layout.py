@@ -1,9 +1,9 @@
 """How tables are on disk: the folders of an hour, and a small JSON file beside the tables. The file says which layout
 and format the tables have, so that a run with another format, or of another release, does not mix with them.
 
-An hour has a name, such as `2026-11-21-08`, so that names sort by time. The folders of an hour are named by the
-columns `date` and `hour`, in the spelling of Spark and Delta Lake: so engines that find folders by themselves can read
-them.
+An hour has a name, such as `2026-11-21-08`, so that names sort by time. The folders of an hour are named by the columns
+`date` and `hour`, in the spelling of Spark and Delta Lake. So engines that find folders by themselves can read the
+tables.
 """
 
 import json

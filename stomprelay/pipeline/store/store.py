@@ -113,8 +113,8 @@ class Store:
 
     def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
         """Write the rows of a batch, in place of the rows that this batch wrote before. The rows must have the table's
-        columns and, if the table has hours, the name of the hour in `hour`. `batch` can be a name, for rows that a
-        later batch writes again as a whole, or removes by `remove`.
+        columns and, if the table has hours, the name of the hour in `hour`. `batch` can be a name. Then a later batch
+        can replace all rows of this name, or call `remove`.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)))
 
@@ -251,7 +251,7 @@ class Store:
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if it is missing."""
+        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if there is no text."""
         path = self._state(name, batch)
         text = self.volume.text(path)
         if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -286,7 +286,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with `hour` and `batch`."""
+        """Return the table's sums in these folders (`hour=H/batch=N`), with the columns `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -299,7 +299,7 @@ class Store:
         return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
 
     def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
-        """Remove the rows that a table of sums keeps of this hour for these batches."""
+        """Remove the sums of the table `name` that are kept for these batches in this hour."""
         for batch in batches:
             self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 

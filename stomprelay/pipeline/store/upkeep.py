@@ -47,7 +47,7 @@ def hour_name(time: datetime) -> str:
 
 
 def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
-    """Remove the hours of all tables, and their sums, that ended more than `keep` seconds before `now`. Return the
+    """Remove the hours that ended more than `keep` seconds before `now`, from all tables and their sums. Return the
     removed hours by table. `now` is the UTC time of the clock, so a journal that is no longer written gets old, too.
 
     What the pipeline needs for open messages is never removed. If records of a removed hour come later, such as from a
@@ -64,8 +64,9 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 
 def begin(store: Store, finished: int) -> bool:
     """Remove what a killed run left: half-written files, and all files of the batch after `finished`, the last batch
-    that is done. That next batch is written again, with other settings perhaps into other hours. Return whether it had
-    been begun. Call this function before the first batch of a run, while the lock of `alone` is held. Raises `OSError`.
+    that is done. That next batch is written again, and with other settings it may have other hours. Return whether it
+    was begun before. Call this function before the first batch of a run, while the lock of `alone` is held. Raises
+    `OSError`.
     """
     root = local(store.root)
     if root is not None:
@@ -109,7 +110,7 @@ def after(
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
-    """Remove old hours and join small files, after the last batch. Return log sentences. Raises what `after` raises."""
+    """After the last batch, remove old hours and join small files. Return and raise what `after` does."""
     told = [] if retain is None else [*_expired(store, now, retain)]
     told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)

@@ -1,8 +1,9 @@
 """The tables whose rows may still change: `failovers` and `stuck`, from the records of sessions, and `runs`.
 
 One row is an outage of a broker, or a time in which a subscription was stuck. The row is in the hour in which the
-outage or that time began, however long it goes on. A batch keeps the losses and waits of sessions as text while later
-ones may belong to the same row. It makes these rows anew, and writes the other rows of their hours again unchanged.
+outage or that time began, however long it goes on. A batch saves the losses and waits of sessions as text while later
+losses and waits may belong to the same row. The next batch makes these rows anew. It writes the other rows of the same
+hours again unchanged.
 
 The rows of the runs that may still change are stored together. A batch that changes one of them writes all of them
 anew. A run without records for a long time is forgotten by `read.runs`, and its row is stored alone.
@@ -74,11 +75,12 @@ def _replace(
 
 
 def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[SessionOutage]]:
-    """Return the outages of brokers. Each is a list of the sessions' losses that belong to it, by time.
+    """Return the outages of brokers. Each outage is a list of the sessions' losses in it, sorted by time.
 
     An outage goes on if the next loss comes within `SPACING` seconds of the last loss. It also goes on if the next loss
     comes while a session is still without a broker. If no more records of such a session come (its relay was killed),
-    it counts as without a broker for `give_up` ns. A planned and an unplanned loss never belong to the same outage.
+    the session counts as without a broker for `give_up` ns. A planned and an unplanned loss never belong to the same
+    outage.
     """
     found: dict[tuple[str | None, str, bool], list[list[SessionOutage]]] = {}
     until: dict[tuple[str | None, str, bool], int] = {}
@@ -96,7 +98,7 @@ def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[Sessi
 
 def failover(losses: Sequence[SessionOutage]) -> Row:
     """Return the row of `failovers` for an outage. A session that lost the broker several times in the outage counts
-    once, with its last loss. But all its times without a broker count.
+    once, with its last loss. Its times without a broker and its numbers of frames are those of all its losses.
     """
     first = losses[0]
     last = {each.session: each for each in losses}.values()
@@ -117,8 +119,8 @@ def failover(losses: Sequence[SessionOutage]) -> Row:
 
 
 def advance_failovers(batch: Batch) -> None:
-    """Add the outages of this batch; repeating this is safe. A loss of a broker changes its own outage and later
-    outages of that broker. So losses are kept while their outage is open, and for twice `give_up` after its end.
+    """Add the outages of this batch. Doing a batch again changes nothing. A loss of a broker changes its own outage and
+    later outages of that broker. So losses are kept while their outage is open, and for twice `give_up` after its end.
     """
     store, name = batch.store, FAILOVERS.name
     text = store.noted(name, batch.number - 1) or "{}"
@@ -162,8 +164,8 @@ def stuck(wait: Wait) -> Row:
 
 
 def advance_stuck(batch: Batch) -> None:
-    """Add the waits that ended in this batch, and the waits that go on. Each batch has again all waits that go on. An
-    episode changes only while it goes on or is younger than `give_up`. Doing a batch again changes nothing.
+    """Add the waits that ended in this batch, and all waits that continue. An episode changes only while it continues
+    or is younger than `give_up`. Doing a batch again changes nothing.
     """
     store, name = batch.store, STUCK.name
     text = store.noted(name, batch.number - 1) or "{}"

@@ -8,10 +8,10 @@ messages are kept separately, and are removed with the slice. Sums add up in any
 how the journal was cut into batches.
 
 `latency` has percentiles. The durations of a minute and destination are kept as buckets, each with its count and its
-largest value. Bucket 0 holds the duration 0, bucket n those from 1.022^(n-1) to below 1.022^n µs, bucket -n the same
-below zero (a clock was set back). A percentile is the largest value in the bucket that has the nearest rank. It is not
-below the exact percentile, and at most 2.2 % above it. Below 46 µs a bucket holds one value, so the percentile is
-exact.
+largest value. Bucket 0 has the duration 0, and bucket n the durations from 1.022^(n-1) to below 1.022^n µs. Bucket -n
+has the same durations below zero (a clock was set back). A percentile is the largest value in the bucket that has the
+nearest rank. It is not below the exact percentile, and at most 2.2 % above it. Below 46 µs a bucket holds one value, so
+the percentile is exact.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ WIDTH: Final = 1.022
 """The upper bound of a bucket divided by its lower bound."""
 _PAIRS: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
 MEASURED: Final = f"stack({len(MEASURES)}, {_PAIRS})"
-"""In SQL: makes of a row of `messages` a row for each of `MEASURES`, with its name and the duration or null."""
+"""SQL that turns a row of `messages` into a row for each of `MEASURES`, with its name and the duration or null."""
 
 
 def hour_of(time: Column) -> Column:
@@ -68,7 +68,7 @@ class Rollup:
         return self.total(self.counted(source)).withColumn("hour", hour_of(F.col("hour")))
 
     def rows(self, sums: DataFrame) -> DataFrame:
-        """Return the rows of the table, with their `hour`, for the sums of any batches."""
+        """Add up sums of any batches. Return them as rows of the table, with their `hour`."""
         return self.folded(self.total(sums.drop("batch")))
 
     def advance(
@@ -135,7 +135,7 @@ def _hour(time: str) -> Column:
 
 
 def _frames(frames: DataFrame) -> DataFrame:
-    """Return a row of `traffic` for each frame, and for each event `error`: an error that a client was sent."""
+    """Return a row of `traffic` for each frame and each event `error`. The event says that a client got an error."""
     frame, command, direction = F.col("kind") == "frame", F.col("command"), F.col("direction")
     error = (frame & (command == "ERROR") & (F.col("side") == "broker")) | (F.col("event") == "error")
     message = ((command == "SEND") & (direction == "to_broker")) | (
