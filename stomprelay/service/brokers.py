@@ -264,9 +264,7 @@ class _Trouble:
 
 
 class Outages(Timed):
-    """Collects what sessions and probes report about brokers. Call `stop` at the end. `clock`:
-    nanoseconds since 1970.
-    """
+    """Collects reports of sessions and probes about brokers. Call `stop` at the end. `clock`: ns since 1970."""
 
     __slots__ = ("_brokers", "_clock", "_last", "_troubles")
 

@@ -264,9 +264,7 @@ class Delivery:
 
     @property
     def pending(self) -> bool:
-        """Whether the delivery awaits its ACK. A delivery that is neither pending nor `gone` was acknowledged in an
-        open transaction.
-        """
+        """Whether the delivery awaits its ACK. Otherwise it is `gone`, or was acknowledged in an open transaction."""
         return not self.gone and self.unsettled.awaits(self.position)
 
     @property

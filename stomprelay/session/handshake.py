@@ -236,9 +236,7 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """Return what CONNECTED says; a malformed `heart-beat` counts as absent. Raises `ProtocolError` for an unknown
-        version.
-        """
+        """Return what CONNECTED says; a malformed `heart-beat` counts as absent. Raises `ProtocolError`."""
         headers = _without_body(frame)
         first = dict(reversed(headers))  # of several headers of one name
         version = (first.get(VERSION) or V1_0.version).strip(b" ")

@@ -64,9 +64,7 @@ class Budget:
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or fewer, so that reading stops before a
-        `LimitError`.
-        """
+        """Return how many bytes may wait in one place: at most `wanted`; reading stops before a `LimitError`."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:

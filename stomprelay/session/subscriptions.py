@@ -77,9 +77,7 @@ class Subscriptions:
 
     @property
     def destinations(self) -> Collection[bytes]:
-        """The destinations of the open subscriptions, each once, oldest first. The collection is live: use it before
-        the next input.
-        """
+        """The destinations of the open subscriptions, each once, oldest first. Use them before the next input."""
         return self._by_destination.keys()
 
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:

@@ -376,9 +376,7 @@ class Decoder:
             raise self._with_receipt(error, data, at) from None
 
     def _spelled_out(self, lines: bytes) -> bytes | None:
-        """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if no
-        line changes.
-        """
+        """Return a head's lines as all readers understand them, by `Dialect.spell_out`; None if no line changes."""
         spelled = self.dialect.spell_out(lines)
         if len(spelled) == len(lines):
             return None

@@ -96,9 +96,7 @@ NO_RATES: Final = RateLimits()
 
 @dataclass(slots=True, eq=False, repr=False)
 class LimitTally:
-    """The effect of one limit: how often a session was `paused`, for how many `seconds`, and how often a client was
-    `refused`.
-    """
+    """A limit's effect: how often a session was `paused`, for how many `seconds`, how often a client was `refused`."""
 
     paused: int = 0
     refused: int = 0

@@ -341,9 +341,7 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs if all are the relay's own, in order. If not, return False; then call `received` with
-        each.
-        """
+        """Record RECEIPTs if all are the relay's own, in order. If not, return False: call `received` for each."""
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):

@@ -25,9 +25,7 @@ STATES: Final = ("paused", "out", "down", "up", "unknown")
 
 
 class LimitRow(NamedTuple):
-    """The effect of a limit: how often sessions were `paused` and clients `refused`, and the seconds that sessions
-    waited.
-    """
+    """A limit's effect: how often sessions were `paused` and clients `refused`, and the seconds sessions waited."""
 
     scope: str
     limit: str

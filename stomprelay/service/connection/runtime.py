@@ -217,9 +217,7 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """Counts the lines of one kind. `_until`: the end of the present `EVERY` seconds. The timer runs if lines are left
-    out.
-    """
+    """Counts the lines of one kind. `_until`: the end of this `EVERY` seconds. The timer runs if lines are left out."""
 
     _name: str
     left_out: int = 0

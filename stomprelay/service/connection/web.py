@@ -298,9 +298,7 @@ class WebLegProtocol(_WebSocketProtocol):
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
-        """Ping a silent client, or end its connection. A client that is not read from, or does not read, does not count
-        as silent.
-        """
+        """Ping a silent client, or end its connection. A client whose reading stopped, either way, is not silent."""
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return

@@ -201,9 +201,7 @@ class ListeningService(Service):
         return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
-        """Stop accepting clients, and return the socket's descriptor for other processes. Raises `CannotStart` without
-        a socket.
-        """
+        """Stop accepting clients. Return the socket's descriptor for other processes. Raises `CannotStart`."""
         port = self.port
         if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")

@@ -126,9 +126,7 @@ class Crew:
         return self._ask_all(added, "sessions", query)
 
     def kill(self, name: str) -> Deferred[bool]:
-        """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if a silent worker
-        may have it.
-        """
+        """End the session of this name. Return whether a worker has it. `Unavailable`: a silent worker may have it."""
 
         def found(answers: list[Any], silent: list[str]) -> bool:
             if silent and not any(answers):
