@@ -25,7 +25,7 @@ def read(
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings],
 ) -> Listener:
-    """Return the listener in a table. `fallback`: its upstream if the table names none. Raises `ConfigError`."""
+    """Return the listener in a table. `fallback` is used if the table names no upstream. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
@@ -124,7 +124,8 @@ def read_route(
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners in the table of a route or a rule; without names, those of all listeners."""
+    """Return the names of the listeners to which a route or a rule applies: those in its table, or all if it has none.
+    """
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 
@@ -186,7 +187,7 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
 
 def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
     """Return the listener with its rules, in the file's order. A listener with rules denies by default. `rules`: each
-    with the names of its listeners.
+    rule with the names of the listeners to which it applies.
     """
     own = tuple(rule for rule, names in rules if listener.name in names)
     if not own:

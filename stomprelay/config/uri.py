@@ -46,7 +46,7 @@ _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Address:
-    """One broker. An address that is in no list is the text as given, and has no options."""
+    """One broker. If the address is not in a list, `text` is the whole URI, and there are no options."""
 
     text: str
     options: Options = ()
@@ -65,7 +65,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """Return the parts of a URI. Raises `ValueError`, whose text shows no address."""
+    """Return the parts of a URI. Raises `ValueError`; the error's text shows no address."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
