@@ -124,8 +124,7 @@ def read_route(
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners to which a route or a rule applies: those in its table, or all if it has none.
-    """
+    """Return the names of the listeners to which a route or a rule applies. If its table has no names, return all."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 

@@ -36,8 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the number of the first line with more than `most` open brackets; 0: none. The TOML parser fails at many.
-    """
+    """Return the first line with more than `most` open brackets, or 0. The TOML parser fails at too many brackets."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)

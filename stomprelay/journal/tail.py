@@ -73,7 +73,7 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 class TailAnswer(NamedTuple):
     """The records since the last answer, as bytes of segments. `left_out` counts records that had no room. `began`: the
-    relay has watched only since this request. `missing`: names of workers that did not answer. `sessions`: names of
+    relay did not watch before this request. `missing`: names of workers that did not answer. `sessions`: names of
     requested sessions that have not ended.
     """
 
