@@ -43,8 +43,7 @@ def read(table: ConfigTable) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` if a listener with certificates has no `client_ca`, or if the login for a broker is missing.
-    """
+    """Raise `ConfigError` if a listener with certificates has no `client_ca`, or if a broker's login is missing."""
     known = {each.name: each for each in auths}
     for listener in listeners:
         if listener.auth is None:

@@ -27,9 +27,9 @@ _BETWEEN: Final = 1.0
 POLL: Final = 0.25
 """Seconds from one answer to the next request. Meanwhile the relay keeps frames for `tail`, up to a bound."""
 _GRACE: Final = 5.0
-"""Seconds added to the time that sessions have to leave a broker."""
+"""Seconds that `pause` waits longer than the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
-"""Seconds to wait for sessions to leave, without `within`. The relay's own setting is not known here."""
+"""Seconds to wait for sessions to leave if `within` is not given. The relay's own setting is not known here."""
 
 PrintLine = Callable[[str], None]
 
@@ -244,7 +244,7 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of the second answer, with their rates since the first. Raises `KeyError` or `TypeError`."""
+    """Yield the sessions in `rows` with their rates since `before`. Raises `KeyError` or `TypeError`."""
     known = {row["session"]: row for row in before}
     for row in rows:
         old = known.get(row["session"], {})
@@ -289,8 +289,8 @@ def tail(
     as_json: bool = False,
 ) -> int:
     """Print what passes, until `count` records are printed or the named sessions have ended. Return the exit status.
-    `remark` gets the lines about gaps and ends. At the end the relay is asked to stop. Raises `AdminError` if there is
-    no such session.
+    `remark` gets the lines about missing records and ended sessions. The last request tells the relay to stop. Raises
+    `AdminError` if a named session does not exist.
     """
     left = count
     sessions = set(request.sessions)
