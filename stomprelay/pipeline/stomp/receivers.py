@@ -59,7 +59,7 @@ class PendingAcks:
         self._known[message_id] = (sequence, crc32(body))
 
     def known(self, message_id: bytes, body: bytes) -> int | None:
-        """Return the sequence of the message with this id and body in the spool; None if there is none."""
+        """Return the sequence that the message with this id and body has in the spool; None if it is not known."""
         found = self._known.get(message_id)
         return found[0] if found is not None and found[1] == crc32(body) else None
 
@@ -147,7 +147,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all messages are on disk and none came for `seconds`, or the receiver does not run."""
+        """Return True if all messages are on disk and none came for `seconds`, or if the thread does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -367,7 +367,9 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no messages come, or until the monotonic time `until`. Return `end`. Raises `SourceError`."""
+        """Wait until no more messages come, at most until the monotonic time `until`. Return `end`. Raises
+        `SourceError`.
+        """
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -436,7 +438,7 @@ def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
 
 
 def _spooled(source: ReaderOptions) -> set[int]:
-    """Return the numbers of all receivers that have a spool, even if the options ask for fewer receivers."""
+    """Return the numbers of all receivers that have a spool. There may be more than the options ask for."""
     if not source.spool.is_dir():
         return set()
     names = [each.name for each in source.spool.iterdir() if each.is_dir()]
