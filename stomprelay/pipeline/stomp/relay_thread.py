@@ -299,8 +299,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Stop reading from a leg for a reason. Report this to the core, so that its broker does not count as silent.
-        """
+        """Stop reading from a leg for a reason. Report this to the core, or the leg's broker would count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))

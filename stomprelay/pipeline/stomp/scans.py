@@ -83,7 +83,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the range that an earlier scan recorded, or None. Raises `SourceError` if the rows are no longer kept.
+        """Return the range that an earlier scan recorded, or None. Raises `SourceError` if its rows are not kept now.
         """
         found = _read(self._path)
         until = self._until if found is None else found.until

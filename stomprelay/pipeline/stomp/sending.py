@@ -90,8 +90,7 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the header lines and the body of each row. `first`: the number of the first row. Raises `SchemaError`.
-        """
+        """Yield each row's header lines and body. `first`: the number of the first row. Raises `SchemaError`."""
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
