@@ -83,8 +83,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the range that an earlier scan recorded, or None. Raises `SourceError` if its rows are not kept now.
-        """
+        """Return the range of an earlier scan, or None. Raises `SourceError` if its rows are no longer kept."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:
