@@ -144,8 +144,7 @@ def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
 
 
 def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return the CSS class and `d` of each path: first the area between p50 and p99, then a line for each percentile.
-    """
+    """Return the CSS class and `d` of each path: the area between p50 and p99, then a line for each percentile."""
     p50, _, p99 = courses
     drawn = [
         (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
