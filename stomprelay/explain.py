@@ -265,7 +265,7 @@ class FrameText:
         self._text = text if b"\0" in text else text.replace(b"^@", b"\0")
         self._at = 0
         self.said = b""
-        """The bytes of the last frame as they stand in the text, with an end."""
+        """The bytes of the last frame as the text has them, with an end."""
         self._decoder = Decoder(V1_0, FROM_CLIENT, Upstream.limits)
         self._decoder.feed(self._text)
 

@@ -20,9 +20,7 @@ PLACES: Final = 10_000
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Address:
-    """An address. It had so many `failures` at the time `at`. From the time `free_at` on its next attempt may be
-    checked.
-    """
+    """An address. `failures`: how many it had at the time `at`. `free_at`: when its next attempt may be checked."""
 
     at: float
     free_at: float

@@ -112,7 +112,7 @@ class RouteRule:
 def read_route(
     table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
-    """Return the route in a table. `upstreams`, `listeners`: those of the file, by name. Raises `ConfigError`."""
+    """Return the route in a table. `upstreams`, `listeners`: all in the file, by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["route[N]"])
     patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
@@ -150,8 +150,8 @@ WHERE: Final = ("send", "subscribe")
 
 
 def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> tuple[AccessRule, frozenset[str]]:
-    """Return the rule in a table, and the names of the listeners to which it applies. `listeners`: those of the file,
-    by name. Raises `ConfigError`.
+    """Return the rule in a table, and the names of the listeners to which it applies. `listeners`: all listeners of the
+    file, by name. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):

@@ -225,8 +225,8 @@ class UnnamedGroup:
     chosen: frozenset[str] = frozenset()
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy of a group that has no policy set. It is `FAILOVER`, as in ActiveMQ, if the URI has
-        ActiveMQ's own options or the policy makes no difference; otherwise it is `TOGETHER`.
+        """Return the policy of a group that has no policy set. If the URI has ActiveMQ's own options, or if the policy
+        makes no difference, it is `FAILOVER`, as in ActiveMQ. Otherwise it is `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)

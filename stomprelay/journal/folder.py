@@ -14,7 +14,7 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Without locks, a relay counts as dead this many seconds after the time when it should have ended its segment."""
+"""Without locks, a relay counts as dead if it wrote nothing for the age of its segment and this many seconds more."""
 
 
 class SegmentFile(NamedTuple):

@@ -122,7 +122,7 @@ class TailWatch:
     _left_out: int = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
-        """Keep an event of a session, if events were requested. `context` and `payload` are those of its block."""
+        """Keep an event of a session, if events were requested. `context`, `payload`: the content of its block."""
         if self.request.destinations:
             return
         if self._room <= 0:

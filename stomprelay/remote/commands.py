@@ -244,7 +244,7 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions in `rows` with their rates since `before`. Raises `KeyError` or `TypeError`."""
+    """Yield the sessions in `rows` with their rates since the answer `before`. Raises `KeyError` or `TypeError`."""
     known = {row["session"]: row for row in before}
     for row in rows:
         old = known.get(row["session"], {})

@@ -184,7 +184,7 @@ Compared = list[tuple[Indicator, float | None, float | None]]
 
 
 def compared(now: Findings, before: Findings) -> Compared:
-    """Return the compared indicators, except indicators without a value, or with 0, in both ranges."""
+    """Return the compared indicators. Indicators that have no value, or the value 0, in both ranges are left out."""
     values = [(one, one.of(now), one.of(before)) for one in COMPARED]
     return [(one, here, then) for one, here, then in values if here or then]
 
