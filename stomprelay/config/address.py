@@ -330,9 +330,7 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
 
 
 def _parts(text: str) -> list[tuple[str | None, str]]:
-    """Return the parts between colons, each as its name (or None) and its value. A backslash escapes the next
-    character.
-    """
+    """Return the parts between colons as pairs of name (or None) and value. A backslash escapes the next character."""
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""

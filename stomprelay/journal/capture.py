@@ -66,9 +66,7 @@ class Secrets:
 
 
 def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
-    """Return an object that masks the values of these headers; None if `names` is empty. The object is compiled if
-    possible.
-    """
+    """Return an object, compiled if possible, that masks the values of these headers; None if there are no names."""
     known = {name.lower() for name in names}
     if not known:
         return None

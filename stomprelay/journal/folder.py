@@ -118,9 +118,9 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: all that were last written more than `age` seconds ago, then more
-        until all segments together have at most `size` bytes. None means no such limit. Return the removed segments.
-        Raises `OSError` only if no segment could be removed.
+        """Remove closed segments, the oldest first. Remove all that were last written more than `age` seconds ago, then
+        more until all segments together have at most `size` bytes. None means no such limit. Return the removed
+        segments. Raises `OSError` only if no segment could be removed.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)

@@ -140,7 +140,7 @@ class Contexts(dict[bytes, Context]):
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """Return the command and headers of a recorded head. Of a malformed head, return what can be read."""
+    """Return the command and headers of a recorded head. If the head is malformed, return what can be read."""
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
     if not line or len(head) == line:

@@ -101,7 +101,7 @@ class JournalEvent(Enum):
     HELD = "back-pressure on"
     """The relay stopped reading from a leg. Facts: `side`; `reason`: "pressure" if the other side takes bytes too
     slowly, "relay" if too many bytes wait in the relay. Without a session, the reason is "journal": the journal is
-    full, and no leg is read from.
+    full, and the relay reads from no leg.
     """
     RELEASED = "back-pressure off"
     """The relay has read from the leg again for a second. Facts: `side`; `seconds`: how long the relay did not read."""

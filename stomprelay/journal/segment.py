@@ -31,7 +31,7 @@ _SHAPE: Final = re.compile(
 
 class SegmentName(NamedTuple):
     """A segment's name without its ending. `created`: in ns since 1970 (whole seconds). `relay`: as `safe_name` returns
-    it. `run`: 8 hexadecimal digits, new at each start of the relay. `number`: from 1 in each run.
+    it. `run`: 8 hexadecimal digits, new at each start of the relay. `number`: counted from 1 in each run.
     """
 
     created: int

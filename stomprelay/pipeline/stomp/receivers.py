@@ -242,7 +242,7 @@ class Receiver:
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """Write the received messages to disk. Also acknowledge them, if that need not wait for Spark's commit."""
+        """Write the received messages to disk. Acknowledge them now if ACKs do not wait for Spark's commit."""
         if self._columns:
             self.spool.append(self._columns.batch())
             if self._pending_acks is None:
@@ -367,9 +367,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no more messages come, at most until the monotonic time `until`. Return `end`. Raises
-        `SourceError`.
-        """
+        """Wait until no more messages come, or until the monotonic time `until`. Return `end`. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -385,7 +383,7 @@ class Receivers:
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
-        """Remove rows that were written more than this many seconds ago from the spools. Raises `SpoolError`."""
+        """Remove from the spools the rows that were written more than this many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
             receiver.spool.drop_older(seconds)
 

@@ -149,9 +149,7 @@ class RelayThread:
 
     @property
     def cumulative(self) -> bool:
-        """Return whether all brokers are present, and each broker's RECEIPT also confirms the SENDs before its own
-        SEND.
-        """
+        """Return whether no broker is missing, and the RECEIPTs of all brokers also confirm earlier SENDs."""
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)

@@ -276,7 +276,7 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Return the open lock file of the folder, locked within `patience` seconds. Raises `SpoolError` and `OSError`."""
+    """Wait up to `patience` seconds for the folder's lock. Return its open file. Raises `SpoolError` and `OSError`."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:
