@@ -58,8 +58,8 @@ def sessions(
     rates: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the sessions that match, or the first `top`, and return the exit status. For rates the relay is asked
-    twice, a second apart. If workers did not answer, `AdminError` is raised at the end.
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. For rates the
+    relay is asked twice, a second apart. If workers did not answer, `AdminError` is raised at the end.
     """
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
@@ -81,7 +81,7 @@ def sessions(
 def _sessions(
     admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return the sessions that match, from as many pages as needed, and the names of workers that did not answer."""
+    """Return at most `top` sessions that match all filters, and the names of workers that did not answer."""
     rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
         page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)

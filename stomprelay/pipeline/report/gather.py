@@ -59,8 +59,8 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range. `column`: the time that decides in which folder a row is. Other hours are not
-        read.
+        """Return the rows in the range. `column`: the time that decides in which folder a row is. Folders of other
+        hours are not read.
         """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
@@ -483,7 +483,7 @@ class _Course:
 
 def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
     """Return the rows of `traffic` in the span. If bins are shorter than a minute, the rows are made from `frames`
-    instead, with `at` as the `seen_at` of each frame.
+    instead, and `at` replaces the column `seen_at` of the frames.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:

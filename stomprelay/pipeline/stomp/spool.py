@@ -171,8 +171,8 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
-    """Yield the rows from sequence `first` up to `end`, mapped into memory. Missing rows are left out. With `strict`,
-    missing rows raise `SpoolError`.
+    """Yield the rows from sequence `first` up to `end`, mapped into memory. If rows are missing, `SpoolError` is
+    raised; without `strict` they are left out.
     """
     found = segments(folder)
     at = first
