@@ -101,7 +101,7 @@ class Explanation:
         return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
-        """Yield a paragraph for each frame of a text, and one for the versions at the start and after each change."""
+        """Yield a paragraph for each frame of a text. First and after each change, yield one about the versions."""
         frames = FrameText(text)
         shown = ""
         number = 0

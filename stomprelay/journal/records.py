@@ -59,9 +59,7 @@ class Record(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return the record's values by column, for columns of the pipeline's table `frames`. Empty values are left
-        out.
-        """
+        """Return the record's values by column of the pipeline's table `frames`. Empty values are left out."""
         columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:

@@ -29,8 +29,8 @@ _PAUSE: Final = 0.05
 
 
 def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that each task calls with numbers of files. It sends these files, and yields a row of `DDL`
-    for each file. `log`: one of `LEVELS`.
+    """Return the function that runs in each task. It gets numbers of files, sends these files, and yields a row of
+    `DDL` for each file. `log`: one of `LEVELS`.
     """
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:

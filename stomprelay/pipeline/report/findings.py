@@ -266,7 +266,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Destination:
-    """A row of the list of destinations. `octets`: bytes; `delivery`: SEND to MESSAGE; `spark`: messages by time."""
+    """A row of the list of destinations. `delivery`: times from SEND to MESSAGE. `spark`: messages over time."""
 
     name: str
     sent: int

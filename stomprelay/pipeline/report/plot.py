@@ -72,7 +72,7 @@ def logarithmic(values: Iterable[float]) -> Scale:
 
 
 def fitting(values: Iterable[float]) -> Scale:
-    """Return a logarithmic scale if the values differ by more than `DECADES`, else a linear one."""
+    """Return a logarithmic scale if the values differ by a factor of more than `DECADES`, else a linear scale."""
     known = list(values)
     positive = [value for value in known if value > 0]
     if positive and max(positive) > DECADES * min(positive):

@@ -117,8 +117,8 @@ class Receiver:
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below `sequence`. They are acknowledged and removed. Raises
-        `SpoolError`.
+        """Record that Spark has committed all messages below `sequence`, so that they are acknowledged. Old segments of
+        the spool are removed. Raises `SpoolError`.
         """
         if sequence == self._committed:
             return
