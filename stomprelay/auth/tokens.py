@@ -34,7 +34,7 @@ _ENOUGH: Final = {"RSA": "RS256", "oct": "HS256", "OKP": "EdDSA"}
 
 
 class Key(NamedTuple):
-    """A key: its name in a JWKS, or None; the algorithms for which it is valid; and the key itself."""
+    """A key: its `name` in a JWKS or None, the `algorithms` for which it is valid, and the key itself."""
 
     name: str | None
     algorithms: frozenset[str]

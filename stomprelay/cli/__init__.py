@@ -1,7 +1,7 @@
 """The program `stomprelay`.
 
-`commands` has the parser and the simple commands; `configuration` has the commands that run or check a relay; `passwd`
-changes the users file; `asking` has the commands that ask a running relay. A program that starts a relay calls `hold`
+`commands` has the parser and the simple commands. `configuration` has the commands that run or check a relay. `passwd`
+changes the users file. `asking` has the commands that ask a running relay. A program that starts a relay calls `hold`
 first.
 """
 

@@ -1,5 +1,5 @@
-"""The journal: the frames that passed a relay, on disk. It is the only contract between the relay, which writes it, and
-the pipeline, which reads it.
+"""The journal: the frames that passed a relay, on disk. The relay writes the journal, and the pipeline reads it. It is
+the only contract between them.
 
 `block`: how a file stores records; `schema`: what a record has; `segment`: a file's name, and how to read the file.
 These three are the contract. `settings`: what can be configured. `capture`: what is recorded of a leg's frames and of a

@@ -283,8 +283,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, int]:
-    """Return the first `limit` rows of `quarantine`, of any time; the number of all rows; and the number of rows about
-    segments or frames that are missing, were dropped, or came late.
+    """Return the first `limit` rows of `quarantine`, not only those of a range. Also return the number of all rows, and
+    the number of rows about segments or frames that are missing, were dropped, or came late.
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))

@@ -41,8 +41,8 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """The deliveries that one receiver acknowledges after Spark has committed them. For each delivery call `known`; if
-    the message is new, call `remember`; then call `owe`. The last `memory` committed messages stay known.
+    """The deliveries that one receiver acknowledges after Spark has committed them. For each delivery call `known`. If
+    the message is new, call `remember`. Then call `owe` in both cases. The last `memory` committed messages stay known.
     """
 
     def __init__(self, memory: int) -> None:
