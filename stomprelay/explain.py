@@ -47,8 +47,8 @@ _PARAGRAPH: Final = "   "
 
 
 class Explanation:
-    """Explains the frames between one client and one broker. `client`, `broker`: STOMP versions; None: the version
-    that CONNECT or CONNECTED names; before that frame, 1.2. `refused`: the number of frames that could not be
+    """Explains the frames between one client and one broker. `client` and `broker` are STOMP versions. If a version is
+    None, it is 1.2 until CONNECT or CONNECTED names another version. `refused`: the number of frames that could not be
     translated.
     """
 
@@ -101,7 +101,7 @@ class Explanation:
         return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
-        """Yield a paragraph for each frame of a text, and one for the versions at the start and after each change."""
+        """Yield a paragraph for each frame of a text. First and after each change, yield one about the versions."""
         frames = FrameText(text)
         shown = ""
         number = 0
@@ -177,7 +177,7 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, said: bytes, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Yield the reasons for the difference: steps that changed the frame, and lines with other escapes."""
+        """Yield why `out` differs from `said`: the steps that changed the frame, and the lines with other escapes."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
@@ -265,7 +265,7 @@ class FrameText:
         self._text = text if b"\0" in text else text.replace(b"^@", b"\0")
         self._at = 0
         self.said = b""
-        """The bytes of the last frame as they stand in the text, with an end."""
+        """The bytes of the last frame as the text has them, with an end."""
         self._decoder = Decoder(V1_0, FROM_CLIENT, Upstream.limits)
         self._decoder.feed(self._text)
 
@@ -300,7 +300,7 @@ class FrameText:
         raise FrameError("the frame does not end", "content-length says more than there is")
 
     def _completed(self) -> list[bytes]:
-        """Return the last frame with each end that it may need, the likeliest first."""
+        """Return the texts that the last frame may have after the missing end is added, the likeliest text first."""
         rest = self._text[self._at :]
         blank = _BLANK_LINE.search(rest)
         if blank is None:

@@ -15,7 +15,7 @@ _PACKAGE: Final = Path(__file__).resolve().parent
 
 
 def files() -> dict[str, Path]:
-    """Return the path of each file by its name: in the package, or in the repository if the relay runs from there."""
+    """Return the path of each file by its name. It is in the package, or in the repository if the relay runs there."""
     copied = _PACKAGE / FOLDER
     root = copied if copied.is_dir() else _PACKAGE.parent
     return {path.name: path for pattern in PATTERNS for path in sorted(root.glob(pattern))}

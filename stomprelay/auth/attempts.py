@@ -7,7 +7,7 @@ from typing import Final
 FREE: Final = 3
 """How many failures an address may have before its attempts are delayed."""
 STEP: Final = 0.25
-"""With each further failure of an address, so many seconds more pass between two of its attempts."""
+"""Each further failure of an address adds so many seconds to the time between two of its attempts."""
 MOST: Final = 23
 """The largest number of failures that are counted for an address."""
 FORGET: Final = 10.0
@@ -20,7 +20,7 @@ PLACES: Final = 10_000
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Address:
-    """An address: its failures at the time `at`, and the time from which its next attempt may be checked."""
+    """An address. `failures`: how many it had at the time `at`. `free_at`: when its next attempt may be checked."""
 
     at: float
     free_at: float

@@ -10,7 +10,7 @@ from stomprelay.session.handshake import Credentials
 T = TypeVar("T")
 
 LONGEST: Final = 4 * 1024 * 1024
-"""The largest size of such a file in bytes."""
+"""The largest size in bytes of a file with one entry in each line."""
 FIELDS: Final = 3
 """The number of fields in a line."""
 LONGEST_NAME: Final = 255

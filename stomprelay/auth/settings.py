@@ -65,8 +65,8 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return the first method for which the client has sent something, or None. `certificate`: the name in the
-        client's certificate, or "".
+        """Return the first method for which the client has sent something; None if the client has sent nothing.
+        `certificate`: the name in the client's certificate, or "".
         """
         if self.certificates and certificate:
             return Method.CERTIFICATE

@@ -24,7 +24,7 @@ _HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 """Algorithm -> the least number of bytes that its secret must have, by RFC 7518."""
 ALGORITHMS: Final = (*_RSA, *_CURVES.values(), "EdDSA", *_HMAC)
 SHORTEST: Final = 2048
-"""The least number of bits of an RSA key."""
+"""An RSA key must have at least this number of bits."""
 MOST: Final = 32
 """The largest number of keys in a file."""
 
@@ -34,7 +34,7 @@ _ENOUGH: Final = {"RSA": "RS256", "oct": "HS256", "OKP": "EdDSA"}
 
 
 class Key(NamedTuple):
-    """A key: its name in a JWKS, or None; the algorithms for which it is valid; and the key itself."""
+    """A key: its `name` in a JWKS or None, the `algorithms` for which it is valid, and the key itself."""
 
     name: str | None
     algorithms: frozenset[str]
@@ -143,9 +143,9 @@ class BadToken(Exception):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Verifies tokens. A token must be signed by one of the `keys` with one of the `algorithms`, and be for one of the
-    `audience`. If `issuer` is set, the token must be from this issuer. `user`, `groups`: names of claims; a dot leads
-    into an object. `leeway`: seconds.
+    """Verifies tokens. A token must be signed by one of the `keys` with one of the `algorithms`, and must name one of
+    the names in `audience`. If `issuer` is set, the token must be from this issuer. `user`, `groups`: names of claims;
+    a dot leads into an object. `leeway`: seconds.
     """
 
     keys: tuple[Key, ...] = field(repr=False)

@@ -1,5 +1,6 @@
 """The users file: `name:hash:group,group` in each line, with Argon2's hash. A user without a hash needs a certificate
-or a token. Comparing a passcode is slow on purpose: do it in a thread. Later the same passcode is accepted at once.
+or a token. Verifying a passcode is slow on purpose, so call `verify` in a thread. If `known` returns True, the slow
+check is not needed.
 """
 
 import os
@@ -16,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from stomprelay.auth.lines import entries, is_name
 
 MOST_MEMORY: Final = 1024 * 1024
-"""The most KiB of memory for comparing one passcode, a multiple of one GiB."""
+"""The most memory for comparing one passcode, in KiB. It must be a whole number of GiB."""
 MOST_PASSES: Final = 64
 """The most passes over the memory for one comparison."""
 MOST_LANES: Final = 64
@@ -75,13 +76,13 @@ class Users:
         return frozenset() if user is None else user.groups
 
     def known(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether `verify` has accepted this passcode of the user before. This is fast."""
+        """Return whether `verify` has accepted this passcode of the user before. This method is fast."""
         right = None if name is None else self._right.get(name)
         return right is not None and compare_digest(right, self._digest(passcode))
 
     def verify(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether this is the user's passcode. Call this in a thread. An unknown name takes as long as a known
-        one. Raises `VerificationError` if there is not enough memory.
+        """Return whether this is the user's passcode. Call this method in a thread. An unknown name takes as long as a
+        known name. Raises `VerificationError` if there is not enough memory.
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)

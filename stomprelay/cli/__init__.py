@@ -1,7 +1,7 @@
 """The program `stomprelay`.
 
-`commands` has the parser and the simple commands; `configuration` has the commands that run or check a relay; `passwd`
-changes the users file; `asking` has the commands that ask a running relay. A program that starts a relay calls `hold`
+`commands` has the parser and the simple commands. `configuration` has the commands that run or check a relay. `passwd`
+changes the users file. `asking` has the commands that ask a running relay. A program that starts a relay calls `hold`
 first.
 """
 
@@ -31,15 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def hold() -> None:
-    """Block the signals that would end a relay during its start. Children and threads that start meanwhile inherit
-    this. Call this before anything else. `service.process.Signals` unblocks the signals, and handles those that came
-    meanwhile.
+    """Block the signals that would end a relay during its start. The signals are also blocked in children and threads
+    that start meanwhile. Call this function before anything else. `service.process.Signals` unblocks the signals, and
+    handles the signals that came meanwhile.
     """
     _mask("SIG_BLOCK")
 
 
 def release() -> None:
-    """Unblock the signals. A signal that came while it was blocked ends the process now."""
+    """Unblock the signals that `hold` blocked. If one of them came meanwhile, it ends the process now."""
     _mask("SIG_UNBLOCK")
 
 

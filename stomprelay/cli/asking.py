@@ -220,7 +220,7 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> AdminClient:
-    """Return a client for the admin endpoint, with the credentials. The endpoint is that of `--admin`, else that of the
+    """Return a client for the admin endpoint, with the credentials. The endpoint is taken from `--admin`, else from the
     configuration file. Without a file it is `DEFAULT`. Raises `ConfigError`.
     """
     place, token, own = options.admin, None, None

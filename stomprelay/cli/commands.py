@@ -1,5 +1,5 @@
-"""`stomprelay`: runs the relay; shows a configuration, a file of the package, a translation or a journal; and shows,
-pauses or ends the brokers and sessions of a running relay.
+"""`stomprelay`: runs the relay, or shows a configuration, a file of the package, a translation or a journal. It also
+shows the brokers and sessions of a running relay, pauses brokers, and ends sessions.
 """
 
 import argparse

@@ -118,7 +118,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_usable(file: str, config: Config) -> None:
-    """Check the endpoints and certificates by creating and loading them all, as at a start. Raises `ConfigError`."""
+    """Create all endpoints and load all certificates, as at a start, to check them. Raises `ConfigError`."""
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 
@@ -159,7 +159,7 @@ _COMMANDS = {"send": SEND, "subscribe": SUBSCRIBE}
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that describe the client and the frame. Without `send` or `subscribe`, `asks` is None."""
+    """Add the arguments that describe the client and the frame. `asks` is None if the user gives no frame."""
     parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="the client's command")
     parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="its destination")
     who = parser.add_argument_group("the client, with send and subscribe; default: an unknown client")

@@ -110,7 +110,7 @@ def _passcode(options: argparse.Namespace) -> bytes:
 
 
 def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
-    """Return the content with this line in place of the user's line, or at the end. None: remove the user's line."""
+    """Return the content with `line` in place of the user's line, or at the end. None removes the user's line."""
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()

@@ -1,4 +1,4 @@
-"""From TOML and the command line to the objects that run; each mistake is a `ConfigError` that names its key.
+"""Makes the objects that run from TOML and the command line. Each mistake is a `ConfigError` that names its key.
 
 `settings` has one row for each key. `config` reads the whole file; `listener` (with routes and rules), `upstream`,
 `auth` and `admin` read the tables of these names. `table` is a table that knows its place in the file, `values` has the

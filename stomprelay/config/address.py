@@ -100,7 +100,9 @@ def host_name(text: str) -> str:
 
 
 class Authority(NamedTuple):
-    """A host, in lower case or as a short IP address, and its port or None; as in a URL or a `Host` header."""
+    """A host and its port, as in a URL or a `Host` header. The host is in lower case, or a short IP address. The port
+    may be None.
+    """
 
     host: str
     port: int | None = None
@@ -138,7 +140,7 @@ def _by_endpoint(text: str, weight: int) -> Broker:
 
 
 def host_and_port(broker: Broker) -> str | None:
-    """Return a broker's `host:port`, for IPv6 `[host]:port`; None if its endpoint has no host or no port."""
+    """Return a broker's `host:port`, or `[host]:port` for IPv6. Return None if its endpoint has no host or no port."""
     try:
         arguments = client(broker.endpoint).arguments
     except ValueError:
@@ -150,7 +152,7 @@ def host_and_port(broker: Broker) -> str | None:
 
 
 def hosts(value: object) -> tuple[Authority, ...]:
-    """Return the hosts in a list, each with its port or None. Raises `ValueError` for any other value."""
+    """Return the hosts in a list. A host may have a port. Raises `ValueError` for any other value."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
     found = []
@@ -219,7 +221,9 @@ _INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The parts of an endpoint string. `arguments`: by name if the kind is known, otherwise by name or number."""
+    """The parts of an endpoint string. `arguments`: the values by name. If the kind is unknown, values without a name
+    are under their numbers "0", "1" and so on.
+    """
 
     kind: str
     arguments: Mapping[str, str]
@@ -236,7 +240,7 @@ def quoted(argument: str) -> str:
 
 
 def port(value: str, lowest: int = 1) -> int:
-    """Return the number of a port. Raises `ValueError` for everything but a number from `lowest` to 65535."""
+    """Return the number of a port. It must be from `lowest` to 65535, otherwise `ValueError` is raised."""
     if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= PORTS):
         raise ValueError(f'the port must be a number from {lowest} to {PORTS}, not "{value}"')
     return int(value)
@@ -326,7 +330,7 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
 
 
 def _parts(text: str) -> list[tuple[str | None, str]]:
-    """Return the parts between colons, as (name or None, value). A backslash escapes the next character."""
+    """Return the parts between colons as pairs of name (or None) and value. A backslash escapes the next character."""
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""

@@ -1,5 +1,5 @@
-"""The access to `admin`: its endpoint, and who may use it. Commands can be given there, so it needs protection if
-other machines can reach it.
+"""The setting `admin`: an endpoint, and who may use it. The endpoint accepts commands, so it needs protection if other
+machines can reach it.
 """
 
 import re
@@ -30,7 +30,7 @@ _OPEN: Final = (
     "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
 )
 UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"
-"""The warning about an admin endpoint whose token passes through the network unencrypted."""
+"""The warning that a token passes through the network unencrypted on its way to the admin endpoint."""
 
 
 class AdminAccess(NamedTuple):
@@ -86,7 +86,7 @@ def check(source: str, key: str, access: AdminAccess) -> None:
 
 
 def guarded(access: AdminAccess) -> bool:
-    """Whether an admin endpoint needs a token, a certificate, or the right to write to its UNIX socket."""
+    """Whether only users with a token, a certificate, or the right to write to its UNIX socket can use the endpoint."""
     place, token, tls, _ = access
     certified = tls is not None and tls.require_client_certificate
     if place is None or token is not None or certified:

@@ -43,7 +43,7 @@ def read(table: ConfigTable) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` if a listener cannot verify clients' certificates, or if there is no login for a broker."""
+    """Raise `ConfigError` if a listener with certificates has no `client_ca`, or if a broker's login is missing."""
     known = {each.name: each for each in auths}
     for listener in listeners:
         if listener.auth is None:

@@ -36,8 +36,8 @@ DEFAULT: Final = "default"
 
 LONGEST: Final = 1024 * 1024
 BODIES: Final = 4
-"""The memory for all clients must be enough for at least so many bodies of the largest size. Memory counts as short
-when three quarters of it are used.
+"""The memory for all clients must have room for at least this number of bodies of the largest size. Memory counts as
+short when three quarters of it are used.
 """
 DEPTH: Final = 16
 """The largest depth of nested arrays and inline tables. No setting needs more than two."""
@@ -271,7 +271,7 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 
 def led_to(upstreams: Mapping[str, Upstream], listeners: Iterable[Listener]) -> tuple[Listener, ...]:
-    """Return the listeners with these upstreams, by name, in place of their own upstreams and those of their routes."""
+    """Return the listeners with other upstreams, also in their routes. `upstreams` has the new upstreams by name."""
     return tuple(
         replace(
             each,
@@ -334,8 +334,8 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 def _read_sessions(
     table: ConfigTable, running: Config
 ) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
-    """Return the listeners with their upstreams, routes and rules; and the settings of all `[auth.NAME]`. Reads each
-    file that a table names.
+    """Return the listeners with their upstreams, routes and rules. Also return the settings of all `[auth.NAME]`. Reads
+    each file that a table names.
     """
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
@@ -399,7 +399,7 @@ def _kept_listeners(
     fallback: Upstream | None,
     running: Config,
 ) -> dict[str, Listener]:
-    """Return the running listeners whose tables are unchanged, by name, each with its new upstream."""
+    """Return a dict with the running listeners whose tables are unchanged. Each listener has its new upstream."""
     said: Any = running.tables.get("listener", {})
     if not _OF_LISTENERS.isdisjoint(running.tables):
         return {}
@@ -421,8 +421,8 @@ def read_journal(table: ConfigTable) -> JournalSettings:
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:
-    """Raise `ConfigError` if two of the listeners, `admin` and `metrics` have the same endpoint. Several may have port
-    0: each of them gets its own port.
+    """Raise `ConfigError` if two of the listeners, `admin` and `metrics` have the same endpoint. Several endpoints may
+    have port 0, because each of them gets its own port.
     """
     taken: dict[str, str] = {}
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in listeners]

@@ -25,7 +25,7 @@ def read(
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings],
 ) -> Listener:
-    """Return the listener in a table. `fallback`: its upstream if the table names none. Raises `ConfigError`."""
+    """Return the listener in a table. `fallback` is used if the table names no upstream. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
@@ -112,7 +112,7 @@ class RouteRule:
 def read_route(
     table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
-    """Return the route in a table. `upstreams`, `listeners`: those of the file, by name. Raises `ConfigError`."""
+    """Return the route in a table. `upstreams`, `listeners`: all in the file, by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["route[N]"])
     patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
@@ -124,7 +124,7 @@ def read_route(
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners in the table of a route or a rule; without names, those of all listeners."""
+    """Return the names of the listeners to which a route or a rule applies. If its table has no names, return all."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 
@@ -150,8 +150,8 @@ WHERE: Final = ("send", "subscribe")
 
 
 def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> tuple[AccessRule, frozenset[str]]:
-    """Return the rule in a table, and the names of the listeners to which it applies. `listeners`: those of the file,
-    by name. Raises `ConfigError`.
+    """Return the rule in a table, and the names of the listeners to which it applies. `listeners`: all listeners of the
+    file, by name. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
@@ -186,7 +186,7 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
 
 def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
     """Return the listener with its rules, in the file's order. A listener with rules denies by default. `rules`: each
-    with the names of its listeners.
+    rule with the names of the listeners to which it applies.
     """
     own = tuple(rule for rule, names in rules if listener.name in names)
     if not own:

@@ -61,7 +61,7 @@ def _server_tls(takes: Takes) -> Settings:
 
 
 _BROKER: Final = {"headers": values.headers, "connect_timeout": values.seconds}
-"""Readers of the embedded broker's settings that are not simple counts."""
+"""The settings of the embedded broker that are not simple counts, each with its reader."""
 
 SETTINGS: Final[Mapping[str, Settings]] = {
     "": {
@@ -249,7 +249,7 @@ def takes(key: str) -> Takes:
 
 
 def _field_keys(table: str) -> dict[str, str]:
-    """Return the key for each field of a table's record; for a part of the record, the part's table or first key."""
+    """Return the key for each field of a table's record. A field that is a part has the part's table or first key."""
     found: dict[str, str] = {}
     for place, settings in SETTINGS.items():
         if place == table or (place.startswith(f"{table}.") if table else place == "limits"):

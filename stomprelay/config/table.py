@@ -36,7 +36,7 @@ _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the first line with more than `most` open brackets, too many for the TOML parser; 0 if there is none."""
+    """Return the first line with more than `most` open brackets, or 0. The TOML parser fails at too many brackets."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -118,8 +118,8 @@ def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
 
 class ConfigTable:
     """A table of a file. `source`: the file's name. `folder`: the folder of relative paths. `values`: the table's keys
-    and values. `path`: the keys that lead to the table. `name`: the last of these keys. Call `read` with the rows of
-    all keys; or `only`, then `get`. All methods raise `ConfigError`.
+    and values. `path`: the keys that lead to the table. `name`: the last of these keys. Either call `read` with the
+    rows of all keys, or call `only` and then `get` for each key. All methods raise `ConfigError`.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ConfigTable:
         self.name = str(path[-1]) if path else ""
 
     def error(self, key: str | None, text: str) -> ConfigError:
-        """Return an error about a key; None: about the table itself. The caller raises the error."""
+        """Return an error about a key, or about the table itself if `key` is None. The caller raises the error."""
         place = _spelled(self._path if key is None else (*self._path, key))
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
@@ -155,7 +155,7 @@ class ConfigTable:
     @overload
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
-        """Return the result of `read` for the key's value; the default if the key is absent."""
+        """Return the result of `read` for the key's value, or the default if the key is absent."""
         if key not in self.values:
             return default
         try:
@@ -189,7 +189,7 @@ class ConfigTable:
         return cast(T, self.get(key, read))
 
     def path(self, key: str, read: Callable[[object], str]) -> str | None:
-        """Return the path that a key has as its value, as an absolute path from `folder`; None if the key is absent."""
+        """Return the path under a key as an absolute path; None without the key. Relative paths begin in `folder`."""
         value = self.get(key, read)
         return None if value is None else os.path.join(self.folder, value)
 

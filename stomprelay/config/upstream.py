@@ -48,8 +48,8 @@ def places(values: Mapping[str, object]) -> str:
 
 
 def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
-    """Return the upstream in a table. With `running`, it has the groups of that upstream. Reads the passcode's file.
-    Raises `ConfigError`.
+    """Return the upstream in a table. If `running` is given, the new upstream has the groups of `running`. Reads the
+    passcode's file. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])
@@ -87,8 +87,8 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
 
 
 def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
-    """Return the keys that have no effect or do not fit the brokers, each with the reason. Some keys have no effect
-    for a plain address, because each session ends with its broker.
+    """Return the keys that have no effect or do not fit the brokers, each with the reason. For a plain address each
+    session ends with its broker, so some keys have no effect.
     """
     unfit = []
     found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]

@@ -46,7 +46,7 @@ _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Address:
-    """One broker. An address that is in no list is the text as given, and has no options."""
+    """One broker. If the address is not in a list, `text` is the whole URI, and there are no options."""
 
     text: str
     options: Options = ()
@@ -65,7 +65,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """Return the parts of a URI. Raises `ValueError`, whose text shows no address."""
+    """Return the parts of a URI. Raises `ValueError`; the error's text shows no address."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -225,8 +225,8 @@ class UnnamedGroup:
     chosen: frozenset[str] = frozenset()
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy of a group that has no policy set. It is `FAILOVER`, as in ActiveMQ, if the URI has
-        ActiveMQ's own options or the policy makes no difference; otherwise it is `TOGETHER`.
+        """Return the policy of a group that has no policy set. If the URI has ActiveMQ's own options, or if the policy
+        makes no difference, it is `FAILOVER`, as in ActiveMQ. Otherwise it is `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)

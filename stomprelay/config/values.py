@@ -38,7 +38,7 @@ _FLAGS: Final = {"true": True, "false": False}
 _HEADER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 NEVER: Final = 10**9
-"""Stands for an unlimited number of passes."""
+"""The value of `warnings` for "never": a number of passes that no search reaches."""
 
 
 class OptionText(NamedTuple):
@@ -210,7 +210,7 @@ def passcode_content(content: bytes) -> bytes:
 
 
 def heart_beat(value: object) -> tuple[int, int]:
-    """Return two numbers of milliseconds: how often the relay can send heart-beats, and how often it wants some."""
+    """Return in milliseconds how often the relay can send heart-beats, and how often it wants heart-beats."""
     numbers = [_whole(each) for each in value] if isinstance(value, list) else []
     match numbers:
         case [int() as can_send, int() as wants] if (
@@ -240,7 +240,7 @@ def choice(known: Mapping[str, T]) -> Reader[T]:
 
 
 def member(kind: type[E]) -> Reader[E]:
-    """Return a reader that takes the value of a member of an enumeration, and returns the member."""
+    """Return a reader that accepts the value of a member of the enumeration `kind`, and returns this member."""
     return choice({each.value: each for each in kind})
 
 
@@ -262,7 +262,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
-    """Return a reader that accepts a name as `reference` does, or a list of names, and returns a tuple of values."""
+    """Return a reader of a name in `known`, or of a list of such names. The reader returns a tuple of the values."""
     return several(reference(kind, known), f"the name of {_article(kind)}, or a list of names")
 
 

@@ -273,7 +273,7 @@ class _Reader:
     def _expanded(
         self, time: int, number: int, context: bytes, bodies: Sequence[int], payload: bytes
     ) -> Block | str:
-        """Return an `ALIKE` block as one of kind `FRAMES`, with whole heads; or the reason why that is impossible."""
+        """Convert an `ALIKE` block to a block of kind `FRAMES`. Return the new block, or why that is impossible."""
         try:
             heads = expand(payload, len(bodies))
         except ValueError:

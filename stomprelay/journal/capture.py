@@ -66,7 +66,7 @@ class Secrets:
 
 
 def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
-    """Return an object that masks the values of these headers, compiled if possible; None without names."""
+    """Return an object, compiled if possible, that masks the values of these headers; None if there are no names."""
     known = {name.lower() for name in names}
     if not known:
         return None
@@ -87,8 +87,9 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 class Capture:
     """What is recorded of a frame: its head with masked secrets, and bytes of its body. The first rule that matches the
-    destination says how many bytes; without such a rule, `bodies` does. `uniform`: the same is recorded of all frames,
-    apart from the first frame of a leg. `keep`: what runs of frames keep for that; None if each frame must be examined.
+    destination gives the number of bytes; without such a rule, `bodies` is the number. `uniform`: the same is recorded
+    of all frames, apart from the first frame of a leg. `keep`: what a run of frames must keep so that it can be
+    recorded; None if each frame must be examined.
     """
 
     __slots__ = (
@@ -158,9 +159,10 @@ def traced(head: bytes, trace: bytes) -> bytes:
 
 
 class LegRecorder:
-    """Collects in `frames` the frames that a leg's decoder reads. Set `context`, encoded, and call `take` before the
-    next chunk is decoded. `number` counts the frames before. `keep`: what runs of frames keep for the recorder; None
-    means no runs. `traced`: the relay may have added traces. `place`: the side, upstream and broker of the leg.
+    """Collects in `frames` the frames that a leg's decoder reads. Before the next chunk is decoded, set `context` to
+    the encoded context and call `take`. `number`: how many frames were taken before. `keep`: what runs of frames keep
+    for the recorder; if None, there are no runs. `traced`: the relay may have added traces. `place`: the side, upstream
+    and broker of the leg.
     """
 
     __slots__ = (
@@ -190,8 +192,8 @@ class LegRecorder:
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> tuple[int, bytes, bytes]:
-        """Remove the frames that came since the last call, and return the content of a block for them: the number of
-        earlier frames of the leg, the sizes as bytes, and the payload.
+        """Remove the frames that came since the last call, and return the content of their block: the number of earlier
+        frames of the leg, the sizes as bytes, and the payload.
         """
         frames, number = self.frames, self.number
         pieces: list[bytes] = []

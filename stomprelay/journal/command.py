@@ -298,7 +298,7 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
 
 
 def _renamed(places: Sequence[str]) -> Iterator[Path]:
-    """Yield files in folders that the pipeline reads as segments although their names are not names of segments."""
+    """Yield files whose names are not names of segments. The pipeline reads these files as segments all the same."""
     for place in map(Path, places):
         if place.is_dir():
             yield from (

@@ -14,7 +14,7 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Without locks, the relay of an open segment counts as dead this many seconds after the segment's greatest age."""
+"""Without locks, a relay counts as dead if it wrote nothing for the age of its segment and this many seconds more."""
 
 
 class SegmentFile(NamedTuple):
@@ -83,7 +83,7 @@ class Folder:
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
 
     def gaps(self) -> list[Gap]:
-        """Return the missing segments of each run, between its first and its last. `expire` leaves no such gaps."""
+        """Return the segments that are missing between a run's first and last segment. `expire` leaves no such gaps."""
         return [
             Gap(*run, before + 1, after - 1)
             for run, numbers in self._runs().items()
@@ -118,9 +118,9 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: all that were last written more than `age` seconds ago, then more
-        until all segments together have at most `size` bytes. None means no such limit. Return the removed segments.
-        Raises `OSError` only if no segment could be removed.
+        """Remove closed segments, the oldest first. Remove all that were last written more than `age` seconds ago, then
+        more until all segments together have at most `size` bytes. None means no such limit. Return the removed
+        segments. Raises `OSError` only if no segment could be removed.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)

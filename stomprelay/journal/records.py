@@ -59,7 +59,7 @@ class Record(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return the values by the names of columns of the pipeline's table `frames`. Empty values are left out."""
+        """Return the record's values by column of the pipeline's table `frames`. Empty values are left out."""
         columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
@@ -140,7 +140,7 @@ class Contexts(dict[bytes, Context]):
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """Return the command and headers of a recorded head. Of a malformed head, return what can be read."""
+    """Return the command and headers of a recorded head. If the head is malformed, return what can be read."""
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
     if not line or len(head) == line:

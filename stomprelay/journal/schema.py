@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
-"""The most bytes of half a block's context."""
+"""The most bytes of one of the two halves of a context: a block's context has at most 65535 bytes."""
 _CUT: Final = 1000
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -90,9 +90,9 @@ class JournalEvent(Enum):
     ALIVE = "journal alive"
     """The relay is alive. Fact: `within`, the most seconds until the relay records this event again."""
     ENDED = "journal ended"
-    """Either the relay stopped in good order; then there are no facts. Or it died, and another process closed its
-    segment. Then `by` is `RECOVERY`, `found` is when that was, `cut` is the number of torn bytes, and the time of the
-    event is the time of the relay's last record.
+    """The run has ended. If the relay stopped in good order, there are no facts. If the relay died, another process
+    closed its segment. Then `by` is `RECOVERY`, `found` is the time of the closing, `cut` is the number of torn bytes,
+    and the event has the time of the relay's last record.
     """
     DROPPED = "journal dropped"
     """Records were left out, because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and
@@ -101,10 +101,10 @@ class JournalEvent(Enum):
     HELD = "back-pressure on"
     """The relay stopped reading from a leg. Facts: `side`; `reason`: "pressure" if the other side takes bytes too
     slowly, "relay" if too many bytes wait in the relay. Without a session, the reason is "journal": the journal is
-    full, and no leg is read from.
+    full, and the relay reads from no leg.
     """
     RELEASED = "back-pressure off"
-    """The leg has been read from again for a second. Facts: `side`; `seconds`: how long it was not read from."""
+    """The relay has read from the leg again for a second. Facts: `side`; `seconds`: how long the relay did not read."""
     PAUSED = "broker paused"
     """An operator took a broker out of service. Facts: `upstream`, `broker`."""
     RESUMED = "broker resumed"

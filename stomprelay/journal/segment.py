@@ -31,7 +31,7 @@ _SHAPE: Final = re.compile(
 
 class SegmentName(NamedTuple):
     """A segment's name without its ending. `created`: in ns since 1970 (whole seconds). `relay`: as `safe_name` returns
-    it. `run`: 8 hexadecimal digits, new at each start of the relay. `number`: from 1 in each run.
+    it. `run`: 8 hexadecimal digits, new at each start of the relay. `number`: counted from 1 in each run.
     """
 
     created: int
@@ -91,9 +91,9 @@ def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
 """The first bytes of an event `JournalEvent.DROPPED`, with which the relay reports that it left records out."""
 FRAMES_MISSING: Final = "missing before it"
-"""These words are in the reason of a `Damage` of no bytes that means: whole blocks are missing before it."""
+"""If these words are in the reason of a `Damage` of no bytes, whole blocks are missing before the damage."""
 FRAMES_DROPPED: Final = "dropped by the relay"
-"""These words are in the reason of a `Damage` of no bytes, at the place of an event `JournalEvent.DROPPED`."""
+"""If these words are in the reason of a `Damage` of no bytes, there is an event `JournalEvent.DROPPED` at its place."""
 _NAMED: Final = 3
 """The most sessions with dropped frames that a damage names."""
 _NONE: Final = "not a segment of a journal"
@@ -103,12 +103,12 @@ def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
     """Yield the content of a segment, in order: a `SegmentHeader`, then blocks of frames and events. Unreadable bytes
     are yielded as a `Damage`, and everything before and after them is read.
 
-    A header is for all blocks behind it, up to the next header (a file has several if segments were joined). If the
-    first header is damaged, a header made from the file's name takes its place; so a `Damage` may come first. A file
-    that cannot be read at all, or is no segment, is one `Damage`.
+    A header applies to all blocks behind it, up to the next header. A file of joined segments has several headers. If
+    the first header is damaged, a header made from the file's name takes its place; so a `Damage` may come first. A
+    file that cannot be read at all, or is no segment, is one `Damage`.
 
     At the end there is a `Damage` of no bytes for each event `JournalEvent.DROPPED`, and for each leg that lacks frames
-    between others. Frames that were dropped, or may be in damaged bytes, are not counted for a leg.
+    between recorded frames. Frames that were dropped, or may be in damaged bytes, are not counted for a leg.
 
     Never raises `OSError`. One block at a time is in memory. If a relay still writes the segment, the bytes that it had
     at the start are read, and their end may be torn.
@@ -137,8 +137,8 @@ def parse(data: bytes) -> Iterator[SegmentHeader | Block | Damage]:
 
 
 def _opened(path: Path) -> int:
-    """Return the open file. If an open segment was closed meanwhile, its file is found under the new name. Raises
-    `OSError`.
+    """Open a segment's file and return the descriptor. If the segment was closed meanwhile, its file has a new name,
+    and this file is opened. Raises `OSError`.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -218,8 +218,8 @@ class _Jump:
 
 
 class _Drop:
-    """The dropped frames that an event reports. `left` counts those that explain no missing frames yet. `sessions` has
-    the names of the sessions whose missing frames are explained.
+    """The dropped frames that an event reports. `left`: how many dropped frames explain no missing frame yet.
+    `sessions` has the names of the sessions whose missing frames are explained.
     """
 
     __slots__ = ("block", "frames", "left", "said", "sessions")

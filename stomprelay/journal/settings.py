@@ -36,9 +36,10 @@ class JournalSettings:
 
     Times are in seconds, sizes in bytes. `relay` is the name of this relay; None means the machine's name. A segment
     ends when it has `segment_size` bytes or is `segment_age` old. `queue` limits the bytes that wait to be written.
-    Bytes in memory are written to the file every `flush_interval`, and synced to disk every `sync_interval`; 0 means
-    when a segment ends. Closed segments are kept for `retain_age`, and as many as fit into `retain_size`; None means no
-    limit. `bodies`, `rules` and `redact` are those of `capture.Capture`.
+    Bytes in memory are written to the file every `flush_interval`, and synced to disk every `sync_interval`. If
+    `sync_interval` is 0, bytes are synced to disk when a segment ends. Closed segments are kept for `retain_age`, and
+    as many as fit into `retain_size`; None means no limit. `bodies`, `rules` and `redact` are those of
+    `capture.Capture`.
     """
 
     directory: str | None = None

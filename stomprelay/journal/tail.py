@@ -73,7 +73,7 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 class TailAnswer(NamedTuple):
     """The records since the last answer, as bytes of segments. `left_out` counts records that had no room. `began`: the
-    relay has watched only since this request. `missing`: names of workers that did not answer. `sessions`: names of
+    relay did not watch before this request. `missing`: names of workers that did not answer. `sessions`: names of
     requested sessions that have not ended.
     """
 
@@ -122,7 +122,7 @@ class TailWatch:
     _left_out: int = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
-        """Keep an event of a session, if events were requested. `context` and `payload` are those of its block."""
+        """Keep an event of a session, if events were requested. `context`, `payload`: the content of its block."""
         if self.request.destinations:
             return
         if self._room <= 0:

@@ -16,8 +16,8 @@ _MODE: Final = 0o640
 
 class Writer:
     """The segments of one run of a relay, each of at most `size` bytes and `age` seconds. Times are in ns since 1970.
-    Methods raise `OSError`. They may be called again after that; they first cut off a block that was written only in
-    part. Only one thread may use a writer. Call `close` at the end.
+    Methods raise `OSError`, and may be called again after an error. A half-written block is cut off before the next
+    write. Only one thread may use a writer. Call `close` at the end.
     """
 
     __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_told",
@@ -61,7 +61,7 @@ class Writer:
         self._append([piece for piece in (header, data, event) if piece])
 
     def sync(self) -> None:
-        """Sync to disk the bytes that were written, and the name of a new file."""
+        """Sync to disk the written bytes, and the name of a new file."""
         if self._unsynced and self._file >= 0:
             disk.sync(self._file)
             self._unsynced = False

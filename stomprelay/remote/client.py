@@ -32,9 +32,10 @@ class AdminError(Exception):
 
 
 class AdminCredentials(NamedTuple):
-    """The credentials for an admin endpoint. `token`: its token. `certificate`, `key`: the client's own, for TLS. `ca`:
-    the authorities of the relay's certificate; None: those of the system. `own`: the relay's certificate, if known.
-    With `own`, TLS is used in any case, and no other certificate is accepted.
+    """The credentials for an admin endpoint. `token`: the endpoint's token. `certificate`, `key`: files with the
+    client's certificate and its key. `ca`: a file with the authorities that sign the relay's certificate; None: the
+    system's authorities. `own`: a file with the relay's certificate. With `own`, TLS is used in any case, and no other
+    certificate is accepted.
     """
 
     token: bytes | None = None
@@ -64,7 +65,7 @@ class AdminCredentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file. Later ones are authorities, which also sign other certificates."""
+    """Return the first certificate of a file. Further certificates belong to authorities, who may sign anything."""
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
@@ -123,7 +124,7 @@ RATES: Final = {
     "frames_rate": ("client_frames_rate", "broker_frames_rate"),
     "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
 }
-"""Order by traffic -> the fields of a session that are added: both directions, for each second."""
+"""For each order by traffic the two fields of a session whose sum is sorted: the rates of the two directions."""
 
 # Requests
 
@@ -131,8 +132,8 @@ _NONE: Final = AdminCredentials()
 
 
 class BrokerStatus(NamedTuple):
-    """A broker, as a relay reports it. Of its `sessions`, `moving` are about to leave it, and `staying` cannot leave
-    it. `stays`: the reason why they cannot.
+    """A broker, as a relay reports it. `sessions`: how many sessions it has. `moving`: how many of them are about to
+    leave the broker. `staying`: how many cannot leave the broker, for the reason `stays`.
     """
 
     uri: str
@@ -189,8 +190,8 @@ class AdminClient:
         return self._request("GET", "/brokers", _brokers)
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker out of service, and return all brokers. The broker's sessions leave within these seconds;
-        None: within the time that the relay's setting gives.
+        """Take a broker out of service, and return all brokers. The broker's sessions have `within` seconds to leave
+        it; None: as long as the relay's setting says.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", _brokers, values)
@@ -225,7 +226,7 @@ class AdminClient:
         return self._request("GET", "/drain", partial(_read, DrainStatus))
 
     def tail(self, request: TailRequest) -> TailAnswer:
-        """Return the frames that passed since the last request of this name, which must be only seconds ago."""
+        """Return the frames that passed since the last request of this name. Call this method again within seconds."""
         return self._request("POST", "/tail", TailAnswer.parse, request._asdict())
 
     def _request(

@@ -27,9 +27,9 @@ _BETWEEN: Final = 1.0
 POLL: Final = 0.25
 """Seconds from one answer to the next request. Meanwhile the relay keeps frames for `tail`, up to a bound."""
 _GRACE: Final = 5.0
-"""Seconds added to the time that sessions have to leave a broker."""
+"""Seconds that `pause` waits longer than the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
-"""Seconds to wait for sessions to leave, without `within`. The relay's own setting is not known here."""
+"""Seconds to wait for sessions to leave if `within` is not given. The relay's own setting is not known here."""
 
 PrintLine = Callable[[str], None]
 
@@ -58,8 +58,8 @@ def sessions(
     rates: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the sessions that match, or the first `top`, and return the exit status. For rates the relay is asked
-    twice, a second apart. If workers did not answer, `AdminError` is raised at the end.
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. For rates the
+    relay is asked twice, a second apart. If workers did not answer, `AdminError` is raised at the end.
     """
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
@@ -81,7 +81,7 @@ def sessions(
 def _sessions(
     admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return the sessions that match, from as many pages as needed, and the names of workers that did not answer."""
+    """Return at most `top` sessions that match all filters, and the names of workers that did not answer."""
     rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
         page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
@@ -244,7 +244,7 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of the second answer, with their rates since the first. Raises `KeyError` or `TypeError`."""
+    """Yield the sessions in `rows` with their rates since the answer `before`. Raises `KeyError` or `TypeError`."""
     known = {row["session"]: row for row in before}
     for row in rows:
         old = known.get(row["session"], {})
@@ -289,8 +289,8 @@ def tail(
     as_json: bool = False,
 ) -> int:
     """Print what passes, until `count` records are printed or the named sessions have ended. Return the exit status.
-    `remark` gets the lines about gaps and ends. At the end the relay is asked to stop. Raises `AdminError` if there is
-    no such session.
+    `remark` gets the lines about missing records and ended sessions. The last request tells the relay to stop. Raises
+    `AdminError` if a named session does not exist.
     """
     left = count
     sessions = set(request.sessions)

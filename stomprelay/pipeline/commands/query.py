@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MEASURED: Final = 1000
-"""The widths of printed columns are chosen from this many first rows."""
+"""The first rows decide how wide the printed columns are. This is their number."""
 _WIDEST: Final = 60
 _TEXTS: Final = "utf-8"
 
@@ -160,7 +160,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """Return a time in UTC, without a zone. PySpark gives times in the zone of this process."""
+    """Convert a time of PySpark, which is in the zone of this process, to UTC. The result has no zone."""
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

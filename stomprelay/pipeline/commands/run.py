@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SMALL: Final = 64 << 20
 """A journal with fewer bytes than this is small. It has some hundred thousand frames."""
 _LARGE: Final = 2 << 30
-"""If a journal has at least this many bytes, Java compiles thoroughly, because that saves time."""
+"""If a journal has at least this many bytes, Java optimizes its code fully, because that saves time in all."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

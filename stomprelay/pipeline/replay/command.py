@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OFTEN: Final = 0.5
-"""Seconds between two looks at the progress. After each look the bar on a terminal is drawn again."""
+"""Seconds between two checks of the progress. After each check the bar on a terminal is drawn again."""
 SELDOM: Final = 10.0
 """Seconds between two lines of progress if the output is no terminal."""
 _PARTING: Final = 10.0
@@ -225,7 +225,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: R
 
 
 def _judge(given: argparse.Namespace, found: Preview) -> None:
-    """Print which messages are left out. Raises `ValueError` if messages may not be left out, or if none remain."""
+    """Print which messages are left out. Raises `ValueError` if the user does not allow this, or if none remain."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
@@ -279,7 +279,7 @@ def selection(given: argparse.Namespace, now: int) -> Selection:
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that define this replay. A continued replay must have the same options."""
+    """Return the options that define this replay. To continue the replay, the user must give the same options."""
     names = ("where", "since", "until", "to", "destination", "rename", "key_header", "skip_incomplete")
     return {"tables": absolute(given.tables), **{name: getattr(given, name) for name in names}}
 
@@ -312,7 +312,7 @@ def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
 
 
 def ours_of(said: str) -> str:
-    """Return the sink's message about one of its options, with the name that the option has in `replay`."""
+    """Return an error's text of the sink, but with the name that the option has in `replay`."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said

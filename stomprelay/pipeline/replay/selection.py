@@ -1,8 +1,8 @@
 """Which messages are sent again: rows of `COLUMNS`, made from the tables. If a message cannot be sent, its row has a
 reason.
 
-A message is a SEND of a client. A SEND in a transaction counts only if the transaction was committed, and from the time
-of its COMMIT on.
+A message is a SEND of a client. A SEND in a transaction counts only if the transaction was committed. It counts from
+the time of the COMMIT on.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 PLACE: Final = ("segment", "position", "number")
 """Columns that name a frame of the journal."""
 COLUMNS: Final = ("destination", "headers", "body", "content_length", "seen_at", *PLACE)
-"""The columns of a selected message: its new destination, its headers without masked ones, its body, whether its SEND
-had a content-length (ActiveMQ then takes a body for bytes, else for text), when it was sent, and the place of its SEND.
+"""The columns of a selected message: its new destination, its headers without masked headers, its body, whether its
+SEND had a content-length, when it was sent, and the place of its SEND. For ActiveMQ a body with a content-length is
+bytes, and a body without a content-length is text.
 """
 TURN: Final = ("turn_ns", *PLACE)
-"""The order of messages: by the time from which on a broker could have them; in a transaction the COMMIT's time."""
+"""The columns that give the order of messages. `turn_ns`: the time of the SEND or, in a transaction, of its COMMIT."""
 FURTHER: Final = (
     "outcome",
     "deliveries",
@@ -38,7 +39,7 @@ FURTHER: Final = (
     "ack_us",
     "final",
 )
-"""Columns of `messages` that a condition may use in addition to all columns of `frames`."""
+"""The columns of `messages` that a condition may use. A condition may also use all columns of `frames`."""
 
 UNCOMMITTED: Final = "uncommitted"
 NOWHERE: Final = "nowhere"
@@ -105,7 +106,7 @@ def _client(store: Store, hours: Iterable[str]) -> "DataFrame":
 
 def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "DataFrame":
     """Return the frames that fulfil the condition, with the columns `FURTHER` of their messages. If the condition does
-    not need these columns, they are set only for messages in transactions.
+    not use these columns, they have values only for messages in transactions.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
@@ -136,7 +137,7 @@ def _sufficient(frames: "DataFrame", where: str) -> bool:
 
 
 def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
-    """Return for each SEND in a transaction `ended` and `ended_ns` of the next COMMIT or ABORT with its name."""
+    """Return for each SEND in a transaction how the transaction `ended`, COMMIT or ABORT, and when: `ended_ns`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,7 +1,7 @@
 """The folder of one replay: the selected messages, which no longer change, and how many of them are confirmed.
 
     lock                    locked by the run that is at work
-    replay.json             the options and the files below; written last: without it a selection is unfinished
+    replay.json             the options, and the names of the files; written last, when the selection is complete
     selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
     progress/               how many messages of each file are confirmed; see `stomp.progress`
 
@@ -89,7 +89,9 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection, or None. Raises `StateError` if it is unreadable or has other options."""
+        """Return the frozen selection; None if there is none. Raises `StateError` if it is unreadable or has other
+        options.
+        """
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
@@ -114,7 +116,7 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return known
 
     def place(self) -> Path:
-        """Remove an unfinished selection. Return a new path. Write the selection there, then call `freeze`."""
+        """Remove an unfinished selection. Return the path to which to write a new one. Call `freeze` afterwards."""
         for path in self.folder.glob(f"{_SELECTION}*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.progress, ignore_errors=True)
@@ -147,7 +149,7 @@ def _option(name: str, value: Any) -> str:
 
 
 class ConfirmedBatch(NamedTuple):
-    """Takes the place of a batch of rows that earlier runs have confirmed."""
+    """Stands for a batch of rows that earlier runs have sent and brokers have confirmed."""
 
     num_rows: int
 
@@ -172,8 +174,8 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """Yield a file's messages as Arrow batches. The first `passed` messages are confirmed; some of them may be in a
-    `ConfirmedBatch` instead.
+    """Yield a file's messages as Arrow batches. The first `passed` messages are confirmed. For some of them a
+    `ConfirmedBatch` may be yielded in place of a batch.
     """
     import pyarrow.parquet as pq
 

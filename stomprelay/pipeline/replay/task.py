@@ -24,12 +24,14 @@ LOGGER: Final = "stomprelay.stomp"
 """The name of the sink's logger."""
 
 _TURN: Final = 60.0
-"""Seconds to wait for the end of a task that an earlier, killed run has left."""
+"""Seconds to wait for the end of a task of an earlier run that was killed."""
 _PAUSE: Final = 0.05
 
 
 def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function of each task, which returns rows of `DDL` for numbers of files. `log`: one of `LEVELS`."""
+    """Return the function that runs in each task. It gets numbers of files, sends these files, and yields a row of
+    `DDL` for each file. `log`: one of `LEVELS`.
+    """
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -106,12 +106,12 @@ class Span:
         return min(max((at - self.since) // self.step, 0), self.bins - 1)
 
     def place(self, at: Micros) -> float:
-        """Return an instant's place on the axis, from 0 (left) to 1 (right). An instant outside is put at that end."""
+        """Return an instant's place on the axis, 0 (left) to 1 (right). An instant outside is at the nearer end."""
         return min(max((at - self.since) / (self.until - self.since), 0.0), 1.0)
 
     @property
     def form(self) -> str:
-        """Return the form (see `text.clock`) in which the beginnings of all bins look different."""
+        """Return a form (see `text.clock`) that gives the beginning of each bin a different text."""
         if self.step >= DAY:
             return "day"
         if self.until - self.since > DAY:
@@ -172,7 +172,7 @@ class Latency:
 
     @property
     def courses(self) -> Sequence[Sequence[Micros | None]]:
-        """Return p50, p95 and p99, each with a value for each bin."""
+        """Return three lists, for p50, p95 and p99. Each list has a value for each bin."""
         return [[getattr(bin_, line) for bin_ in self.bins] for line in ("p50", "p95", "p99")]
 
 
@@ -220,7 +220,7 @@ class Episode:
     outcome: str | None = None
 
     def end(self, span: Span) -> Micros:
-        """Return the end of the drawn bar. If deliveries still wait, it is the end of the span."""
+        """Return the time at which the episode's bar ends. If deliveries still wait, this is the end of the span."""
         return max(span.until, self.since) if self.until is None else self.until
 
 
@@ -266,7 +266,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Destination:
-    """A row of the list of destinations. `octets`: bytes; `delivery`: SEND to MESSAGE; `spark`: messages by time."""
+    """A row of the list of destinations. `delivery`: times from SEND to MESSAGE. `spark`: messages over time."""
 
     name: str
     sent: int
@@ -331,10 +331,10 @@ class RelayRun:
 
 @dataclass(frozen=True)
 class Earlier:
-    """The same range a `period` (`day` or `week`) earlier, for comparison, from `since` up to `until`, not included.
-    `first`: the beginning of its first minute that has records, `last`: the end of its last such minute; None without
-    records. `found`: the figures that `indicators` reads, and the destinations and clients by name. `gone`: the busiest
-    destinations of this range that have no messages now.
+    """The range before: as long as the present range, but a `period` (`day` or `week`) earlier. It is from `since` up
+    to `until`, not included. `first`: the beginning of its first minute with records. `last`: the end of its last
+    minute with records. Without records they are None. `found`: the figures that `indicators` reads, and the
+    destinations and clients by name. `gone`: the busiest destinations of the range before that have no messages now.
     """
 
     period: str
@@ -377,7 +377,7 @@ class Findings:
     damages: Sequence[QuarantineRow] = ()
     total_damages: int = 0
     total_missing: int = 0
-    """How many of the damages are segments or frames that are missing or came late."""
+    """How many of the damages are about segments or frames that are missing, were dropped, or came late."""
     octets: int = 0
     waiting: Mapping[str, int] = field(default_factory=dict)
     """For each broker that was lost or left, the approximate number of messages that may wait there."""
@@ -432,8 +432,8 @@ class Findings:
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield the name of each compared range that lacks many records at its begin or end, with the first and the
-        last instant of its records.
+        """Yield each compared range that lacks many records at its begin or end: the name of the range, and the first
+        and the last instant of its records.
         """
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]

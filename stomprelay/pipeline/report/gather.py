@@ -59,8 +59,8 @@ class Range:
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range. `column`: the time that decides in which folder a row is. Other hours are not
-        read.
+        """Return the rows in the range. `column`: the time that decides in which folder a row is. Folders of other
+        hours are not read.
         """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
@@ -70,8 +70,8 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows that lie at least partly in the range. `began` and `ended` name columns in µs. If `ended` is
-        null, the row goes on.
+        """Return the rows whose time is at least partly in the range. `began` and `ended` name columns in µs. If a
+        row's `ended` is null, its time has no end.
         """
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
@@ -146,7 +146,7 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
 def first(
     rows: DataFrame, limit: int, *order: Column | str, sums: Sequence[Column] = ()
 ) -> tuple[list[Row], list[int]]:
-    """Return the first `limit` rows in this order; and the number of all rows, followed by their `sums`."""
+    """Return the first `limit` rows in this order, and a list: the number of all rows, then the `sums` of all rows."""
     every = Window.partitionBy()
     wanted = [F.count(F.lit(1)), *sums]
     named = {f"over_{n}": each.over(every) for n, each in enumerate(wanted)}
@@ -238,7 +238,7 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """Return the `limit` subscriptions with the longest waits in the range, and the number of all such ones."""
+    """Return the `limit` subscriptions with the longest waits in the range, and how many were stuck in the range."""
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
     rows = range_.during(rows, "since", "until")
@@ -283,8 +283,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, int]:
-    """Return the first `limit` rows of `quarantine`, of any time; the number of all rows; and the number of rows about
-    segments or frames that are missing, were dropped, or came late.
+    """Return the first `limit` rows of `quarantine`, not only those of a range. Also return the number of all rows, and
+    the number of rows about segments or frames that are missing, were dropped, or came late.
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
@@ -440,8 +440,8 @@ def empty_span(range_: Range, now: Micros) -> Span:
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
-    """Return the time axis from `first` to `last`. If the axis is short, an end that the user did not give is exact to
-    the second, taken from the frames. If the frames were removed already, the end stays that of a minute in `traffic`.
+    """Return the time axis from `first` to `last`, which are full minutes if the user did not give them. If the axis is
+    short, the times of the first and last frame take the place of such minutes, unless the frames were removed already.
     """
     fine = last - first < FINE
     if fine:
@@ -457,7 +457,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """The traffic by bin. `bins`: messages sent and delivered, by the destinations' numbers (see `coded`)."""
+    """The traffic by bin. `bins`: for each destination's number (see `coded`), messages sent and delivered."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
@@ -483,7 +483,7 @@ class _Course:
 
 def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
     """Return the rows of `traffic` in the span. If bins are shorter than a minute, the rows are made from `frames`
-    instead, with `at` as the `seen_at` of each frame.
+    instead, and `at` replaces the column `seen_at` of the frames.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
@@ -596,9 +596,9 @@ _GONE: Final = 10
 
 
 def stretch(store: Store, range_: Range, period: str) -> Range:
-    """Return the range to report on when it is compared with the `period` before. Without a requested begin, the range
-    is the last `period`. If its bins make the range longer than `period`, it begins later, so that it does not overlap
-    with the range before.
+    """Return the range to report on when it is compared with the `period` before. If no begin was requested, the range
+    is the last `period`. The axis has only whole bins. If this makes the axis longer than `period`, the range begins
+    later, so that it does not overlap with the range before.
     """
     found = extent(store, range_)
     if found is None:
@@ -657,7 +657,7 @@ def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None,
 
 
 def _gone(before: DataFrame, now: DataFrame, known: list[str]) -> list[str]:
-    """Return those of the busiest destinations of `before` that have no messages `now`, the busiest first."""
+    """Return the destinations that are among the busiest of `before` and have no messages `now`, the busiest first."""
     busy = top(before.where("messages > 0"), "destination", ["messages"], _GONE)
     asked = [row.destination for row in busy if row.destination not in known]
     if not asked:

@@ -18,7 +18,7 @@ _MANY: Final = 10
 """If a figure is more than this many times its value before, the change is written as a factor, not in percent."""
 
 DROPPED: Final = "dropped"
-"""The indicator of dropped frames. No other indicator counts dropped frames."""
+"""The name of the indicator of dropped frames. No other indicator counts dropped frames."""
 _ABOUT: Final = 0.5
 """If a figure changed by less than this percentage, the report says "about the same"."""
 _WORTH: Final = 1.5
@@ -43,7 +43,7 @@ class IndicatorKind(Enum):
         return text.octets(value) if self is IndicatorKind.SIZE else text.count(math.ceil(value))
 
     def read(self, said: str) -> float:
-        """Return the value that the text of an option stands for. Raises `ValueError`."""
+        """Return the value that a user wrote in an option. Raises `ValueError`."""
         found = _AMOUNT.fullmatch(said.strip())
         units = _UNITS[self]
         unit = "" if found is None else found[2].lower()
@@ -65,7 +65,7 @@ _UNITS: Final[Mapping[IndicatorKind, Mapping[str, float]]] = {
     IndicatorKind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
 }
 _LEAST: Final = {IndicatorKind.COUNT: 20, IndicatorKind.TIME: 10_000, IndicatorKind.SIZE: 1 << 20}
-"""A change has no sentence of its own if the figure is below this value before and now. Times are in microseconds."""
+"""For each kind the least value that matters. Between smaller values a change has no sentence. Times are in µs."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ COMPARED: Final = tuple(
     for one in _ALL
     if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
-"""The compared indicators: all except damages, dropped frames, killed relays, p95 values and maxima."""
+"""The indicators that are compared: all except damages, dropped frames, killed relays, p95 values and maxima."""
 
 
 Compared = list[tuple[Indicator, float | None, float | None]]
@@ -184,13 +184,13 @@ Compared = list[tuple[Indicator, float | None, float | None]]
 
 
 def compared(now: Findings, before: Findings) -> Compared:
-    """Return the compared indicators, except indicators without a value, or with 0, in both ranges."""
+    """Return the compared indicators. Indicators that have no value, or the value 0, in both ranges are left out."""
     values = [(one, one.of(now), one.of(before)) for one in COMPARED]
     return [(one, here, then) for one, here, then in values if here or then]
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change has a sentence of its own. Indicators that were 0 before are left out."""
+    """Return the indicators whose change is worth a sentence. Indicators that were 0 before are left out."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)
@@ -250,8 +250,8 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return these thresholds. If no threshold is on `DROPPED`, add one that allows no dropped frame, because a figure
-    could be good only because frames are missing. If there are no thresholds, add none.
+    """Return these thresholds. If there are some but none is for `DROPPED`, add a threshold that allows no dropped
+    frames. Otherwise a figure could be good only because frames are missing.
     """
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds

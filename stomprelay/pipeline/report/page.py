@@ -2,7 +2,8 @@
 
 Charts are SVG and CSS made here, not by a plotting library in the page. So the file stays below half a megabyte instead
 of five, needs no JavaScript, can be printed, and follows the reader's colour scheme. Its Content-Security-Policy lets
-only our own script run (by its digest) and lets nothing be fetched, whatever clients and destinations are called.
+only our own script run (by its digest), and lets nothing be fetched. So names of clients and destinations can do no
+harm.
 """
 
 import base64
@@ -44,7 +45,7 @@ _SECTIONS: Final = {
     "clients": "Clients",
     "errors": "Errors",
 }
-"""The sections that are always there, each a macro of `sections.html`, and their titles."""
+"""The sections that every page has, and their titles. Each section is a macro of `sections.html`."""
 _MEASURES: Final = {
     "receipt": ("Until confirmed", "SEND to RECEIPT"),
     "delivery": ("Until delivered", "SEND to MESSAGE"),
@@ -54,8 +55,9 @@ _MEASURES: Final = {
 
 @dataclass(frozen=True)
 class PageOptions:
-    """Options of the page. `made`: when the page was made, in microseconds since 1970. `local`: times are first shown
-    in the reader's zone; a button changes that. `thresholds`: the page names crossed thresholds first.
+    """Options of the page. `made`: when the page was made, in microseconds since 1970. `local`: at first times are
+    shown in the reader's zone. A button of the page changes the zone. `thresholds`: the page names crossed thresholds
+    first.
     """
 
     made: text.Micros
@@ -149,7 +151,7 @@ def _forms(span: Span) -> tuple[str, str]:
 
 
 def css_labels(which: str, heads: Sequence[str]) -> Markup:
-    """Return CSS for the table in the element with the id `which`: it writes the column's heading before each cell."""
+    """Return CSS that shows the column's heading before each cell of the table in the element with the id `which`."""
     return Markup("").join(
         Markup(f"#{which} td:nth-child({place}):before{{content:{text.css_string(head)}}}")
         for place, head in enumerate(heads[1:], 2)

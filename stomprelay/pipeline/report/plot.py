@@ -38,7 +38,7 @@ class Scale:
     logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Return a value's place on the axis, from 0 (bottom) to 1 (top). A value outside is put at that end."""
+        """Return a value's place on the axis, from 0 (bottom) to 1 (top). A value outside is put at the nearest end."""
         if self.logarithmic:
             value = max(value, self.low)
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -72,7 +72,7 @@ def logarithmic(values: Iterable[float]) -> Scale:
 
 
 def fitting(values: Iterable[float]) -> Scale:
-    """Return a logarithmic scale if the values differ by more than `DECADES`, else a linear one."""
+    """Return a logarithmic scale if the values differ by a factor of more than `DECADES`, else a linear scale."""
     known = list(values)
     positive = [value for value in known if value > 0]
     if positive and max(positive) > DECADES * min(positive):
@@ -144,7 +144,7 @@ def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
 
 
 def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of paths: the area between p50 and p99, then a line for each percentile."""
+    """Return the CSS class and `d` of each path: the area between p50 and p99, then a line for each percentile."""
     p50, _, p99 = courses
     drawn = [
         (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
@@ -258,7 +258,9 @@ _LATE: Final = 0.7
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with CSS classes `kind`. `note`: text beside it, if it fits. `title`: text on pointing at the bar."""
+    """A bar with CSS classes `kind`. If there is room, `note` is shown beside the bar. `title` is shown when the user
+    points at the bar.
+    """
 
     since: Micros
     until: Micros
@@ -269,8 +271,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar from `left` to `right`, as shares of the width. `beside`: the CSS classes of its note; empty if there is no
-    room for the note. The note begins at the share `at` of the width, measured from the edge `side`.
+    """A bar with its place: `left` and `right` are shares of the width. `beside`: the CSS classes of the bar's note;
+    empty if there is no room for the note. The note is at the share `at` of the width, measured from the edge `side`.
     """
 
     left: float
@@ -320,7 +322,7 @@ def outages(
 
 
 def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[Bar]]]:
-    """Yield for each stuck subscription and each of its brokers the bars of the waits."""
+    """For each stuck subscription and each of its brokers yield the bars of the waits."""
     for one in stuck:
         for broker, episodes in one.by_broker.items():
             bars = []
@@ -438,8 +440,8 @@ def end_name(name: Name, side: int) -> str:
 
 
 def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
-    """Return the names sorted by the mean place of the destinations that each is linked to. `where` has for each name
-    the sum of these places, weighted by messages.
+    """Return the names sorted by the mean place of the destinations to which each name is linked. `where` has for each
+    name the sum of these places, weighted by messages.
     """
 
     def key(name: Name) -> tuple[int, float, int, str]:

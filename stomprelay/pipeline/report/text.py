@@ -95,8 +95,8 @@ def ticked(micros: float) -> str:
 
 
 def rate(per_second: float, like: float | None = None) -> str:
-    """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`, `3.4/min`.
-    `like`: the unit is that which fits this rate, for example the greatest of several rates.
+    """Return a rate as text. Small rates are given by the minute or by the hour: `1.2 k/s`, `3.4/min`. If `like` is
+    given, the unit is chosen for this rate, for example the greatest of several rates.
     """
     measure = per_second if like is None else like
     for seconds, unit in ((1, "s"), (60, "min")):
@@ -106,7 +106,7 @@ def rate(per_second: float, like: float | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share as text: 0 % only for none, 100 % only for all, `NOTHING` if `whole` is 0."""
+    """Return a share as text. `0 %` means none, and `100 %` means all. `NOTHING` is returned if `whole` is 0."""
     if whole == 0:
         return NOTHING
     share = 100 * part / whole
@@ -130,7 +130,7 @@ def css_share(share: float) -> str:
 
 
 def css_string(text: str) -> str:
-    """Return text as a string of CSS for a `style` element; no text can end the string."""
+    """Return text as a string of CSS for a `style` element. All characters that could end the string are escaped."""
     safe = (
         sign if sign.isascii() and (sign.isalnum() or sign in " -_.") else f"\\{ord(sign):x} "
         for sign in text

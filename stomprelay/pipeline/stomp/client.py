@@ -31,7 +31,7 @@ class SessionLost(Exception):
 
 
 class Client:
-    """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` at the end.
+    """One STOMP session. The constructor raises `sockets.Unreachable`. Call `connect` first and `close` at the end.
     Every method that waits raises `SessionLost` when the session ends.
     """
 
@@ -144,7 +144,7 @@ class Client:
 
 
 def _told(error: Frame) -> str:
-    """Return the text of an ERROR frame for people: the frame's message, its body and its receipt id."""
+    """Return the content of an ERROR frame as text for people: the frame's message, its body and its receipt id."""
     message = (error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(names.RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

@@ -112,7 +112,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """Return a batch of the spool with the columns `schema`. `first`: the sequence of its first row."""
+    """Return a batch of the spool as rows with the columns `schema`. `first`: the sequence of the batch's first row."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

@@ -52,7 +52,7 @@ from stomprelay.pipeline.stomp.sending import Job, SchemaError, SharedRate, Task
 from stomprelay.pipeline.stomp.spool import SpoolError, read
 
 FEW: int = 4096
-"""Smaller Arrow batches of the spool are joined until they have this many rows together."""
+"""Arrow batches of the spool that have fewer rows are joined until they have this many rows together."""
 MOST: int = 32 * 1024 * 1024
 """Joining also stops when the batches have this many bytes together."""
 
@@ -159,8 +159,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """Return the end of the spools; None before the first batch. Spark takes no metrics from Python, so the result
-        has two more keys: `lag`, the number of messages that are in no batch yet, and `unacknowledged`, the number of
+        """Return the end of the spools; None before the first batch. The result has two more keys, because Spark takes
+        no metrics from Python. `lag`: the number of messages that are in no batch yet. `unacknowledged`: the number of
         deliveries without an ACK.
         """
         if self._receivers is None:
@@ -250,7 +250,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The report of a task: how many rows it sent, and how many rows an earlier run had already sent."""
+    """The report of a task: how many rows the task sent, and how many rows an earlier run had already sent."""
 
     rows: int
     skipped: int

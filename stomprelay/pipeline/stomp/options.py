@@ -184,7 +184,7 @@ _NAMES: Final = {
     "heart_beat": "heartBeatMs",
     "connect_timeout": "connectTimeoutMs",
 }
-"""For each key of the relay's configuration whose option has another name: the name of the option."""
+"""For each key of the relay's configuration whose option has a different name, the name of this option."""
 _ROOT: Final = "stomp"
 
 BOTH: Final = (
@@ -241,7 +241,7 @@ RESEND: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where to connect and how. `values`: keys of an upstream's table and secrets. `timeout` is in seconds."""
+    """Where to connect and how. `values`: an upstream's settings by key, and secrets. `timeout` is in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
     client_id: str | None

@@ -41,8 +41,8 @@ class PendingAck(NamedTuple):
 
 
 class PendingAcks:
-    """The deliveries that one receiver acknowledges after Spark has committed them. For each delivery call `known`; if
-    the message is new, call `remember`; then call `owe`. The last `memory` committed messages stay known.
+    """The deliveries that one receiver acknowledges after Spark has committed them. For each delivery call `known`. If
+    the message is new, call `remember`. Then call `owe` in both cases. The last `memory` committed messages stay known.
     """
 
     def __init__(self, memory: int) -> None:
@@ -59,7 +59,7 @@ class PendingAcks:
         self._known[message_id] = (sequence, crc32(body))
 
     def known(self, message_id: bytes, body: bytes) -> int | None:
-        """Return the sequence of the message with this id and body in the spool; None if there is none."""
+        """Return the sequence that the message with this id and body has in the spool; None if it is not known."""
         found = self._known.get(message_id)
         return found[0] if found is not None and found[1] == crc32(body) else None
 
@@ -117,8 +117,8 @@ class Receiver:
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below `sequence`. They are acknowledged and removed. Raises
-        `SpoolError`.
+        """Record that Spark has committed all messages below `sequence`, so that they are acknowledged. Old segments of
+        the spool are removed. Raises `SpoolError`.
         """
         if sequence == self._committed:
             return
@@ -147,7 +147,7 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all messages are on disk and none came for `seconds`, or the receiver does not run."""
+        """Return True if all messages are on disk and none came for `seconds`, or if the thread does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
@@ -242,7 +242,7 @@ class Receiver:
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """Write the received messages to disk. Also acknowledge them, if that need not wait for Spark's commit."""
+        """Write the received messages to disk. Acknowledge them now if ACKs do not wait for Spark's commit."""
         if self._columns:
             self.spool.append(self._columns.batch())
             if self._pending_acks is None:
@@ -367,7 +367,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no messages come, or until the monotonic time `until`. Return `end`. Raises `SourceError`."""
+        """Wait until no more messages come, or until the monotonic time `until`. Return `end`. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -383,7 +383,7 @@ class Receivers:
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
-        """Remove rows that were written more than this many seconds ago from the spools. Raises `SpoolError`."""
+        """Remove from the spools the rows that were written more than this many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
             receiver.spool.drop_older(seconds)
 
@@ -436,7 +436,7 @@ def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
 
 
 def _spooled(source: ReaderOptions) -> set[int]:
-    """Return the numbers of all receivers that have a spool, even if the options ask for fewer receivers."""
+    """Return the numbers of all receivers that have a spool. There may be more than the options ask for."""
     if not source.spool.is_dir():
         return set()
     names = [each.name for each in source.spool.iterdir() if each.is_dir()]

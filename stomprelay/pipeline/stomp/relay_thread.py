@@ -30,7 +30,7 @@ ROOM: Final = 8 * 1024 * 1024
 """The most bytes that may wait in each direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
-"""How many notes, the last ones, are kept to explain why a session ended."""
+"""The number of last notes that are kept, to explain why a session ended."""
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
@@ -149,7 +149,7 @@ class RelayThread:
 
     @property
     def cumulative(self) -> bool:
-        """Return whether at all present brokers a RECEIPT also confirms the SENDs before the SEND that asked for it."""
+        """Return whether no broker is missing, and the RECEIPTs of all brokers also confirm earlier SENDs."""
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
@@ -229,7 +229,7 @@ class RelayThread:
             self._end()
 
     def _read_client(self) -> None:
-        """Pass the client's bytes to the core, unless a broker takes bytes too slowly."""
+        """Pass the client's bytes to the core. A `coupled` core gets no bytes while a broker takes bytes too slowly."""
         relay = self._relay
         while not self._paused and not relay.client.closed:
             if relay.coupled and any(each.full for each in self._connections.values()):
@@ -240,7 +240,7 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _report_full(self) -> None:
-        """Report slow brokers to the core, except if a slow broker stops the whole session anyway."""
+        """Report to the core which brokers became slow or fast again. To a `coupled` core, report no slow broker."""
         coupled = self._relay.coupled
         self._reported_full &= self._connections.keys()
         for leg, connection in [*self._connections.items()]:
@@ -297,7 +297,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Stop reading from a leg for a reason. Report this to the core: then its broker does not count as silent."""
+        """Stop reading from a leg for a reason. Report this to the core, or the leg's broker would count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))

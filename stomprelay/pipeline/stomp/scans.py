@@ -72,7 +72,7 @@ class Scans:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other scan of this spool is at work. Other scans wait while the context is entered."""
+        """Wait until no other scan uses this spool. Other scans must wait while the context is entered."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.fdopen(os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -83,7 +83,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the rows that an earlier scan recorded, or None. Raises `SourceError` if they are no longer kept."""
+        """Return the range of an earlier scan, or None. Raises `SourceError` if its rows are no longer kept."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:

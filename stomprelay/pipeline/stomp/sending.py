@@ -76,7 +76,7 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes the header lines and bodies of SENDs. If a row has no key, its key is `place` and the row's number."""
+    """Makes the header lines and bodies of SENDs. A row without a key gets a key made from `place` and its number."""
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place
@@ -90,7 +90,7 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield header lines and body for each row. `first` is the number of the first row. Raises `SchemaError`."""
+        """Yield each row's header lines and body. `first`: the number of the first row. Raises `SchemaError`."""
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
@@ -134,7 +134,7 @@ def _line(name: str, value: str) -> bytes:
 
 
 BREATH = 0.05
-"""With a rate, the messages that are due within this many seconds are sent together."""
+"""If there is a rate, the messages that are due within this many seconds are sent together."""
 OFTEN: Final = 0.5
 """Seconds between two writes of the progress. If the window needs a write earlier, the time is shorter."""
 CHUNK: Final = 250
@@ -201,8 +201,8 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """Return a job's rate, or None without a rate. Tasks share it through a file in `folder`; without a folder,
-        through a file for `name` on each machine.
+        """Return a job's rate, or None if `rate` is None. The job's tasks share a file in `folder`. If `folder` is
+        None, the tasks of each machine share a file with `name` in its name.
         """
         if rate is None:
             return None
@@ -237,7 +237,7 @@ class SharedRate:
 
 
 class Job(NamedTuple):
-    """A task of a job. The keys of its messages begin with `id/batch/partition`."""
+    """One task of a writing job. The keys of the task's messages begin with `id/batch/partition`."""
 
     id: str
     batch: str
@@ -340,7 +340,7 @@ class TaskSender:
         self._note()
 
     def _note(self, *, always: bool = False) -> None:
-        """Store how many rows are confirmed, if `always`, or if this was not done in the last `OFTEN` seconds."""
+        """Store how many rows are confirmed. Without `always`, do this only every `OFTEN` seconds."""
         confirmed, now = self._window.confirmed, time.monotonic()
         if (
             self._progress is None

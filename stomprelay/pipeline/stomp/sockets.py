@@ -28,7 +28,7 @@ ASKED: Final = 1
 PRESSURE: Final = 2
 """A reason not to read: the client has not yet taken the bytes that were read before."""
 FULL: Final = 256 * 1024
-"""A connection is full when this many bytes wait to be written. It is full until fewer than a quarter of them wait."""
+"""A connection is full when this many bytes wait to be written, and until fewer than a quarter of this number wait."""
 LINGER: Final = 2.0
 """Seconds that a closed connection has to write its last bytes and to see its peer close."""
 _READ: Final = 256 * 1024
@@ -196,7 +196,7 @@ class LegConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def hold(self, reason: int) -> bool:
-        """Stop reading for this reason (`ASKED` or `PRESSURE`). Return whether there was no reason to stop before."""
+        """Stop reading for this reason (`ASKED` or `PRESSURE`). Return True if there was no such reason before."""
         before, self._holds = self._holds, self._holds | reason
         if self._transport is not None:
             self._transport.pause_reading()

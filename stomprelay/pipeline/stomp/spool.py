@@ -171,8 +171,8 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
-    """Yield the rows from sequence `first` up to `end`, mapped into memory. Missing rows are left out. With `strict`,
-    missing rows raise `SpoolError`.
+    """Yield the rows from sequence `first` up to `end`, mapped into memory. If rows are missing, `SpoolError` is
+    raised; without `strict` they are left out.
     """
     found = segments(folder)
     at = first
@@ -198,8 +198,8 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of sequences from `first` up to `end`, one for each segment. Raises `SpoolError` if the first
-    rows are missing.
+    """Return the sequences from `first` up to `end`, divided into one range for each segment. Raises `SpoolError` if
+    the first rows are missing.
     """
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
@@ -214,7 +214,7 @@ def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
 
 
 def _message(batch: Any, first: int) -> Any:
-    """Return the bytes of a group as a segment has them, after the schema."""
+    """Return the bytes that a group has in a segment, without the schema."""
     body = pa.ipc.read_message(batch.serialize()).body
     told = {_FIRST: b"%d" % first, _CHECK: b"%08x" % crc32(body)}
     sink = pa.BufferOutputStream()
@@ -226,7 +226,7 @@ def _message(batch: Any, first: int) -> Any:
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:
-    """Return how many bytes of a segment are whole (0 without a whole schema), and the sequence after them."""
+    """Return how many bytes from the begin of a segment are whole, and the sequence after these bytes."""
     if path.stat().st_size < STORED.serialize().size:
         return 0, begin
     whole, end = 0, begin
@@ -276,7 +276,7 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Return the open lock file of the folder, locked within `patience` seconds. Raises `SpoolError` and `OSError`."""
+    """Wait up to `patience` seconds for the folder's lock. Return its open file. Raises `SpoolError` and `OSError`."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:
