@@ -218,11 +218,19 @@ class Single:
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is LegState.CONNECTED:
                 broker.enter(LegState.LEAVING)
-            # If the client waits for receipts of the broker, the broker is read from, however many ACKs the client
-            # owes.
-            if self._paused and (not self._session.crowded or self.crowded):
-                self._paused = False
-                self._outbox.put(Resume(broker))
+            if self._paused:
+                self._read_on()
+
+    @property
+    def _awaits_receipts(self) -> bool:
+        """Whether the client waits for receipts, or leaves. Then the broker is read from, whatever ACKs it is owed."""
+        return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
+
+    def _read_on(self) -> None:
+        """Read from the broker again, unless the client still owes too many ACKs."""
+        if not self._session.crowded or self._awaits_receipts:
+            self._paused = False
+            self._outbox.put(Resume(self._link.connection.leg))
 
     def _upward(self, frame: Frame) -> bytes | None:
         """Return the new head of a client's frame if there is no resender; see `NewHead`."""
@@ -290,6 +298,8 @@ class Single:
         self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
+        if self._paused:
+            self._read_on()
         if self.safe and self._link.up:
             self.send_disconnect(now)
 
@@ -341,7 +351,7 @@ class Single:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not (self._paused or self.crowded or self._careful or self._ends):
+            if session.full and not (self._paused or self._awaits_receipts or self._careful):
                 self._paused = True
                 self._outbox.put(Pause(broker))
 

@@ -351,6 +351,21 @@ def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) 
         assert link(play).unproved == 1
 
 
+def test_a_client_that_goes_without_its_acks() -> None:
+    """The broker is read from again, for the RECEIPT of what the client sent."""
+    with started(front={"unacknowledged": 1}) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        assert play.broker.pauses == 1
+        play.client_says(ASKING % (b"r", b"1"))
+        play.client_goes()
+        assert not play.broker.paused
+        play.broker_says(RECEIPT % b"r")
+        assert over(play)
+        assert play.broker_reads()
+        assert play.client_reads()
+
+
 @pytest.mark.parametrize("lost", [b"", b"; what has no receipt may be lost"], ids=["", "lost"])
 @pytest.mark.parametrize(
     ("message", "body"),

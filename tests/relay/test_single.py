@@ -238,6 +238,20 @@ def test_messages_that_cross_unsubscribe(client: bytes, broker: bytes) -> None:
 
 
 @in_bridged_pairs
+def test_a_client_that_leaves_without_its_acks(client: bytes, broker: bytes) -> None:
+    """The broker is read from again, for the RECEIPT of DISCONNECT."""
+    with joined(client, broker, unacknowledged=1) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_says(message(broker, 1))
+        assert play.broker.pauses == 1
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        assert not play.broker.paused
+        play.broker_says(message(broker, 2) + b"RECEIPT\nreceipt-id:bye\n\n\0")
+        assert play.client_reads().endswith(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.broker_reads()
+
+
+@in_bridged_pairs
 def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
     """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
     with joined(client, broker, unacknowledged=8) as play:

@@ -225,6 +225,7 @@ class Shutdown:
                 if link.up and link.resender is not None:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
+            self._read_all()
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
@@ -322,11 +323,16 @@ class Shutdown:
         self._stay()
 
     def _stay(self) -> None:
-        """Stop all moves, and read from all brokers. The awaited receipts can come after MESSAGEs that hold reading
-        back: the client owes too many ACKs, or nobody gets these MESSAGEs any more.
-        """
+        """Stop all moves, and read from all brokers."""
         for link in self._flow.links:
             link.stay()
+        self._read_all()
+
+    def _read_all(self) -> None:
+        """Read from all brokers. The awaited receipts can come after MESSAGEs that hold reading back: the client owes
+        too many ACKs, or nobody gets these MESSAGEs any more.
+        """
+        for link in self._flow.links:
             if link.up and link.state.leg is not None:
                 self._outbox.put(Resume(link.state.leg))
 

@@ -109,6 +109,11 @@ class Fanout:
         return any(target.crowded for target in self._router.targets)
 
     @property
+    def _awaits_receipts(self) -> bool:
+        """Whether the client waits for receipts, or leaves. Then brokers are read from, whatever ACKs they are owed."""
+        return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
+
+    @property
     def safe(self) -> bool:
         """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
@@ -184,9 +189,7 @@ class Fanout:
                 self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
             self._go_on(now)
         finally:
-            # If the client waits for receipts of the broker, the broker is read from, however many ACKs the client
-            # owes.
-            needed = self.crowded or member.resender.line is not None or self._ends
+            needed = self._awaits_receipts or member.resender.line is not None
             if member.session.full and not leg.closed and not needed:
                 member.pause()
 
@@ -381,8 +384,10 @@ class Fanout:
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
             there = [member for member in target.live if member.up]
-            missed = sum(member.write_off() for member in target.live if member not in there)
-            self._session.counters["possibly_lost"] += missed
+            for member in target.live:
+                if member not in there:
+                    self._session.counters["possibly_lost"] += member.write_off()
+                    member.link.end()  # nothing is left for it
             for member in there:
                 self._disconnect_from(member, now)
             if self._asked is not None and there:
@@ -446,7 +451,7 @@ class Fanout:
             except StompError as error:
                 failures.append(error)
             decided += self._quorum.released(member)
-            if member.paused and (not member.session.crowded or self.crowded):
+            if member.paused and (not member.session.crowded or self._awaits_receipts):
                 member.resume()
         for failure in failures:
             raise failure

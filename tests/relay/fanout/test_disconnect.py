@@ -3,18 +3,21 @@
 import pytest
 
 from stomprelay.session.effects import How
-from tests.playbook import Playbook
+from tests.playbook import Playbook, listener
 from tests.relay.several import (
     SOON,
     begun,
     both_get,
     comes,
     copied,
+    delivers,
+    fan_out,
     fanned,
     lasting,
     receipt,
     routed,
     send,
+    subscribed,
     tell,
 )
 
@@ -131,6 +134,31 @@ def test_no_broker_is_there() -> None:
         play.time_passes(SOON)
         comes(play, "b")
         play.broker_gets(DISCONNECT, at="b")
+        play.broker_says(receipt("end"), at="b")
+        play.client_gets(receipt("end"))
+
+
+def test_a_group_that_is_away() -> None:
+    """It is not asked any more: nothing is left for it."""
+    with fanned(quorum=1) as play:
+        play.broker_goes(at="a")
+        play.client_says(DISCONNECT)
+        play.broker_gets(DISCONNECT, at="b")
+        opened = len(play.opened)
+        play.time_passes(SOON)
+        assert (len(play.opened), play.at("a").closed is not None) == (opened, True)
+        play.broker_says(receipt("end"), at="b")
+        play.client_gets(receipt("end"))
+
+
+def test_a_broker_that_is_not_read_from() -> None:
+    """Because the client owes it ACKs: its RECEIPT is read all the same."""
+    with subscribed(begun(listener(fan_out(2), unacknowledged=1)), ack="client") as play:
+        delivers(play, "b", 1)
+        assert play.at("b").paused
+        play.client_says(DISCONNECT)
+        both_get(play, DISCONNECT)
+        assert not play.at("b").paused
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
 
