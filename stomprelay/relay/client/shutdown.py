@@ -222,7 +222,8 @@ class Shutdown:
             client.gone = True
             self._limit(now)
             for link in flow.links:
-                if link.up and link.resender is not None:
+                # An ACK that waits needs its subscription.
+                if link.up and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
             self._read_all()
