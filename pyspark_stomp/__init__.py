@@ -1,8 +1,8 @@
 """Makes `format("stomp")` known to Spark.
 
-Spark looks for packages of such a name by itself, with the Python that it starts: `PYSPARK_PYTHON`, else the `python3`
-of the path. Where that one has another set of packages, or the session was there before this package, or executors do
-not have it, call `register`:
+Spark looks for packages named `pyspark_...`, with the Python that it starts: `PYSPARK_PYTHON`, otherwise the `python3`
+of the path. Call `register` if this Python has other packages, if the session existed before this package was
+installed, or if the executors do not have the package:
 
     import pyspark_stomp
 
@@ -23,11 +23,11 @@ __all__ = ["DefaultSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("stomp")` known to a session, however it came to be.
+    """Make `format("stomp")` known to a session of any kind.
 
-    On one machine Spark then runs it with this Python, unless `PYSPARK_PYTHON` names another. The executors of a
-    cluster get our code, and need pyarrow alone. A session of Spark Connect, as Databricks gives, is told the name and
-    nothing else: there the package must be installed beside Spark.
+    On one machine Spark then runs the source with this Python, except if `PYSPARK_PYTHON` is set. The executors of a
+    cluster get our code, and need only pyarrow. A session of Spark Connect, as in Databricks, only gets the name of the
+    source. There the package must be installed beside Spark.
     """
     if not type(spark).__module__.startswith("pyspark.sql.connect."):
         context = spark.sparkContext

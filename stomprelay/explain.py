@@ -1,5 +1,5 @@
-"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent;
-translates them between two versions; and says in words how each frame was changed, and why.
+"""`stomprelay explain`: reads a client's and a broker's frames from a text, in the order in which they were sent.
+Translates them between two versions, and says in words how each frame was changed, and why.
 """
 
 import re
@@ -47,8 +47,9 @@ _PARAGRAPH: Final = "   "
 
 
 class Explanation:
-    """Explains the frames between one client and one broker. `client`, `broker`: versions; None: those of CONNECT and
-    CONNECTED, before these 1.2. `refused`: the number of frames that could not be translated.
+    """Explains the frames between one client and one broker. `client` and `broker` are STOMP versions. If a version is
+    None, it is 1.2 until CONNECT or CONNECTED names another version. `refused`: the number of frames that could not be
+    translated.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Explanation:
         self._to_client = self._noting(bridges.to_client)
 
     def _noting(self, bridge: Bridge) -> Bridge:
-        """Return a copy of the bridge that keeps each edit it makes."""
+        """Return a copy of the bridge that also keeps each edit in `_edits`."""
 
         def noted(edit: Editing) -> Editing:
             def note(between: Bridge, frame: Frame, session: Session) -> Edit:
@@ -100,7 +101,7 @@ class Explanation:
         return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
-        """Yield a paragraph for each frame of a text, and for the versions at first and when they change."""
+        """Yield a paragraph for each frame of a text. First and after each change, yield one about the versions."""
         frames = FrameText(text)
         shown = ""
         number = 0
@@ -121,7 +122,7 @@ class Explanation:
             yield "\n".join([*came, *self._result(frame, frames.said)])
 
     def _result(self, frame: Frame, said: bytes) -> Iterator[str]:
-        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the received frame, `said`."""
+        """Yield a paragraph's lines: the frame that is sent on, and why it differs from the received frame `said`."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -149,7 +150,7 @@ class Explanation:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
 
     def _connect(self, frame: Frame) -> bytes:
-        """Return the CONNECT that is sent on. A session starts, in the highest common version."""
+        """Return the CONNECT that is sent on. Starts a session in the highest common version."""
         offer = Offer.read(frame)
         self._client = offer.agree(self._accepted)
         self._offer = offer
@@ -157,7 +158,7 @@ class Explanation:
         return offer.connect(asked(self._upstream, self._place, self._client), self._upstream.heart_beat)
 
     def _connected(self, frame: Frame) -> bytes:
-        """Return the frame that is sent on for CONNECTED. From now on the broker's version and product are known."""
+        """Return the CONNECTED that is sent on. From now on the broker's version and product are known."""
         accord = Accord.read(frame)
         self._product = profile(self._upstream, self._place, accord, self._offer)
         if self._upstream.versions is None:
@@ -176,7 +177,7 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, said: bytes, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Yield the reasons: which steps changed the frame, and which lines are escaped differently."""
+        """Yield why `out` differs from `said`: the steps that changed the frame, and the lines with other escapes."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
@@ -193,7 +194,7 @@ class Explanation:
 def _respelled(
     frame: Frame, said: bytes, out: bytes, bridge: Bridge, edits: list[Edit]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the header lines that were received and changed, each with its new line; None if it is removed."""
+    """Yield the received header lines that were changed, each with its new line; None if the line is removed."""
     dropped = {name for edit in edits for name in edit.drop}
     sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
     for line in _lines(said)[1:]:
@@ -234,7 +235,7 @@ def _frame(wire: bytes) -> str:
 
 
 def caret_text(data: bytes) -> str:
-    """Return bytes as text: controls except LF in caret notation (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
+    """Return bytes as text: controls except LF as carets (NUL is `^@`), bytes that are not UTF-8 as `<ff>`."""
     return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
 
 
@@ -256,15 +257,15 @@ def without_passcode(head: bytes) -> bytes:
 
 
 class FrameText:
-    """Ask for the next `command`, then for its `frame` in the sender's dialect, until there is none. Without a NUL in
-    the text, `^@` stands for it. A last frame's end is completed.
+    """Reads frames from a text. Call `command`, then `frame` with the sender's dialect, until `command` is None. In a
+    text without a NUL, `^@` stands for NUL. If the last frame has no end, the end is added.
     """
 
     def __init__(self, text: bytes) -> None:
         self._text = text if b"\0" in text else text.replace(b"^@", b"\0")
         self._at = 0
         self.said = b""
-        """The last frame as it was written, and ended."""
+        """The bytes of the last frame as the text has them, with an end."""
         self._decoder = Decoder(V1_0, FROM_CLIENT, Upstream.limits)
         self._decoder.feed(self._text)
 
@@ -279,7 +280,7 @@ class FrameText:
         return self._text[self._at : None if end < 0 else end].removesuffix(b"\r").removesuffix(b"\0")
 
     def frame(self, dialect: Dialect) -> Frame:
-        """Return the next frame. Raises `StompError`, after which no more can be read."""
+        """Return the next frame. Raises `StompError` for an invalid frame; after that no more frames can be read."""
         commands = FROM_BROKER if self.command in FROM_BROKER else FROM_CLIENT
         if self._text.find(b"\0", self._at) >= 0:
             self._decoder.expect(dialect, commands)
@@ -299,7 +300,7 @@ class FrameText:
         raise FrameError("the frame does not end", "content-length says more than there is")
 
     def _completed(self) -> list[bytes]:
-        """Yield the completions of the last frame, the likeliest first."""
+        """Return the texts that the last frame may have after the missing end is added, the likeliest text first."""
         rest = self._text[self._at :]
         blank = _BLANK_LINE.search(rest)
         if blank is None:

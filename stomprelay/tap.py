@@ -45,7 +45,7 @@ class Options(usage.Options):
         self["listen"] = []
 
     def opt_listen(self, endpoint: str) -> None:
-        """Add an endpoint."""
+        """Add an endpoint at which clients connect."""
         self["listen"].append(endpoint)
 
     opt_listen.__doc__ = config.OPTIONS["listen"].meaning

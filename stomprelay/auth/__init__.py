@@ -1,5 +1,6 @@
-"""The identification of clients, without a clock and a socket.
+"""The identification of clients. The code needs no clock and no socket.
 
-`settings` the table `[auth.NAME]` and the choice of a method; `lines` files, `users` users and passcodes, `tokens`
-tokens and their keys; `attempts` slows down failures. The service runs slow checks in threads.
+`settings` has the table `[auth.NAME]`, and chooses the method. `lines` reads files with one entry in each line. `users`
+has users and their passcodes. `tokens` has tokens and their keys. `attempts` slows down clients that were refused. The
+service runs slow checks in threads.
 """

@@ -1,4 +1,4 @@
-"""Slows down addresses with refused clients: each further attempt is checked only some time after the one before."""
+"""Slows down addresses from which clients were refused: each further attempt is checked later than the one before."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Final
 FREE: Final = 3
 """How many failures an address may have before its attempts are delayed."""
 STEP: Final = 0.25
-"""Seconds between two attempts of an address, for each further failure."""
+"""Each further failure of an address adds so many seconds to the time between two of its attempts."""
 MOST: Final = 23
 """The largest number of failures that are counted for an address."""
 FORGET: Final = 10.0
 """Seconds after which one failure is forgotten."""
 PATIENCE: Final = 5.0
-"""The longest delay of an attempt, in seconds; one that would have to wait longer is not checked."""
+"""The longest delay of an attempt, in seconds. An attempt that would have to wait longer is not checked."""
 PLACES: Final = 10_000
-"""The largest number of known addresses; beyond that the one that failed longest ago is forgotten."""
+"""The largest number of known addresses. When it is reached, the address that failed longest ago is forgotten."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Address:
-    """An address: its failures as of `at`, and the time when its next attempt may be checked."""
+    """An address. `failures`: how many it had at the time `at`. `free_at`: when its next attempt may be checked."""
 
     at: float
     free_at: float
@@ -28,7 +28,7 @@ class _Address:
 
 
 class FailedAttempts:
-    """The failures of addresses; `now` is in seconds of one monotonic clock."""
+    """Counts the failures of addresses; `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
@@ -37,7 +37,7 @@ class FailedAttempts:
         return len(self._addresses)
 
     def wait(self, address: str, now: float) -> float | None:
-        """Return the seconds until an attempt of this address may be checked; None: it must not be."""
+        """Return the seconds until an attempt of this address may be checked; None if it must not be checked at all."""
         found = self._addresses.get(address)
         if found is None:
             return 0.0
@@ -61,7 +61,7 @@ class FailedAttempts:
         return found.failures
 
     def failed(self, address: str, now: float) -> None:
-        """Count a refused client of this address."""
+        """Count a failure: a client from this address was refused."""
         found = self._addresses.get(address)
         if found is None:
             if len(self._addresses) >= PLACES:

@@ -1,5 +1,5 @@
-"""Files with one entry a line, fields separated by colons. Empty lines and lines that begin with # are ignored. Errors
-name a line's number, never its content.
+"""Reads files with one entry in each line and colons between its fields. Empty lines and lines that begin with # are
+ignored. Errors give the number of a line, never its content.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from stomprelay.session.handshake import Credentials
 T = TypeVar("T")
 
 LONGEST: Final = 4 * 1024 * 1024
-"""The largest size of such a file in bytes."""
+"""The largest size in bytes of a file with one entry in each line."""
 FIELDS: Final = 3
 """The number of fields in a line."""
 LONGEST_NAME: Final = 255
@@ -20,7 +20,7 @@ OTHERS: Final = 0o006
 
 
 def is_name(text: str) -> bool:
-    """Whether this may be the name of a user or a group: on one line, without invisible characters."""
+    """Whether a text may be the name of a user or a group: one line, without invisible characters."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable() and text.strip() == text
 
 
@@ -30,14 +30,14 @@ def is_user(name: str) -> bool:
 
 
 def private(mode: int) -> None:
-    """Raise `ValueError` for the mode of a file that every user of the machine may read or write."""
+    """Raise `ValueError` if `mode` lets every user of the machine read or write the file."""
     if mode & OTHERS:
         raise ValueError(f"every user may read or write it, for its mode is {mode & 0o7777:o}: chmod 600 it")
 
 
 def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[str, T]:
-    """Return a dict: user (the first field) to the result of `read` for the second and the third field. The third field
-    may contain colons. Raises `ValueError`, which names the line.
+    """Return a dict from each user, the first field, to the result of `read` for the second and third field. The third
+    field may contain colons. Raises `ValueError`, which gives the line's number.
     """
     private(mode)
     found: dict[str, T] = {}
@@ -62,8 +62,8 @@ def entries(content: bytes, mode: int, read: Callable[[str, str], T]) -> dict[st
 
 
 def read_logins(content: bytes, mode: int = 0o600) -> dict[str, Credentials]:
-    """Return users' logins for brokers, from lines `user:login:passcode`; without a passcode none is sent. Raises
-    `ValueError`, which names the line.
+    """Return users' logins for brokers, from lines `user:login:passcode`. If the passcode is empty, none is sent.
+    Raises `ValueError`, which gives the line's number.
     """
     return entries(content, mode, _login)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from stomprelay.relay.model.rules import Claim, Identity
 from stomprelay.session.handshake import Credentials
 
-if TYPE_CHECKING:  # what they import is there only where it is wanted
+if TYPE_CHECKING:  # these modules import packages that may not be installed
     from stomprelay.auth.tokens import Tokens
     from stomprelay.auth.users import Users
 
@@ -18,14 +18,14 @@ _TOKEN: Final = re.compile(rb"e[wy][A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]
 
 
 class BrokerLogin(Enum):
-    """The login that a broker gets for a user without an own one there."""
+    """The login that a broker gets for users who have no line in the file of logins."""
 
     LOGIN = "login"
     """The login of the upstream."""
     USER = "user"
-    """The user's name as login, and no passcode."""
+    """The name of the user as login, without a passcode."""
     CLIENT = "client"
-    """The client's own login, or that of the upstream if it has one."""
+    """The login of the upstream if there is one; otherwise the client's own login."""
 
 
 class Method(Enum):
@@ -39,8 +39,8 @@ class Method(Enum):
 
 @dataclass(frozen=True)
 class AuthService:
-    """An HTTP service: its `url`, the `timeout` of a request, for how many seconds an answer is kept, and how many
-    answers are kept.
+    """An HTTP service that identifies clients. `timeout`: the seconds that a request may take. `cache`: for how many
+    seconds an answer is kept. `cache_entries`: how many answers are kept.
     """
 
     url: str
@@ -51,8 +51,8 @@ class AuthService:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """How clients are identified; a method is configured if it is not None, or `certificates` is true. `logins`: some
-    users' logins for brokers; `broker`: the others'. `renew`: where clients show new tokens.
+    """How clients are identified. A method is used if its field is not None, or `certificates` is True. `logins`: some
+    users' logins for brokers. `broker`: the login for all other users. `renew`: the destination for new tokens.
     """
 
     name: str
@@ -65,8 +65,8 @@ class AuthSettings:
     renew: str | None = None
 
     def method(self, claim: Claim, certificate: str) -> Method | None:
-        """Return the first method for which the client sent something, or None. `certificate`: the name in the client's
-        certificate.
+        """Return the first method for which the client has sent something; None if the client has sent nothing.
+        `certificate`: the name in the client's certificate, or "".
         """
         if self.certificates and certificate:
             return Method.CERTIFICATE
@@ -80,7 +80,7 @@ class AuthSettings:
     def identity(
         self, user: str, groups: frozenset[str], certificate: str = "", until: float = inf
     ) -> Identity:
-        """Return the identity of this user, with the users file's groups, and with the login for brokers."""
+        """Return the identity of this user, with the groups of the users file added, and with the login for brokers."""
         if self.users is not None:
             groups |= self.users.groups(user)
         told = self.logins.get(user)
@@ -95,7 +95,7 @@ def is_token(passcode: bytes | None) -> bool:
 
 
 def login(claim: Claim) -> str | None:
-    """Return the login in the client's CONNECT as text; None without a login, or if it is not UTF-8."""
+    """Return the login in the client's CONNECT as text; None if there is none or it is not UTF-8."""
     try:
         return None if claim.login is None else claim.login.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry; and the keys that verify
-them: public keys or certificates in PEM, or a JWKS. Each key is valid for the algorithms of its own kind only, so a
-public key is never the secret of an HMAC; `none` is no algorithm.
+"""Tokens (JWT, RFC 7519), used as passcodes: their user, their audience, and their expiry. The module also has the
+keys that verify tokens: public keys or certificates in PEM, or a JWKS. Each key is valid only for the algorithms of
+its own kind. So a public key is never used as the secret of an HMAC, and `none` is no algorithm.
 """
 
 import json
@@ -21,20 +21,20 @@ from stomprelay.auth.lines import is_name
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Algorithm -> the least number of bytes of its secret, by RFC 7518."""
+"""Algorithm -> the least number of bytes that its secret must have, by RFC 7518."""
 ALGORITHMS: Final = (*_RSA, *_CURVES.values(), "EdDSA", *_HMAC)
 SHORTEST: Final = 2048
-"""The least number of bits of an RSA key."""
+"""An RSA key must have at least this number of bits."""
 MOST: Final = 32
 """The largest number of keys in a file."""
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\n?", re.DOTALL)
 _ENOUGH: Final = {"RSA": "RS256", "oct": "HS256", "OKP": "EdDSA"}
-"""The algorithm for which PyJWT makes a key of this kind; the result is the same for each of its algorithms."""
+"""Kind of key -> the algorithm for which PyJWT makes the key; the key is the same for all algorithms of the kind."""
 
 
 class Key(NamedTuple):
-    """A key: its name in a JWKS, None without one; the algorithms for which it is valid; and the key itself."""
+    """A key: its `name` in a JWKS or None, the `algorithms` for which it is valid, and the key itself."""
 
     name: str | None
     algorithms: frozenset[str]
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def read_keys(content: bytes) -> tuple[Key, ...]:
-    """Return the keys in the content of a file. Raises `ValueError`; its text shows no part of a key."""
+    """Return the keys in the content of a file. Raises `ValueError`, whose text shows no part of a key."""
     found = _pem(content) if b"-----BEGIN " in content else _jwks(content)
     if not found:
         raise ValueError("has no key that could verify a token")
@@ -84,7 +84,7 @@ def _jwks(content: bytes) -> list[Key]:
 
 
 def _jwk(number: int, values: dict[str, Any]) -> Key | None:
-    """Return one key of a JWKS; None for a key with another purpose, or of an unknown kind, as RFC 7517 requires."""
+    """Return a key of a JWKS; None if the key is for another purpose or of an unknown kind, as RFC 7517 requires."""
     kind, name, only = values.get("kty"), values.get("kid"), values.get("alg")
     if kind not in (*_ENOUGH, "EC") or values.get("use", "sig") != "sig":
         return None
@@ -126,11 +126,11 @@ LONGEST: Final = 16 * 1024
 """The largest size of a token in bytes."""
 MOST_GROUPS: Final = 1000
 _LAST: Final = 2.0**40
-"""Seconds since 1970 beyond which a number is no time."""
+"""The largest time that is accepted, in seconds since 1970."""
 
 
 class Bearer(NamedTuple):
-    """The user of a token, and its expiry, in seconds since 1970."""
+    """What a token says: its user, the user's groups, and its expiry in seconds since 1970."""
 
     user: str
     groups: frozenset[str]
@@ -143,8 +143,9 @@ class BadToken(Exception):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Verifies tokens: signed by one of the keys and algorithms, for one of the `audience`, by `issuer` if there is
-    one. `user`, `groups`: claims, where a dot may lead into an object. `leeway`: seconds.
+    """Verifies tokens. A token must be signed by one of the `keys` with one of the `algorithms`, and must name one of
+    the names in `audience`. If `issuer` is set, the token must be from this issuer. `user`, `groups`: names of claims;
+    a dot leads into an object. `leeway`: seconds.
     """
 
     keys: tuple[Key, ...] = field(repr=False)
@@ -156,7 +157,7 @@ class Tokens:
     groups: str = "groups"
 
     def read(self, token: bytes, wall: float) -> Bearer:
-        """Return the user and the expiry of a token. `wall` is the time in seconds since 1970. Raises `BadToken`."""
+        """Return what a token says. `wall`: the time in seconds since 1970. Raises `BadToken`."""
         if len(token) > LONGEST:
             raise BadToken(f"it is longer than {LONGEST} bytes")
         claims = self._verified(token)
@@ -174,7 +175,7 @@ class Tokens:
         return Bearer(user, _groups(_claim(claims, self.groups)), until + self.leeway)
 
     def _verified(self, token: bytes) -> dict[str, Any]:
-        """Return the claims of a token that one of the keys signed."""
+        """Return the claims of a token that one of the keys has signed. Raises `BadToken` for any other token."""
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -194,7 +195,7 @@ class Tokens:
                     issuer=self.issuer,
                     options={
                         "require": ["exp", "aud"] if self.issuer is None else ["exp", "aud", "iss"],
-                        "verify_exp": False,  # by the caller's clock
+                        "verify_exp": False,  # `read` checks the time by the caller's clock
                         "verify_nbf": False,
                         "verify_iat": False,
                     },
@@ -221,7 +222,7 @@ class Tokens:
 
 
 def _claim(claims: dict[str, Any], name: str) -> object:
-    """Return the value of a claim, or the value at a path through objects; None if there is none."""
+    """Return the value of a claim, or the value at a path through objects; None if there is no such value."""
     if name in claims:
         return claims[name]
     found: object = claims

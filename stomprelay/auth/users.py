@@ -1,5 +1,6 @@
-"""The users file: `name:hash:group,group` in each line, with Argon2's hash; without one the user needs a certificate or
-a token. A comparison is slow on purpose: do it in a thread. A correct passcode is recognised at once later.
+"""The users file: `name:hash:group,group` in each line, with Argon2's hash. A user without a hash needs a certificate
+or a token. Verifying a passcode is slow on purpose, so call `verify` in a thread. If `known` returns True, the slow
+check is not needed.
 """
 
 import os
@@ -16,21 +17,21 @@ from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from stomprelay.auth.lines import entries, is_name
 
 MOST_MEMORY: Final = 1024 * 1024
-"""The most KiB of memory for comparing one passcode: whole GiB."""
+"""The most memory for comparing one passcode, in KiB. It must be a whole number of GiB."""
 MOST_PASSES: Final = 64
-"""The most passes over that memory for one comparison."""
+"""The most passes over the memory for one comparison."""
 MOST_LANES: Final = 64
 """The most threads for one comparison."""
 _SALT: Final = 8
 _DIGEST: Final = 16
-"""The least number of bytes of a salt, and of the hash."""
+"""The least number of bytes of a salt (`_SALT`) and of a hash (`_DIGEST`)."""
 _LEAST_MEMORY: Final = 8
-"""The least KiB for each thread."""
+"""The least memory for each thread, in KiB."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+")
 
 
 class User(NamedTuple):
-    """A user: the hash of the passcode, "" for none, and the groups."""
+    """A user: the hash of the passcode ("" if there is none), and the groups."""
 
     hash: str
     groups: frozenset[str]
@@ -41,7 +42,7 @@ class User(NamedTuple):
 
 
 def read_groups(text: str) -> frozenset[str]:
-    """Return the groups in a list with commas. Raises `ValueError`."""
+    """Return the groups in a text, with commas between them. Raises `ValueError`."""
     found = frozenset(each.strip() for each in text.split(",")) if text.strip() else frozenset[str]()
     if not all(map(is_name, found)) or any(":" in each for each in found):
         raise ValueError("has a group without a name, or with a colon in it")
@@ -63,25 +64,25 @@ class Users:
 
     @classmethod
     def read(cls, content: bytes, mode: int = 0o600) -> Self:
-        """Return the users in the content of a file. Raises `ValueError`, which names the line."""
+        """Return the users in the content of a file. Raises `ValueError`, which gives the line's number."""
         return cls(entries(content, mode, _user))
 
     def __contains__(self, name: str | None) -> bool:
         return name in self.entries
 
     def groups(self, name: str) -> frozenset[str]:
-        """Return the groups of a user; an unknown user has none."""
+        """Return the groups of a user; an unknown user has no groups."""
         user = self.entries.get(name)
         return frozenset() if user is None else user.groups
 
     def known(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether `verify` accepted this passcode of the user before. Fast."""
+        """Return whether `verify` has accepted this passcode of the user before. This method is fast."""
         right = None if name is None else self._right.get(name)
         return right is not None and compare_digest(right, self._digest(passcode))
 
     def verify(self, name: str | None, passcode: bytes) -> bool:
-        """Return whether this is the user's passcode; call it in a thread. Takes as long for an unknown name. Raises
-        `VerificationError` for lack of memory.
+        """Return whether this is the user's passcode. Call this method in a thread. An unknown name takes as long as a
+        known name. Raises `VerificationError` if there is not enough memory.
         """
         user = None if name is None else self.entries.get(name)
         real = user is not None and bool(user.hash)
@@ -106,7 +107,7 @@ def _user(spelled: str, groups: str) -> User:
 
 
 def _check(spelled: str) -> None:
-    """Raise `ValueError` for a text that is no hash, and for a hash that is too costly to compare."""
+    """Raise `ValueError` if a text is no valid hash, or if comparing it would take too much memory or time."""
     try:
         costs = extract_parameters(spelled)
     except InvalidHashError:

@@ -1,8 +1,8 @@
 """The embedded broker and its clients' connections.
 
 The inputs are methods of a `Connection`, named in the past tense. `now` is in seconds of one monotonic clock. Each
-input returns the effects that the service must perform, in order, some of them on other connections' legs. No input
-raises.
+input returns the effects that the service must perform, in this order. Some effects are for legs of other connections.
+No input raises an error.
 """
 
 from itertools import islice
@@ -26,13 +26,13 @@ from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSIO
 _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 _TURN: Final = 512
-"""How many frames of one client are executed, at most, before other clients get a turn."""
+"""The most frames of one client that are executed before other clients get a turn."""
 HALF_CLOSED: Final = 5.0
 """Seconds for which a half-closed client still gets messages."""
 
 
 class Connection:
-    """A client's leg and its state. `name` is the client's `session`. `buffer`: the bytes for the client."""
+    """A client's leg and its state. `name`: its CONNECTED's header `session`. `buffer`: the bytes for the client."""
 
     def __init__(self, broker: "EmbeddedBroker", name: bytes, now: float) -> None:
         bounds = broker.bounds
@@ -52,7 +52,7 @@ class Connection:
     # Inputs
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """Receive bytes of the client, and execute the frames that are complete."""
+        """Receive bytes from the client, and execute the frames that are complete."""
         leg = self.leg
         if leg.closed:
             return []
@@ -77,7 +77,7 @@ class Connection:
         return self._drain(now)
 
     def gave_way(self, now: float) -> list[Effect]:
-        """Continue with the client's frames: the other connections had their turn after a `GiveWay`."""
+        """Continue with the client's frames: the other connections have had their turn after a `GiveWay`."""
         if self.leg.closed:
             return []
         self._deferred = False
@@ -90,7 +90,7 @@ class Connection:
         return self._drain(now)
 
     def _execute(self, most: int | None) -> None:
-        """Execute at most `most` of the waiting frames; the rest waits for the next turn."""
+        """Execute the waiting frames, at most `most` of them; the others wait for the next turn."""
         commands, decoder = self._commands, self.leg.decoder
         if commands is None:
             return
@@ -105,8 +105,9 @@ class Connection:
             self._output.put(GiveWay(self.leg))
 
     def half_closed(self, now: float) -> list[Effect]:
-        """The client sends nothing more. The connection is closed when all was executed and, with a subscription, after
-        `HALF_CLOSED` seconds; before CONNECT at once. An EOL shows whether anybody reads.
+        """The client sends nothing more. Before CONNECT the connection is closed now. Later it is closed when all
+        frames are executed and the client has no subscription, or after `HALF_CLOSED` seconds. An EOL is sent to find
+        out whether the client still reads.
         """
         if self._commands is None:
             return self.lost(now)
@@ -118,7 +119,7 @@ class Connection:
         return self._drain(now, wake=True)
 
     def _finish(self, now: float) -> None:
-        """Close a half-closed connection if the client waits for nothing more, or has waited long enough."""
+        """Close a half-closed connection if all frames are executed, and no subscription or no time is left."""
         if self._finish_by == inf or self._commands is None or self._deferred:
             return
         if now >= self._finish_by or not self._commands.consumers:
@@ -126,7 +127,7 @@ class Connection:
             self._close()
 
     def lost(self, now: float) -> list[Effect]:
-        """The connection ended: messages that the client did not acknowledge go to other consumers."""
+        """The connection has ended: messages that the client did not acknowledge go to other consumers."""
         if self.leg.closed:
             return []
         if self._deferred:
@@ -141,9 +142,7 @@ class Connection:
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come: send the heart-beats and messages that are due, or end the
-        connection.
-        """
+        """The time of the last `Wake` has come: send due heart-beats and messages, or end the connection."""
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat
@@ -160,12 +159,12 @@ class Connection:
         return self._drain(now, wake=True)
 
     def paused(self) -> list[Effect]:
-        """The transport is full. No message is written until `resumed`."""
+        """The transport is full. No message is written until `resumed` is called."""
         self.buffer.paused()
         return []
 
     def resumed(self, now: float) -> list[Effect]:
-        """The transport has room again: send messages that wait."""
+        """The transport has room again. The messages that wait are sent."""
         if self.leg.closed:
             return []
         self.buffer.resumed()
@@ -180,7 +179,7 @@ class Connection:
     # For the broker
 
     def fail(self, error: StompError) -> None:
-        """End the connection with an ERROR. The effects are returned by the input that calls this."""
+        """End the connection with an ERROR. The input that calls this returns the effects."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
         supported = spell_versions(_VERSIONS) if self._commands is None else None
         self._note(Event.ERROR, text)
@@ -190,7 +189,7 @@ class Connection:
     # The handshake
 
     def _received_connect(self, offer: Offer, now: float) -> None:
-        """Answer CONNECT with any login and host. Raises `StompError` for a CONNECT that is refused."""
+        """Answer a CONNECT; any login and host are accepted. Raises `StompError` for a CONNECT that is refused."""
         leg = self.leg
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
@@ -224,7 +223,7 @@ class Connection:
         self._end()
 
     def _end(self) -> None:
-        """Undo the client's unfinished work: the connection is closed or lost."""
+        """End the client's subscriptions and transactions: the connection is closed or lost."""
         self._connect_by = inf
         self.buffer.closed()
         self.leg.enter(LegState.CLOSED)
@@ -236,14 +235,14 @@ class Connection:
     # One input
 
     def _start_turn(self, *, again: bool = False) -> None:
-        """Allow one turn's bytes of messages in this input. `again`: messages that wait already are sent, too."""
+        """Allow the messages of one turn, `Bounds.burst` bytes. `again`: also send messages that wait already."""
         again = again or self.buffer.at_limit
         self.buffer.start_turn(self._bounds.burst)
         if again and self._commands is not None:
             self.buffer.go_on()
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
-        """Return the effects of this input. `wake`: add a `Wake` if the next time differs from that of the last one."""
+        """Return the effects of this input. `wake`: add a `Wake` for the next time at which something is due."""
         buffer, outbox = self.buffer, self._output
         buffer.limit = inf
         outbox.flush(now)
@@ -268,8 +267,8 @@ class Connection:
 
 
 class EmbeddedBroker:
-    """Queues and topics, and their connections. `heart_beat`: the broker's offer. `name` begins all ids: letters and
-    digits, different at each start, because clients may remember ids.
+    """Queues and topics, and their connections. `heart_beat`: the terms that the broker offers. `name` begins all ids.
+    It must have only letters and digits, and be different at each start, because clients may remember ids.
     """
 
     def __init__(
@@ -287,14 +286,14 @@ class EmbeddedBroker:
         self._opened = 0
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
-        """Return a new client's connection and its first effects. Then call the connection's methods."""
+        """Return a new client's connection and its first effects. Then call the methods of the connection."""
         self._opened += 1
         connection = Connection(self, b"%b-session-%d" % (self.name, self._opened), now)
         self.connections[connection] = None
         return connection, self.output.drain()
 
     def stopped(self, now: float) -> list[Effect]:
-        """End all connections, each with an ERROR, and return the effects: the service stops."""
+        """The service stops: end all connections, each with an ERROR, and return the effects."""
         connections = list(self.connections)
         for connection in connections:
             connection.buffer.closed()

@@ -1,4 +1,4 @@
-"""The effects of a connected client's frames: its subscriptions, its transactions, and each command."""
+"""Executes a connected client's frames: subscriptions, transactions, and each other command."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -34,12 +34,12 @@ from stomprelay.wire.names import (
 )
 
 _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
-"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
+"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await an ACK."""
 
 
 class ClientCommands:
-    """Executes the frames of one client, until the client `left`. `consumers`: its subscriptions. Call `closed` at the
-    end of the connection.
+    """Executes the frames of one client, until `left` is True: the client sent DISCONNECT. `consumers`: its
+    subscriptions. Call `closed` when the connection ends.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ClientCommands:
     # Inputs
 
     def execute(self, frame: Frame) -> None:
-        """Execute a frame. Raises `StompError`, with the frame's receipt, if that is not possible."""
+        """Execute a frame. Raises `StompError`, with the frame's receipt, if the frame cannot be executed."""
         try:
             command = self._commands.get(frame.command)
             if command is None:
@@ -86,7 +86,7 @@ class ClientCommands:
             raise
 
     def closed(self) -> None:
-        """Abort the open transactions and end the subscriptions: the connection ended, and its buffer is closed."""
+        """Abort the open transactions and end the subscriptions: the connection has ended, and its buffer is closed."""
         for transaction in self._transactions.values():
             transaction.aborted()
         self._transactions.clear()
@@ -208,7 +208,7 @@ class ClientCommands:
         queue.consumer_ready(consumer)
 
     def _find(self, frame: Frame) -> tuple[Consumer | None, bytes]:
-        """Return the consumer that an ACK or NACK names, None for an unknown one, and the message-id. Raises
+        """Return the consumer that an ACK or NACK names, and the message-id. An unknown consumer is None. Raises
         `ProtocolError` if a header is missing.
         """
         naming = self._dialect.delivery

@@ -8,18 +8,18 @@ from stomprelay.broker.queue import Consumer, Held, Queue, QueuedMessage, Topic
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
-"""The queue for messages that were refused too often. When it is full its oldest messages are dropped."""
+"""The queue for messages that were refused too often. When it is full, its oldest messages are dropped."""
 
 ORIGINAL_DESTINATION: Final = b"original-destination"
-"""The header of a dead letter with its original destination."""
+"""The name of the header that has a dead letter's original destination."""
 
 Acknowledged = tuple[Consumer, list[QueuedMessage] | Held]
 """The messages of one ACK or NACK, with their consumer."""
 
 
 class Destinations:
-    """All queues and topics (`/topic/`); each is there while it has messages or consumers. `name` begins the ids of
-    messages. `dropped` is called with the number of dropped dead letters.
+    """All queues and topics (`/topic/...`). A queue or topic exists while it has messages or consumers. `name` begins
+    the ids of messages. `dropped` is called with the number of dropped dead letters.
     """
 
     def __init__(self, bounds: Bounds, name: bytes, dropped: Callable[[int], None]) -> None:
@@ -38,7 +38,7 @@ class Destinations:
     # Messages
 
     def message(self, head: MessageHead, body: bytes) -> Message:
-        """Return a message with a new id; `body` ends in NUL."""
+        """Return a message with a new id. `body` must end in the frame's `END`."""
         self._made += 1
         return Message(b"%b-%d" % (self._name, self._made), head, body)
 
@@ -59,7 +59,7 @@ class Destinations:
             destination.publish(message)
 
     def require_room(self, messages: Iterable[Message]) -> None:
-        """Raise `LimitError` unless all of these can be added. Their memory is already held."""
+        """Raise `LimitError` if there is no room for all of these messages. Their memory is already counted."""
         wanted: dict[bytes, tuple[int, int]] = {}
         for message in messages:
             count, size = wanted.get(message.head.destination, (0, 0))
@@ -75,7 +75,7 @@ class Destinations:
                     self.remove_if_idle(queue)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has already checked the room."""
+        """Do what `publish` does, without the check of the room: the caller has done it."""
         name = message.head.destination
         if name in self._by_name:
             self._by_name[name].add(message)
@@ -83,7 +83,7 @@ class Destinations:
             self._add_queue(name).add(message)
 
     def refused(self, refused: Iterable[Acknowledged]) -> None:
-        """Take back refused messages. They become dead letters, or wait again: then call `deliver` of their queues."""
+        """Take back refused messages: they become dead letters, or wait again. Then call `deliver` of their queues."""
         refused = list(refused)
         for consumer in {consumer: None for consumer, _ in refused}:
             consumer.queue.put_last(consumer)
@@ -100,7 +100,7 @@ class Destinations:
                 self._add_dead_letter(self.message(head, old.body))
 
     def _add_dead_letter(self, letter: Message) -> None:
-        """Drop the oldest dead letters until there is room for this one, or drop this one."""
+        """Add a dead letter. If there is no room, drop the oldest ones. If there is still no room, drop this letter."""
         dropped = 0
         while True:
             try:
@@ -118,7 +118,7 @@ class Destinations:
     # Consumers
 
     def queue_for(self, name: bytes) -> Queue:
-        """Return the queue for a new consumer, a private one for a topic. Call its `joined` at once."""
+        """Return the queue for a new consumer; for a topic, a new private queue. Call the queue's `joined` at once."""
         destination = self._by_name.get(name)
         if destination is None:
             if not name.startswith(TOPIC):
@@ -128,7 +128,7 @@ class Destinations:
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer. After the last one call its queue's `deliver`, then `remove_if_idle`."""
+        """Remove a consumer. If its queue has no other consumer, call `deliver` of the queue, then `remove_if_idle`."""
         self._by_name[consumer.queue.destination].left(consumer)
 
     def remove_if_idle(self, queue: Queue) -> None:
@@ -144,8 +144,8 @@ class Destinations:
 
 
 class PendingTransaction:
-    """The frames of one transaction (STOMP 1.2, "BEGIN"). Until the transaction ends, messages that it acknowledges are
-    not delivered again, and do not count in their consumer's window.
+    """The frames of one transaction (STOMP 1.2, "BEGIN"). Until the transaction ends, messages that it acknowledges
+    are not delivered again, and do not count in the window of their consumer.
     """
 
     def __init__(self, destinations: Destinations, max_frames: int) -> None:
@@ -180,7 +180,7 @@ class PendingTransaction:
         (self._refused if refused else self._accepted).append((consumer, messages))
 
     def committed(self) -> None:
-        """Execute all frames. Raises `LimitError`, and executes none, if there is no room."""
+        """Execute all frames. If there is no room, raise `LimitError` and execute no frame."""
         destinations = self._destinations
         destinations.require_room(self._messages)
         queues = self._queues()
@@ -193,7 +193,7 @@ class PendingTransaction:
         self._end(queues)
 
     def aborted(self) -> None:
-        """Drop the messages that were sent in the transaction. Messages that it acknowledged await their ACK again."""
+        """Drop the messages that were sent in the transaction. Messages that it had acknowledged await an ACK again."""
         queues = self._queues()
         for consumer, messages in (*self._accepted, *self._refused):
             consumer.queue.restore(consumer, messages)

@@ -1,5 +1,5 @@
-"""Messages, and the limits of the embedded broker. A message is read once in its sender's dialect (a plain head is kept
-as it is), and written in each consumer's.
+"""Messages, and the limits of the embedded broker. A message is read once, in the dialect of its sender, and written in
+the dialect of each consumer. A head that is the same in every dialect is kept as bytes.
 """
 
 import re
@@ -15,23 +15,24 @@ QUEUE: Final = b"/queue/"
 TOPIC: Final = b"/topic/"
 
 _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
-"""Headers of a SEND that are requests to the broker, or that only a broker may set."""
+"""Headers of a SEND that consumers do not get: requests to the broker, or headers that only a broker may set."""
 
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
 _OVERHEAD: Final = 512
-"""The approximate overhead in bytes of keeping a message."""
+"""The approximate number of bytes for keeping a message, in addition to its head and body."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Every number is at least 1; sizes are in bytes. A client that exceeds one gets an ERROR and is disconnected.
+    """A broker's limits, each at least 1; sizes in bytes. A client that exceeds a limit is disconnected with an ERROR.
 
     `memory`: all kept messages. `queue_messages`, `queue_bytes`: of one queue. `topic_messages`, `topic_bytes`: of one
     slow subscriber. `subscriptions`, `transactions`: of one connection. `transaction_frames`: of one transaction.
-    `prefetch`: unacknowledged messages of a consumer that asks for no number. `refusals`: NACKs that make a dead
-    letter. `headers`, `header_line`, `body`: of one frame. `before_connect`: until CONNECT is complete,
-    `connect_timeout` seconds. `burst`: written at once. `unread`: waiting receipts before the client is not read from.
+    `prefetch`: unacknowledged messages of a consumer whose SUBSCRIBE has no number. `refusals`: after so many NACKs a
+    message becomes a dead letter. `headers`, `header_line`, `body`: of one frame. `before_connect`: bytes until CONNECT
+    is complete. `connect_timeout`: seconds until CONNECT is complete. `burst`: bytes of messages written at once.
+    `unread`: with more bytes of waiting receipts the broker stops reading from the client.
     """
 
     memory: int = 256 * 1024 * 1024
@@ -68,8 +69,9 @@ def require_destination(name: bytes | None, command: str) -> bytes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class MessageHead:
-    """The head of a SEND: destination, receipt, transaction, and the message's headers. `lines`: the headers as bytes,
-    if these are the same in every dialect; otherwise None, see `written`. `size` is in bytes.
+    """The head of a SEND: destination, receipt, transaction, and the message's headers. If the headers have the same
+    bytes in every dialect, `lines` has these bytes. Otherwise `lines` is None, and `written` makes the bytes. `size` is
+    in bytes.
     """
 
     destination: bytes
@@ -85,7 +87,7 @@ class MessageHead:
 
     @classmethod
     def read(cls, frame: Frame, dialect: Dialect) -> "MessageHead":
-        """Return the head of a SEND. Raises `ProtocolError` if it has no usable destination."""
+        """Return the head of a SEND. Raises `ProtocolError` if the frame has no usable destination."""
         destination = require_destination(frame.header(DESTINATION, dialect), "SEND")
         lines: bytes | None = None
         headers: Headers = []
@@ -103,8 +105,8 @@ class MessageHead:
         return MessageHead(destination, None, [(name, value), *self._headers])
 
     def written(self, dialect: Dialect) -> bytes:
-        """Return the header lines and the blank line for a dialect. Line ends in a value that it cannot spell become
-        blanks; a header whose name it cannot spell is left out.
+        """Return the header lines and the blank line for a dialect. If the dialect cannot express a line end in a
+        value, a blank replaces it. A header whose name the dialect cannot express is left out.
         """
         if self.lines is not None:
             return self.lines
@@ -117,7 +119,7 @@ class MessageHead:
 
 
 def _blank(line_end: bytes) -> bytes:
-    """Return the CRs of a line end with a blank in place of its LF: without the LF they end no line."""
+    """Return a line end with a blank in place of its LF. Without an LF, each CR becomes a blank."""
     if line_end.endswith(b"\n"):
         return line_end[:-1] + b" "
     return b" " * len(line_end)
@@ -125,7 +127,7 @@ def _blank(line_end: bytes) -> bytes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Message:
-    """One message. `body` ends in the frame's `END`; `places`: how many places keep it (see `Memory`)."""
+    """One message. `body` ends in the frame's `END`. `places`: how many places keep the message, see `Memory`."""
 
     id: bytes
     head: MessageHead
@@ -134,13 +136,13 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes of memory for keeping it."""
+        """The approximate number of bytes of memory for keeping the message."""
         return self.head.size + len(self.body)
 
 
 class Memory:
-    """The count of kept bytes: `used` of at most `most`. A message counts once. Each place that keeps one has to `hold`
-    and later `release` it.
+    """Counts the bytes of kept messages: `used`, at most `most`. A message counts once, even if it is kept in several
+    places. Each place has to call `hold`, and later `release`.
     """
 
     def __init__(self, most: int) -> None:
@@ -157,13 +159,13 @@ class Memory:
             raise LimitError("the broker's memory is full", f"it keeps messages of {self.most} bytes at most")
 
     def hold(self, message: Message) -> None:
-        """Count one more place that keeps the message. Call `admit` or `fits` before."""
+        """Count one more place that keeps the message. Call `admit` or `fits` first."""
         message.places += 1
         if message.places == 1:
             self.used += message.size
 
     def release(self, message: Message) -> None:
-        """Count that one place fewer keeps the message. The last one frees the message's bytes."""
+        """Record that one place keeps the message no more. When no place keeps it, its bytes are no longer counted."""
         message.places -= 1
         if not message.places:
             self.used -= message.size

@@ -1,5 +1,5 @@
-"""Queues, topics and their consumers: each message's consumer, and the messages that await their ACK; and the output
-of one input of the broker: one `Send` for each leg, then all other effects.
+"""Queues, topics and their consumers: which consumer gets each message, and which messages await an ACK. The module
+also has the output of one input of the broker: one `Send` for each leg, then all other effects.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,24 +22,25 @@ _REDELIVERED = REDELIVERED + b":true\n"
 
 @dataclass(slots=True, eq=False, repr=False)
 class QueuedMessage:
-    """A message in one queue until it is settled. `order`: its place. `refusals`: how many NACKs there were."""
+    """A message while one queue keeps it. `order`: its place in the queue. `refusals`: how many NACKs it had."""
 
     message: Message
     order: int
     refusals: int = 0
 
     def __lt__(self, other: "QueuedMessage") -> bool:
-        """Whether this message is older than the other one."""
+        """Whether this message is older than `other`."""
         return self.order < other.order
 
 
 Runs = list[tuple[int, int]]
-"""Numbers of deliveries, as the first and the last of each unbroken run, in order."""
+"""Numbers of deliveries: pairs of the first and the last number of each unbroken run, in order."""
 
 
 class Unsettled:
-    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK, and `in` looks
-    for a message-id among them. A transaction may hold deliveries, in runs of neighbours.
+    """Deliveries by number, each with its message-id. `len()` counts the deliveries that await an ACK. `in` tells
+    whether the delivery with a message-id awaits an ACK. A transaction may hold deliveries: these await no ACK until
+    they are released.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Unsettled:
         return number is not None and self._run(number) is not None
 
     def _run(self, number: int) -> int | None:
-        """The index of the run that contains the delivery; None if the delivery is held."""
+        """Return the index of the run that contains the delivery; None if a transaction holds the delivery."""
         at = bisect_right(self._runs, (number, inf)) - 1
         return at if at >= 0 and number <= self._runs[at][1] else None
 
@@ -72,8 +73,8 @@ class Unsettled:
         self.release([(number, number)])
 
     def hold(self, message_id: bytes) -> Runs:
-        """Hold and return the deliveries that an ACK of this message covers, empty for an unknown one. Then call
-        `release` or `take` with them.
+        """Hold the deliveries that a cumulative ACK of this message covers, and return them; empty for an unknown
+        message. Later call `release` or `take` with them.
         """
         number = self._numbers.get(message_id)
         at = None if number is None else self._run(number)
@@ -86,19 +87,19 @@ class Unsettled:
         return held
 
     def hold_all(self) -> Runs:
-        """Return all deliveries that await an ACK, as `hold` does."""
+        """Hold all deliveries that await an ACK, and return them. Later call `release` or `take` with them."""
         held, self._runs, self._awaited = self._runs, [], 0
         return held
 
     def release(self, held: Runs) -> None:
-        """Let deliveries await an ACK again, in their old places."""
+        """Let held deliveries await an ACK again, in their old places."""
         runs = self._runs
         for first, last in held:
             self._awaited += last - first + 1
             at = end = bisect_left(runs, (first, last))
             if at and runs[at - 1][1] == first - 1:
                 at -= 1
-                first = runs[at][0]  # noqa: PLW2901 - one run with its neighbour
+                first = runs[at][0]  # noqa: PLW2901 - the neighbours become one run
             if end < len(runs) and runs[end][0] == last + 1:
                 last = runs[end][1]  # noqa: PLW2901
                 end += 1
@@ -113,8 +114,8 @@ class Unsettled:
 
 
 class Held:
-    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. Iterate over it once, or give its
-    `runs` to `Unsettled.release`.
+    """The deliveries of one cumulative ACK in a transaction, up to `message_id`. At the end, either iterate over this
+    object once, to take the messages, or give its `runs` to `Unsettled.release`.
     """
 
     def __init__(self, take: Callable[[Runs], list[QueuedMessage]], message_id: bytes, runs: Runs) -> None:
@@ -127,17 +128,19 @@ class Held:
 
 
 class Holders:
-    """The receivers of each message among the consumers of one client, by message-id, the earliest receiver first."""
+    """For each message-id, the consumers of one client that received it, the earliest first. An ACK that names no
+    subscription needs this.
+    """
 
     def __init__(self) -> None:
         self._by_message: dict[bytes, OrderedDict[Consumer, None]] = {}
 
     def add(self, message_id: bytes, holder: "Consumer") -> None:
-        """Record that this receiver was sent this message."""
+        """Record that this message was sent to this consumer."""
         self._by_message.setdefault(message_id, OrderedDict())[holder] = None
 
     def remove(self, message_id: bytes, holder: "Consumer") -> None:
-        """Record that this receiver has acknowledged this message, or was not sent it."""
+        """Record that this consumer no longer has to acknowledge this message."""
         holders = self._by_message.get(message_id)
         if holders is not None:
             holders.pop(holder, None)
@@ -145,17 +148,17 @@ class Holders:
                 del self._by_message[message_id]
 
     def find(self, message_id: bytes) -> "Consumer | None":
-        """Return the first receiver at which this message awaits an ACK."""
+        """Return the earliest consumer that still has to acknowledge this message; None if there is none."""
         holders = self._by_message.get(message_id, ())
         return next((each for each in holders if message_id in each.unsettled), None)
 
 
 class Consumer:
-    """One subscription: the form of its MESSAGE frames, and the messages that it has not acknowledged.
+    """One subscription: the form of its MESSAGE frames, and the messages that the client has not acknowledged.
 
-    `id`: the client's name for it or None. `tag`: the broker's, for the `ack` header. `unsettled`: messages that await
-    an ACK, `window` at most. `acknowledges`: False if a message is settled when it is sent. `holders`: the client's
-    consumers by message; None if all ACKs name the subscription.
+    `id`: the client's name for the subscription, or None. `tag`: the broker's name for the subscription, in `ack`
+    headers. `unsettled`: messages that await an ACK, at most `window`. `acknowledges`: False if a message needs no ACK.
+    `holders`: the client's consumers by message; None if all ACKs name the subscription.
     """
 
     def __init__(
@@ -193,7 +196,7 @@ class Consumer:
         return self.buffer.ready and len(self.unsettled) < self.window
 
     def write(self, message: Message, redelivered: bool) -> None:
-        """Send the consumer a message, `redelivered` or not."""
+        """Send the consumer a message. `redelivered`: with the header `redelivered:true`."""
         head = message.head
         self.buffer.deliver(
             b"%b%b\n%b%b%b"
@@ -223,7 +226,7 @@ class Consumer:
             self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Take an ACK's messages, earlier ones included if it is cumulative, from `unsettled`, and return them."""
+        """Remove an ACK's messages from `unsettled`, also earlier messages if ACKs are cumulative. Return them."""
         if self._cumulative:
             return self.taken(self._up_to.hold(message_id))
         queued = self._one_by_one.pop(message_id, None)
@@ -234,7 +237,7 @@ class Consumer:
         return [queued]
 
     def held(self, message_id: bytes) -> list[QueuedMessage] | Held:
-        """As `acknowledged`, for an ACK or NACK in a transaction, which may be aborted: then call `restore`."""
+        """Do what `acknowledged` does, in a transaction. If the transaction is aborted, `restore` the result."""
         if not self._cumulative:
             return self.acknowledged(message_id)
         runs = self._up_to.hold(message_id)
@@ -245,7 +248,7 @@ class Consumer:
         return Held(self.taken, message_id, runs)
 
     def taken(self, runs: Runs) -> list[QueuedMessage]:
-        """Return messages that were removed from `unsettled`, for good."""
+        """Forget these held deliveries, and return their messages."""
         messages = self._up_to.take(runs)
         if self._holders is not None:
             for message_id, _ in messages:
@@ -263,7 +266,7 @@ class Consumer:
                 self._await(queued)
 
     def give_up(self) -> list[QueuedMessage]:
-        """Remove from `unsettled` and return all messages that it has not acknowledged."""
+        """Remove all messages that the client has not acknowledged from `unsettled`, and return them."""
         if self._cumulative:
             return self.taken(self._up_to.hold_all())
         messages = list(self._one_by_one.values())
@@ -279,8 +282,8 @@ class Queue:
     """A queue: each message goes to one consumer, in the order of arrival; the consumers take turns.
 
     A message waits only while no consumer can take it: call `consumer_ready` when a consumer joins, or may be able to
-    take one. `len()` and `waiting_bytes` count the waiting messages; `kept` also counts those that await an ACK.
-    `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
+    take a message again. `len()` and `waiting_bytes` count the waiting messages; `kept` also counts the messages that
+    await an ACK. `private`: the queue belongs to one subscriber of a topic, and ends with the subscriber.
     """
 
     destination: bytes
@@ -294,7 +297,7 @@ class Queue:
     _new: deque[QueuedMessage] = field(default_factory=deque)
     _returned: list[QueuedMessage] = field(default_factory=list)
     _consumers: dict[Consumer, None] = field(default_factory=dict)
-    # Those that were able to take a message when they were looked at last, in the order of their turns.
+    # The consumers that could take a message when this was last checked, in the order of their turns.
     _able: OrderedDict[Consumer, None] = field(default_factory=OrderedDict)
     _ended: bool = False
 
@@ -307,20 +310,20 @@ class Queue:
         return not self.kept and not self._consumers
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether `count` more messages of `size` bytes together may wait. A single one always may."""
+        """Return whether `count` more messages, together of `size` bytes, may wait. A single message always may."""
         waiting = len(self)
         if waiting + count == 1:
             return True
         return waiting + count <= self._max_messages and self.waiting_bytes + size <= self._max_bytes
 
     def require_room(self, count: int, size: int) -> None:
-        """Raise `LimitError` where `has_room` is False."""
+        """Raise `LimitError` if `has_room` is False."""
         if not self.has_room(count, size):
             bound = f"{self._max_messages} messages and {self._max_bytes} bytes"
             raise LimitError("the queue is full", f"a queue keeps {bound} at most")
 
     def must_keep(self) -> bool:
-        """Whether the next message would have to be kept: to wait, or until it is acknowledged."""
+        """Whether a message would now have to be kept, either to wait or until it is acknowledged."""
         consumer = self._next()
         return consumer is None or consumer.acknowledges
 
@@ -335,7 +338,7 @@ class Queue:
         self._add(message, consumer)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has already checked the room."""
+        """Do what `publish` does, without the check of the room: the caller has done it."""
         self._add(message, self._next())
 
     def _add(self, message: Message, consumer: Consumer | None) -> None:
@@ -355,11 +358,11 @@ class Queue:
     # Consumers
 
     def joined(self, consumer: Consumer) -> None:
-        """Add a consumer. Call `consumer_ready` when it may get messages."""
+        """Add a consumer. Call `consumer_ready` when the consumer may get messages."""
         self._consumers[consumer] = None
 
     def consumer_ready(self, consumer: Consumer) -> None:
-        """Send the waiting messages to a consumer that may be able to take some again."""
+        """Send waiting messages to a consumer that may be able to take messages again."""
         if consumer not in self._able:
             if consumer.able:
                 self._able[consumer] = None
@@ -368,12 +371,12 @@ class Queue:
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
-        """Move a consumer behind the others, because it refused messages."""
+        """Give a consumer the last turn, because it refused messages."""
         if consumer in self._able:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """Remove a consumer: its messages wait again. Call `deliver` after the last one."""
+        """Remove a consumer. Its messages wait again. When all leaving consumers are removed, call `deliver`."""
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         consumer.buffer.held_up.pop(consumer, None)
@@ -384,7 +387,7 @@ class Queue:
         self.returned(consumer.give_up())
 
     def overran(self) -> None:
-        """End the connections of its consumers at the end of this input: more messages wait than the bounds allow."""
+        """Let the connections of the queue's consumers end when this input ends: too many messages wait."""
         for consumer in self._consumers:
             buffer = consumer.buffer
             buffer.output.overrun[buffer.too_slow] = None
@@ -404,7 +407,7 @@ class Queue:
                 self.settled(queued)
 
     def _next(self) -> Consumer | None:
-        """Return the next consumer, by turns, that can take a message; None if there is none."""
+        """Return the consumer that has the next turn and can take a message; None if there is none."""
         able = self._able
         while able:
             consumer = next(iter(able))
@@ -420,7 +423,7 @@ class Queue:
     # Messages
 
     def _take_oldest(self) -> QueuedMessage:
-        """Remove and return the oldest waiting message; returned messages are older than new ones."""
+        """Remove and return the oldest waiting message. Returned messages are older than new messages."""
         queued = heappop(self._returned) if self._returned else self._new.popleft()
         self.waiting_bytes -= queued.message.size
         return queued
@@ -431,7 +434,7 @@ class Queue:
         self._memory.release(queued.message)
 
     def returned(self, messages: list[QueuedMessage]) -> None:
-        """Let unacknowledged messages wait again, in their old places. Call `deliver` afterwards."""
+        """Put unacknowledged messages back into the queue, in their old places. Call `deliver` afterwards."""
         for queued in messages:
             if self._ended:
                 self.settled(queued)
@@ -440,14 +443,16 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held) -> None:
-        """Take back messages of an aborted transaction: they await their ACK or a consumer. Then call `deliver`."""
+        """Take back messages that an aborted transaction had acknowledged. They await the consumer's ACK again. If the
+        consumer is gone, they wait for another consumer. Then call `deliver`.
+        """
         if consumer in self._consumers:
             consumer.restore(messages)
         else:
             self.returned(list(messages))
 
     def drop_oldest(self) -> bool:
-        """Drop the oldest message that waits. Return whether there was one."""
+        """Drop the oldest waiting message. Return False if there is none."""
         if not len(self):
             return False
         self.settled(self._take_oldest())
@@ -455,8 +460,8 @@ class Queue:
 
 
 class Topic:
-    """A topic. Each message goes to every present subscriber, through a private queue for each. A subscriber that
-    exceeds the bounds is disconnected, so nobody waits for it.
+    """A topic. Each message goes to every present subscriber, through a private queue for each subscriber. A
+    subscriber for which too many messages wait is disconnected, so the others need not wait for it.
     """
 
     def __init__(self, destination: bytes, memory: Memory, max_messages: int, max_bytes: int) -> None:
@@ -477,13 +482,13 @@ class Topic:
         return sum(queue.kept for queue in self._queues)
 
     def publish(self, message: Message) -> None:
-        """Send a message to all subscribers. Raises `LimitError`, and sends it to none, without memory for it."""
+        """Send a message to all subscribers. If there is no memory for it, raise `LimitError` and send it to nobody."""
         if not self._memory.fits(message) and any(queue.must_keep() for queue in self._queues):
             self._memory.admit(message)
         self.add(message)
 
     def add(self, message: Message) -> None:
-        """As `publish`, for a message for which the caller has already checked the memory."""
+        """Do what `publish` does, without the check of the memory: the caller has done it."""
         for queue in self._queues:
             if len(queue) and not queue.has_room(1, message.size):
                 queue.overran()
@@ -494,7 +499,7 @@ class Topic:
         """Do nothing: a topic always has room, because a slow subscriber is disconnected."""
 
     def queue(self) -> Queue:
-        """Return a new private queue for one subscriber. Call its `joined` at once."""
+        """Return a new private queue for one subscriber. Call the queue's `joined` at once."""
         queue = Queue(self.destination, self._memory, self._max_messages, self._max_bytes, private=True)
         self._queues[queue] = None
         return queue
@@ -509,9 +514,9 @@ class Topic:
 
 
 class Output:
-    """The output of one input, for all connections: effects, and the `filled` buffers, which have bytes. `overrun` has
-    the functions that end the connections of subscribers that are too slow for their topics. An input ends with
-    `flush`, then `drain`.
+    """The output of one input, for all connections. It has effects, and in `filled` the buffers that have bytes.
+    `overrun` has the functions that end the connections of subscribers that are too slow for their topics. At the end
+    of an input call `flush`, then `drain`.
     """
 
     def __init__(self) -> None:
@@ -524,12 +529,12 @@ class Output:
         self._effects += effects
 
     def drain(self) -> list[Effect]:
-        """Return all effects since the last call, and forget them; the caller must perform them in order."""
+        """Return all effects that were put since the last call. The caller must perform them in order."""
         effects, self._effects = self._effects, []
         return effects
 
     def flush(self, now: float) -> None:
-        """End the connections that are too slow; then put the bytes of the buffers before all other effects."""
+        """End the connections in `overrun`. Then put a `Send` for each filled buffer before all other effects."""
         while self.overrun:
             end, _ = self.overrun.popitem()
             end()
@@ -542,11 +547,12 @@ class Output:
 
 
 class SendBuffer:
-    """The bytes for one leg, written at the end of the input.
+    """Collects the bytes for one leg. At the end of each input they are written.
 
-    `ready`: messages may be added, as the transport is not full, the leg not closed and the turn not `at_limit`.
-    `limit`: of a turn's bytes, infinity between turns. `held_up`: consumers that wait until it is `ready`.
-    `unread`: bytes of replies while the transport was full. `too_slow`: ends the connection, see `Output.overrun`.
+    `ready`: messages may be added, because the transport is not full, the leg is not closed, and the turn is not
+    `at_limit`. `limit`: the most bytes in a turn; between turns there is no limit. `held_up`: consumers that wait until
+    the buffer is `ready`. `unread`: bytes of replies since the transport became full. `too_slow`: the function that
+    ends the connection, see `Output.overrun`.
     """
 
     def __init__(self, leg: Leg, output: Output, too_slow: Callable[[], None]) -> None:
@@ -564,7 +570,7 @@ class SendBuffer:
         self.held_up: OrderedDict[Consumer, None] = OrderedDict()
 
     def deliver(self, head: bytes, body: bytes) -> None:
-        """Add a message, while `ready`."""
+        """Add a message. Call this only while `ready` is True."""
         pieces = self._pieces
         if not pieces:
             self.output.filled.append(self)
@@ -576,7 +582,7 @@ class SendBuffer:
             self.ready = False
 
     def reply(self, data: bytes) -> None:
-        """Add a frame that never waits: a receipt, an error, a beat. `unread` counts it while the transport is full."""
+        """Add bytes that never wait: a receipt, an error, a beat. While the transport is full, `unread` counts them."""
         if not self._pieces:
             self.output.filled.append(self)
         self._pieces.append(data)
@@ -597,7 +603,7 @@ class SendBuffer:
         self.ready = self._open and self._writable
 
     def go_on(self) -> None:
-        """Resume `held_up` consumers in order while the buffer is `ready`; one that waits again becomes the last."""
+        """Resume `held_up` consumers in order while `ready` is True. A consumer that waits again becomes the last."""
         while self.ready and self.held_up:
             consumer, _ = self.held_up.popitem(last=False)
             consumer.queue.consumer_ready(consumer)

@@ -1,8 +1,8 @@
 """The program `stomprelay`.
 
-`commands` its commands, and those that need nothing else; `configuration` the commands that run or check a relay;
-`passwd` the users file; `asking` the commands
-that ask a running relay. A program that begins a relay calls `hold` first.
+`commands` has the parser and the simple commands. `configuration` has the commands that run or check a relay. `passwd`
+changes the users file. `asking` has the commands that ask a running relay. A program that starts a relay calls `hold`
+first.
 """
 
 import signal
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from typing import Final
 
 _HELD: Final = ("SIGHUP", "SIGUSR1", "SIGUSR2")
-"""The signals that do not end a running relay. SIGTERM and SIGINT end it also during its start, as they should."""
+"""The signals that do not end a running relay. SIGTERM and SIGINT end a relay, also while it starts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit status. Wrong usage raises `SystemExit`, as argparse does."""
+    """Run one command, and return the exit status. Wrong arguments raise `SystemExit`, as in argparse."""
     given = sys.argv[1:] if arguments is None else arguments
     begins = given[:1] == ["run"]
     if begins:
         hold()
     try:
-        # Loaded when a signal can wait.
+        # Imported late, when signals are blocked already.
         from stomprelay.cli import commands
 
         return commands.main(given)
@@ -31,14 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def hold() -> None:
-    """Block the signals that would end a relay during its start; children and threads that begin meanwhile inherit the
-    block. Call this before anything else. `service.process.Signals` unblocks them, and gets those that came.
+    """Block the signals that would end a relay during its start. The signals are also blocked in children and threads
+    that start meanwhile. Call this function before anything else. `service.process.Signals` unblocks the signals, and
+    handles the signals that came meanwhile.
     """
     _mask("SIG_BLOCK")
 
 
 def release() -> None:
-    """Unblock the signals; a signal that came while they were blocked ends the process now."""
+    """Unblock the signals that `hold` blocked. If one of them came meanwhile, it ends the process now."""
     _mask("SIG_UNBLOCK")
 
 

@@ -220,8 +220,8 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> AdminClient:
-    """Return the admin endpoint: that of `--admin`, of the file, or the default, with its credentials. Raises
-    `ConfigError`.
+    """Return a client for the admin endpoint, with the credentials. The endpoint is taken from `--admin`, else from the
+    configuration file. Without a file it is `DEFAULT`. Raises `ConfigError`.
     """
     place, token, own = options.admin, None, None
     if options.config is not None:
@@ -242,5 +242,5 @@ def _admin(options: argparse.Namespace) -> AdminClient:
     return AdminClient(DEFAULT if place is None else place, known)
 
 
-# At once, for it takes a while until a broker is empty, or the next frame passes.
+# Each line is written at once, because it may take long until a broker is empty or the next frame passes.
 _print_line = partial(print, flush=True)

@@ -1,5 +1,5 @@
-"""`stomprelay`: runs the relay; shows a configuration, a file of the package, a translation or a journal; and shows,
-pauses or ends the brokers and sessions of a running relay.
+"""`stomprelay`: runs the relay, or shows a configuration, a file of the package, a translation or a journal. It also
+shows the brokers and sessions of a running relay, pauses brokers, and ends sessions.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _VERSIONS = [version.decode() for version in DIALECTS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return the exit status. Wrong usage raises `SystemExit`, as argparse does."""
+    """Run one command, and return the exit status. Wrong arguments raise `SystemExit`, as in argparse."""
     options = parser().parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has closed it.
+        # The program that reads our output has closed it.
         sys.stdout = None
         return 0
     except OSError as error:
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands. In its result, `run` is the function to call with that result."""
+    """Return the parser of all commands. The parsed options have a function `run`: call it with these options."""
     made = argparse.ArgumentParser(
         prog="stomprelay",
         description="A relay between STOMP clients and STOMP brokers.",

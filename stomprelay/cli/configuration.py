@@ -1,5 +1,6 @@
-"""`run` and `check`: a relay with the configuration of a file and of the command line, which overrides the file.
-`check` with `send` or `subscribe` prints which rule of it decides what a client may do, and why.
+"""`run` runs a relay, and `check` checks its configuration. Options of the command line override the configuration
+file. `check send` and `check subscribe` print whether a client may send or subscribe, which access rule decides it, and
+why.
 """
 
 import argparse
@@ -42,7 +43,7 @@ LOG_FORMATS = ("text", "json")
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands."""
+    """Add the commands to the parser."""
     run = commands.add_parser("run", help="run the relay", description=_RUN)
     _add_configuration(run, required=False)
     run.add_argument(
@@ -97,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _end_by(number: int) -> int:
-    """End this process by a signal. Returns 0 in process 1 of a container, which the signal does not end."""
+    """End this process by a signal. If the signal has no effect, as for process 1 of a container, return 0."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 0
@@ -117,7 +118,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_usable(file: str, config: Config) -> None:
-    """Create every endpoint and load every certificate, as the relay does at its start. Raises `ConfigError`."""
+    """Create all endpoints and load all certificates, as at a start, to check them. Raises `ConfigError`."""
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 
@@ -143,7 +144,7 @@ def _check_usable(file: str, config: Config) -> None:
             if broker.endpoint != MEMORY:
                 client_endpoint(reactor, broker, upstream.tls)
         for key, place in places:
-            # systemd's sockets are there only when it starts the relay itself.
+            # systemd's sockets exist only if systemd has started this process.
             if server(place).kind != "systemd":
                 listening_service(reactor, key, place, Factory())
     except tls.Unusable as error:
@@ -158,7 +159,7 @@ _COMMANDS = {"send": SEND, "subscribe": SUBSCRIBE}
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that describe the client and the frame; `asks` is None without `send` or `subscribe`."""
+    """Add the arguments that describe the client and the frame. `asks` is None if the user gives no frame."""
     parser.add_argument("asks", nargs="?", choices=[*_COMMANDS], help="the client's command")
     parser.add_argument("destination", nargs="?", metavar="DESTINATION", help="its destination")
     who = parser.add_argument_group("the client, with send and subscribe; default: an unknown client")
@@ -190,7 +191,7 @@ def _header(text: str) -> tuple[bytes, bytes]:
 
 
 def decide(options: argparse.Namespace, config: Config, print_line: Callable[[str], None]) -> int:
-    """Print which rule decides; return 0 if the frame is allowed, else 1. Raises `ConfigError`."""
+    """Print which rule decides. Return 0 if the frame is allowed, otherwise 1. Raises `ConfigError`."""
     if options.destination is None:
         raise ConfigError(f"check {options.asks}: needs a destination")
     listener = _listener(config, options.listener)
@@ -237,7 +238,7 @@ def _listener(config: Config, name: str | None) -> Listener:
 def _trail(
     rules: AccessRules, policy: ClientRules, identity: Identity, request: Request, place: Place
 ) -> Iterator[str]:
-    """Yield a line for each rule before the one that decides, with the reason why it does not decide."""
+    """Yield a line for each rule before the deciding rule, with the reason why the rule does not decide."""
     asked = {rule.number: (matches, holds) for rule, matches, holds in policy.trail(request, place)}
     for rule in rules.rules:
         if rule.number not in asked:

@@ -1,4 +1,4 @@
-"""`passwd`: sets, changes or deletes a user's line in a users file. Everything else in the file stays as it is."""
+"""`passwd`: sets, changes or deletes a user's line in a users file. All other lines stay as they are."""
 
 import argparse
 import getpass
@@ -26,11 +26,11 @@ examples:
   openssl rand -hex 32 | tee app.passcode | stomprelay passwd --stdin users app
 """
 _OTHERS: Final = 0o007
-"""The bits of a file's mode for users who are neither its owner nor of its group."""
+"""The bits of a file's mode for users who neither own the file nor are in its group."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     passwd = commands.add_parser(
         "passwd",
         help="set the passcode of a user in a users file",
@@ -110,7 +110,7 @@ def _passcode(options: argparse.Namespace) -> bytes:
 
 
 def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
-    """Return the content with this line in place of the user's, or at the end; None: without the user's."""
+    """Return the content with `line` in place of the user's line, or at the end. None removes the user's line."""
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -120,7 +120,7 @@ def _changed(content: bytes, name: bytes, line: bytes | None) -> bytes:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Replace a file by one with this content, at once. Its owner, and the permissions of its group, stay."""
+    """Replace a file in one step by a file with this content. The owner, and the permissions of the group, stay."""
     try:
         found = os.stat(path) if os.path.lexists(path) else None
         number, new = tempfile.mkstemp(prefix=".users-", dir=os.path.dirname(path))

@@ -1,5 +1,5 @@
-"""A broker's address in each form that a configuration may have, and Twisted's endpoint strings: they are parsed
-without Twisted, so that invalid ones are found while the configuration is read.
+"""The forms of a broker's address in a configuration, and Twisted's endpoint strings. They are parsed without Twisted,
+so that mistakes are found while the configuration is read.
 """
 
 import re
@@ -41,7 +41,7 @@ _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
-    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`, whose text does not show an address that
+    """Return the broker at an address in one of `_FORMS`. Raises `ValueError`; its text does not show an address that
     has a user in it.
     """
     if text == MEMORY:
@@ -88,7 +88,7 @@ def _host_and_port(authority: str) -> tuple[str, str | None]:
 
 
 def host_name(text: str) -> str:
-    """Return a host name or an IP address, as certificates and resolvers need it. Raises `ValueError`."""
+    """Return the text if it is a host name or an IP address, for certificates and resolvers. Raises `ValueError`."""
     if not _HOST.fullmatch(text):
         raise ValueError("must name a host, such as broker.example.net")
     if not text.isascii():
@@ -100,7 +100,9 @@ def host_name(text: str) -> str:
 
 
 class Authority(NamedTuple):
-    """A host, in small letters or as a short IP address, with its port or None, as in a URL or a `Host` header."""
+    """A host and its port, as in a URL or a `Host` header. The host is in lower case, or a short IP address. The port
+    may be None.
+    """
 
     host: str
     port: int | None = None
@@ -132,13 +134,13 @@ def _by_endpoint(text: str, weight: int) -> Broker:
     endpoint = client(text)
     host = endpoint.arguments.get("host", "")
     if endpoint.kind == "ssl" and "hostname" not in endpoint.arguments:
-        # Without it, Twisted would not verify whose certificate it is shown.
+        # Without this argument, Twisted would not verify for which host the certificate is.
         return Broker(text, f"{text}:hostname={quoted(host)}", host, weight=weight)
     return Broker(text, text, host, weight=weight)
 
 
 def host_and_port(broker: Broker) -> str | None:
-    """Return a broker's `host:port`, `[host]:port` for IPv6; None for an endpoint without host and port."""
+    """Return a broker's `host:port`, or `[host]:port` for IPv6. Return None if its endpoint has no host or no port."""
     try:
         arguments = client(broker.endpoint).arguments
     except ValueError:
@@ -150,7 +152,7 @@ def host_and_port(broker: Broker) -> str | None:
 
 
 def hosts(value: object) -> tuple[Authority, ...]:
-    """Return the hosts in a list, each with its port or None. Raises `ValueError` if anything else is in it."""
+    """Return the hosts in a list. A host may have a port. Raises `ValueError` for any other value."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
     found = []
@@ -163,7 +165,7 @@ def hosts(value: object) -> tuple[Authority, ...]:
 
 
 def certificate_name(value: object) -> str:
-    """Return the name that a certificate must be for: an IP address or a host. Raises `ValueError`."""
+    """Return a certificate's name, after checking that it is an IP address or a host. Raises `ValueError`."""
     name = read_text(value)
     try:
         ip_address(name)
@@ -219,24 +221,26 @@ _INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The parts of an endpoint string. `arguments` have names if the kind is a known one."""
+    """The parts of an endpoint string. `arguments`: the values by name. If the kind is unknown, values without a name
+    are under their numbers "0", "1" and so on.
+    """
 
     kind: str
     arguments: Mapping[str, str]
 
     @property
     def own_tls(self) -> bool:
-        """Whether the endpoint has TLS of its own."""
+        """Whether the endpoint string itself asks for TLS: `ssl:` or `tls:`."""
         return self.kind in ("ssl", "tls")
 
 
 def quoted(argument: str) -> str:
-    """Return an argument escaped for an endpoint string."""
+    """Return an argument with the escapes that it needs in an endpoint string."""
     return argument.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def port(value: str, lowest: int = 1) -> int:
-    """Return the number of a port. Raises `ValueError` for anything but a number from `lowest` to 65535."""
+    """Return the number of a port. It must be from `lowest` to 65535, otherwise `ValueError` is raised."""
     if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= PORTS):
         raise ValueError(f'the port must be a number from {lowest} to {PORTS}, not "{value}"')
     return int(value)
@@ -272,14 +276,14 @@ def server(text: str) -> Endpoint:
 
 
 def server_endpoint(value: object) -> str:
-    """Return a Twisted server endpoint string, checked without Twisted. Raises `ValueError`."""
+    """Return a Twisted server endpoint string after checking it without Twisted. Raises `ValueError`."""
     string = read_text(value)
     server(string)
     return string
 
 
 def exposed(text: str) -> bool:
-    """Whether other machines may reach a server endpoint: all but loopback and UNIX sockets."""
+    """Whether other machines may reach a server endpoint: True for all but loopback interfaces and UNIX sockets."""
     endpoint = server(text)
     if text.lower().startswith("haproxy:"):
         return True
@@ -294,7 +298,7 @@ def exposed(text: str) -> bool:
 
 
 def client(text: str) -> Endpoint:
-    """Return the parts of a client endpoint string. Raises `ValueError` for one that is not valid."""
+    """Return the parts of a client endpoint string. Raises `ValueError` for an invalid string."""
     endpoint = _read(text, CLIENTS)
     if endpoint.kind in CLIENTS and "port" in endpoint.arguments:
         port(endpoint.arguments["port"])
@@ -326,7 +330,7 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
 
 
 def _parts(text: str) -> list[tuple[str | None, str]]:
-    """Return the parts between colons, as (name or None, value). A backslash escapes the next character."""
+    """Return the parts between colons as pairs of name (or None) and value. A backslash escapes the next character."""
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""

@@ -1,5 +1,5 @@
-"""`admin` and `metrics`: their endpoints, and who may use them. `admin` takes commands, so it needs more protection if
-other machines can reach it.
+"""The setting `admin`: an endpoint, and who may use it. The endpoint accepts commands, so it needs protection if other
+machines can reach it.
 """
 
 import re
@@ -13,10 +13,10 @@ from stomprelay.config.values import flag, text
 from stomprelay.relay.model.listener import ServerTLS
 
 KEYS: Final = frozenset({"admin", "admin_token_file", "admin_tls", "admin_console"})
-"""The keys about access to admin."""
+"""The keys that decide about the access to the admin endpoint."""
 
 SHORTEST: Final = 16
-"""The least number of characters of a token: a shorter one could be guessed."""
+"""The least number of characters of a token. A shorter token could be guessed."""
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/=-]+")
 _OCTAL: Final = re.compile("[0-7]+")
 
@@ -30,11 +30,11 @@ _OPEN: Final = (
     "require_client_certificate = true, or let it listen on a UNIX socket with mode=600"
 )
 UNENCRYPTED: Final = "other machines may reach it without TLS, and whoever is on the way can read the token"
-"""The warning about an admin endpoint whose token passes through the network unencrypted."""
+"""The warning that a token passes through the network unencrypted on its way to the admin endpoint."""
 
 
 class AdminAccess(NamedTuple):
-    """The access to the admin endpoint: address (None: there is none), token, TLS, and whether it has the console."""
+    """The access to the admin endpoint: its address (or None), its token, its TLS, and whether it has the console."""
 
     endpoint: str | None
     token: bytes | None
@@ -46,7 +46,7 @@ class AdminAccess(NamedTuple):
 
 
 def read(table: ConfigTable) -> AdminAccess:
-    """Return the access to the admin endpoint of a file. Reads the file of its token. Raises `ConfigError`."""
+    """Return the access to the admin endpoint in a file, with the token from its own file. Raises `ConfigError`."""
     place = table.get("admin", server_endpoint)
     tls = read_tls(table.table("admin_tls"), place or "tcp:0") if "admin_tls" in table else None
     token = table.file("admin_token_file", text, token_content)
@@ -54,8 +54,8 @@ def read(table: ConfigTable) -> AdminAccess:
 
 
 def token_content(content: bytes, mode: int) -> bytes:
-    """Return the token in a file's content; `mode` is the file's. Raises `ValueError`, which does not show the
-    token.
+    """Return the token in a file's content; `mode` is the file's mode. Raises `ValueError`, whose text does not show
+    the token.
     """
     private(mode)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
@@ -69,7 +69,9 @@ def token_content(content: bytes, mode: int) -> bytes:
 
 
 def check(source: str, key: str, access: AdminAccess) -> None:
-    """Raise `ConfigError` for an admin endpoint that others can use without token or certificate. `key`: its key."""
+    """Raise `ConfigError` if anybody can use the admin endpoint without credentials, or if its endpoint string cannot
+    have the TLS of `access`. The errors name `key`.
+    """
     place, _, tls, console = access
     if place is None:
         return
@@ -84,7 +86,7 @@ def check(source: str, key: str, access: AdminAccess) -> None:
 
 
 def guarded(access: AdminAccess) -> bool:
-    """Whether an admin endpoint needs a token, a certificate, or the right to write to its UNIX socket."""
+    """Whether only users with a token, a certificate, or the right to write to its UNIX socket can use the endpoint."""
     place, token, tls, _ = access
     certified = tls is not None and tls.require_client_certificate
     if place is None or token is not None or certified:

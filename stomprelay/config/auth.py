@@ -1,5 +1,5 @@
 """`[auth.NAME]`: which clients may connect to the listeners that name the table. The files that the table names are
-read with it.
+read, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 METHODS: Final = ("users", "certificates", "token", "service")
 INSTALL: Final = "pip install argon2-cffi pyjwt"
-"""How to install what passcodes and tokens need."""
+"""The command that installs the packages for passcodes and tokens."""
 
 
 def read(table: ConfigTable) -> AuthSettings:
-    """Return the settings in the table: which clients may connect. Raises `ConfigError`."""
+    """Return the settings in the table: how clients are identified. Raises `ConfigError`."""
     values = table.read(SETTINGS["auth.NAME"])
     tokens, renew = _tokens(table.table("token")) if "token" in table else (None, None)
     service = table.table("service").read(SETTINGS["auth.NAME.service"]) if "service" in table else None
@@ -43,7 +43,7 @@ def read(table: ConfigTable) -> AuthSettings:
 
 
 def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettings]) -> None:
-    """Raise `ConfigError` if clients cannot be identified, or if a broker would get a client's secret."""
+    """Raise `ConfigError` if a listener with certificates has no `client_ca`, or if a broker's login is missing."""
     known = {each.name: each for each in auths}
     for listener in listeners:
         if listener.auth is None:
@@ -66,7 +66,7 @@ def check(source: str, listeners: Iterable[Listener], auths: Iterable[AuthSettin
 
 @contextmanager
 def _package(table: ConfigTable, key: str | None) -> Iterator[None]:
-    """The context for the import of a package that not every installation has. Raises `ConfigError` if the package is
+    """Run the `with` block, which imports a package that may not be installed. Raises `ConfigError` if the package is
     missing.
     """
     try:
@@ -84,7 +84,7 @@ def _users(table: ConfigTable) -> "Users | None":
 
 
 def _tokens(table: ConfigTable) -> "tuple[Tokens, str | None]":
-    """Return the reader of tokens, and the destination to which clients send new tokens (None: there is none)."""
+    """Return the reader of tokens, and the destination to which clients send new tokens, or None."""
     with _package(table, None):
         from stomprelay.auth.tokens import ALGORITHMS, Tokens, read_keys
     table.only(SETTINGS["auth.NAME.token"])

@@ -1,5 +1,5 @@
-"""The change from the running configuration to another one: the source from which it is read again, the keys that
-differ, the keys that take effect while sessions run, and the groups and brokers that stay.
+"""The change from the running configuration to a new one: the source of the new one, the keys that differ, the keys
+that need a restart, and the groups and brokers that stay.
 """
 
 import os
@@ -21,7 +21,7 @@ from stomprelay.relay.model.upstream import Upstream
 
 class ConfigSource(NamedTuple):
     """Where a configuration comes from: a file's path and text, the options of the command line, and the folder of
-    relative paths. Another process reads the same configuration from it.
+    relative paths. Another process can read the same configuration from this source.
     """
 
     path: str | None
@@ -31,7 +31,7 @@ class ConfigSource(NamedTuple):
 
     @classmethod
     def of(cls, path: str | None, options: Mapping[str, Any]) -> Self:
-        """Return the source of a command line, with the file as it is now. Raises `ConfigError`."""
+        """Return the source for a command line: the file as it is now, and the options. Raises `ConfigError`."""
         return cls(path, "" if path is None else read_text(path), options, os.getcwd())
 
     @contextmanager
@@ -40,7 +40,7 @@ class ConfigSource(NamedTuple):
         folder is gone.
         """
         before: str | None = None
-        with suppress(OSError):  # where it runs may be removed
+        with suppress(OSError):  # the process's folder may have been removed
             before = os.getcwd()
         if before == self.folder:
             yield
@@ -56,11 +56,11 @@ class ConfigSource(NamedTuple):
                 os.chdir(before)
 
     def read(self, running: Config = NOTHING) -> Config:
-        """Return the configuration. Parts that are unchanged are taken from `running`. Raises `ConfigError`."""
+        """Return the configuration. Its unchanged parts are those of `running`. Raises `ConfigError`."""
         if self.path is None:
             return overridden(default(), **self.options)
         if self.options.get("listen") or self.options.get("upstream"):
-            running = NOTHING  # its listeners are not those of the file
+            running = NOTHING  # the running listeners are not those of the file
         return overridden(load(self.path, self.text, running), **self.options, source=self.path)
 
     def again(self) -> Self:
@@ -71,12 +71,12 @@ class ConfigSource(NamedTuple):
 _FIXED, _FIXED_IN_JOURNAL = (
     [key for key, each in SETTINGS[table].items() if each.takes is Takes.RESTART] for table in ("", "journal")
 )
-"""The fields that have no effect after the start of the process."""
+"""The fields whose changes have no effect after the start of the process."""
 
 
 class Continued(NamedTuple):
-    """A `group` that continues, or a new group in place of one that cannot continue. It gets the settings of `like`,
-    and these brokers.
+    """A `group` that continues, or a new group in place of one that cannot continue. The group gets the settings of
+    `like`, and these brokers.
     """
 
     group: Group
@@ -87,9 +87,9 @@ class Continued(NamedTuple):
 @dataclass(frozen=True)
 class Change:
     """The change from the running configuration to `config`. `config` has the groups and brokers that stay, and the
-    old values of keys that need a restart. Call `apply` when everything in it can be used. `left`: brokers that are in
-    no group any more; the sessions of each have the `drain_timeout` of its upstream to leave it. `changed`: the keys
-    that differ. `restart`: the keys that need a restart.
+    old values of keys that need a restart. Call `apply` when everything in `config` can be used. `left`: brokers that
+    are no longer in a group; their sessions have the `drain_timeout` of the upstream to leave them. `changed`: the
+    keys that differ. `restart`: the keys that differ and need a restart.
     """
 
     config: Config
@@ -110,13 +110,13 @@ class Change:
         ]
 
     def apply(self) -> None:
-        """Give each continued group its settings and brokers. Sessions choose among them from now on."""
+        """Give each continued group its settings and brokers. From now on sessions choose among these brokers."""
         for group, like, brokers in self.continued:
             group.take(like, brokers)
 
 
 def change(source: str, running: Config, wanted: Config) -> Change:
-    """Return the change from the running configuration to another one, from `source`. Raises `ConfigError`."""
+    """Return the change from `running` to the configuration `wanted`. Errors name `source`. Raises `ConfigError`."""
     changed, restart = _differences(running, wanted)
     config = wanted
     if restart:
@@ -148,7 +148,7 @@ def change(source: str, running: Config, wanted: Config) -> Change:
 
 def _groups(before: Upstream, after: Upstream, continued: list[Continued]) -> Iterator[Group]:
     """Yield the groups of a changed upstream, and append a `Continued` for each to `continued`. A group continues only
-    if neither the number of groups nor `movable` changes, because sessions rely on both.
+    if the number of groups and `movable` stay the same, because sessions rely on both.
     """
     alike = len(before.groups) == len(after.groups) and before.movable == after.movable
     for number, group in enumerate(after.groups):
@@ -173,8 +173,8 @@ def _known(broker: Broker, known: Iterable[Broker]) -> Broker:
 
 
 def _differences(before: Config, after: Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the keys that differ (in words for added and removed tables and brokers), and those that need a
-    restart.
+    """Return two lists: the keys that differ and need no restart, and the keys that differ and need a restart. Added
+    and removed tables and brokers are described in words.
     """
     skipped = {"listeners", "broker", "journal", "auths", "tables"}
     changed = _plain(before, after, FIELD_KEYS[""], skipped)
@@ -207,7 +207,7 @@ def _by_name(kind: str, before: Iterable[Any], after: Iterable[Any], compare: An
 
 
 def _plain(before: Any, after: Any, keys: Mapping[str, str], skipped: Iterable[str] = ()) -> list[str]:
-    """Return the keys of the fields in which two records of one kind differ, each key once."""
+    """Return the keys of the fields in which two records of the same class differ, each key once."""
     found: dict[str, None] = {}
     for each in fields(before):
         name = each.name

@@ -1,4 +1,4 @@
-"""The whole configuration: a TOML file, the command line, which overrides the file, and defaults."""
+"""The whole configuration, from a TOML file, the command line, and defaults. The command line overrides the file."""
 
 import os
 import tomllib
@@ -36,17 +36,17 @@ DEFAULT: Final = "default"
 
 LONGEST: Final = 1024 * 1024
 BODIES: Final = 4
-"""The least number of bodies for which the memory for all clients must be enough. Memory counts as short when three
-quarters of it are used.
+"""The memory for all clients must have room for at least this number of bodies of the largest size. Memory counts as
+short when three quarters of it are used.
 """
 DEPTH: Final = 16
-"""The largest depth of arrays and inline tables within each other; no setting needs more than two."""
+"""The largest depth of nested arrays and inline tables. No setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
 
 
 class Option(NamedTuple):
-    """An option of the command line: its letter if it has one, the name of its value in the help, and its meaning."""
+    """An option of the command line: its letter or None, the name of its value in the help, and its meaning."""
 
     letter: str | None
     value: str
@@ -69,17 +69,17 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "workers": Option(None, "N", "How many processes serve the clients; best: one for each core."),
     "log_level": Option(None, "LEVEL", f"How much is logged: {', '.join(LEVELS)}."),
 }
-"""The options of the command line, which replace values of the file. The names are those that `overridden` has for
-them; the command line has dashes in them.
+"""The options of the command line, which replace values of the file. The names are those of `overridden`'s arguments;
+the command line has dashes in them in place of underscores.
 """
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings, checked, by the names of their keys; `config/stomprelay.toml` explains the keys. Not checked:
-    whether endpoints, TLS files and the journal's directory can be used. None means for `admin`, `metrics`, `handover`
-    and `admin_token`: there is none; for `clients`: as many as the process has file descriptors for; for `memory`: half
-    of the memory that there is. `tables`: the tables of the file.
+    """All settings, checked, by the names of their keys; `config/stomprelay.toml` explains the keys. It is not checked
+    whether endpoints, TLS files and the journal's directory can be used. For `admin`, `metrics`, `handover` and
+    `admin_token` None means that there is none. For `clients` None means as many clients as the process has file
+    descriptors for. For `memory` None means half of the machine's memory. `tables`: the tables of the file.
     """
 
     listeners: tuple[Listener, ...]
@@ -112,23 +112,23 @@ class Config:
 
     @property
     def watched(self) -> bool:
-        """Whether there is `admin` or `metrics`, where figures can be asked for."""
+        """Whether there is an endpoint for figures: `admin` or `metrics`."""
         return self.admin is not None or self.metrics is not None
 
 
 NOTHING: Final = Config(())
-"""The configuration where no relay runs yet."""
+"""The configuration for the time when no relay runs yet."""
 
 
 def load(path: str, text: str | None = None, running: Config = NOTHING) -> Config:
-    """Return the configuration in a TOML file; `text`: its content, if it was already read. Unchanged listeners and
-    upstreams are those of `running`. Raises `ConfigError` with a text of one line.
+    """Return the configuration in a TOML file. `text`: the file's content, if it was already read. If a listener or an
+    upstream is unchanged, the object of `running` is used again. Raises `ConfigError` with a text of one line.
     """
     return _read(_table(path, read_text(path) if text is None else text), running)
 
 
 def load_admin(path: str) -> AdminAccess:
-    """Return how to reach the admin endpoint, by a TOML file; nothing else is checked. Raises `ConfigError`."""
+    """Return the access to the admin endpoint in a TOML file; nothing else is checked. Raises `ConfigError`."""
     return read_admin(_table(path, read_text(path)))
 
 
@@ -176,9 +176,10 @@ def overridden(
     log_level: str | None = None,
     source: str = COMMAND_LINE,
 ) -> Config:
-    """Return the configuration, overridden by the command line. `listen` replaces all listeners, each with the
-    settings of the first. `upstream` is the new address of each listener's own upstream, also for routes to that.
-    `journal` is the journal's folder. `source` is the file, for errors that no option caused. Raises `ConfigError`.
+    """Return the configuration, overridden by the command line. `listen`: endpoints that replace all listeners; each
+    gets the settings of the first listener. `upstream`: the new address of each listener's own upstream, also for
+    routes to this upstream. `journal`: the journal's folder. `source`: the file, to be named in errors that no option
+    caused. Raises `ConfigError`.
     """
     listeners = config.listeners
     if listen:
@@ -209,8 +210,8 @@ def overridden(
 
 
 def share(config: Config, number: int) -> Config:
-    """Return the configuration of worker `number`, from 1. Of each limit for all clients it has the worker's part. Only
-    the first worker removes old segments.
+    """Return the configuration of worker `number`, counted from 1. Limits for all clients are divided among the
+    workers. Only the first worker removes old segments.
     """
 
     def part(clients: int | None) -> int | None:
@@ -230,7 +231,7 @@ def share(config: Config, number: int) -> Config:
 
 
 def sharable(source: str, config: Config) -> None:
-    """Raise `ConfigError` if workers cannot share something in the configuration."""
+    """Raise `ConfigError` if the configuration has something that several workers cannot share."""
     for upstream in config.upstreams:
         if any(broker.endpoint == MEMORY for broker in upstream.brokers):
             raise ConfigError(
@@ -270,7 +271,7 @@ def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 
 def led_to(upstreams: Mapping[str, Upstream], listeners: Iterable[Listener]) -> tuple[Listener, ...]:
-    """Return the listeners with these upstreams, by name, in place of those that they and their routes have."""
+    """Return the listeners with other upstreams, also in their routes. `upstreams` has the new upstreams by name."""
     return tuple(
         replace(
             each,
@@ -333,12 +334,12 @@ _SESSIONS: Final = ("upstream", "listener", "auth", "route", "rule")
 def _read_sessions(
     table: ConfigTable, running: Config
 ) -> tuple[tuple[Listener, ...], tuple[AuthSettings, ...]]:
-    """Return the listeners with their upstreams, routes and rules, and the settings of all `[auth.NAME]`. Each file
-    that a table names is read.
+    """Return the listeners with their upstreams, routes and rules. Also return the settings of all `[auth.NAME]`. Reads
+    each file that a table names.
     """
     try:
         texts = [repr([tables.get(key) for key in _SESSIONS]) for tables in (table.values, running.tables)]
-    except (RecursionError, ValueError):  # nested deeply by dots, or a huge number: wrong, and will be named
+    except (RecursionError, ValueError):  # deeply nested by dots, or a huge number: an error is raised later
         running, texts = NOTHING, ["", ""]
     if running.listeners and texts[0] == texts[1] and "auth" not in table and "passcode_file" not in texts[0]:
         return running.listeners, ()
@@ -372,7 +373,7 @@ def _read_sessions(
 
 
 def _read_upstreams(table: ConfigTable, running: Config) -> dict[str, Upstream]:
-    """Return the upstreams by name. If a table is unchanged, the upstream is the running one."""
+    """Return the upstreams by name. If a table is unchanged, its upstream is the running one."""
     known = {each.name: each for each in running.upstreams}
     said: Any = running.tables.get("upstream", {})
     found: dict[str, Upstream] = {}
@@ -389,7 +390,7 @@ def _read_upstreams(table: ConfigTable, running: Config) -> dict[str, Upstream]:
 
 
 _OF_LISTENERS: Final = frozenset({"auth", "route", "rule"})
-"""Tables that change listeners beside the listeners' own tables."""
+"""Tables that change listeners, in addition to the listeners' own tables."""
 
 
 def _kept_listeners(
@@ -398,7 +399,7 @@ def _kept_listeners(
     fallback: Upstream | None,
     running: Config,
 ) -> dict[str, Listener]:
-    """Return the running listeners whose tables are unchanged, by name, each with its new upstream."""
+    """Return a dict with the running listeners whose tables are unchanged. Each listener has its new upstream."""
     said: Any = running.tables.get("listener", {})
     if not _OF_LISTENERS.isdisjoint(running.tables):
         return {}
@@ -420,8 +421,8 @@ def read_journal(table: ConfigTable) -> JournalSettings:
 
 
 def _distinct(source: str, listeners: Iterable[Listener], admin: str | None, metrics: str | None) -> None:
-    """Raise `ConfigError` if two listeners, or `admin` or `metrics`, have the same endpoint; with port 0 each gets a
-    port of its own.
+    """Raise `ConfigError` if two of the listeners, `admin` and `metrics` have the same endpoint. Several endpoints may
+    have port 0, because each of them gets its own port.
     """
     taken: dict[str, str] = {}
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in listeners]

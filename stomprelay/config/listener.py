@@ -1,5 +1,5 @@
-"""`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination;
-`[[rule]]`: what clients may do.
+"""`[listener.NAME]`: where clients connect, and how they are treated. `[[route]]`: which upstream serves a
+destination. `[[rule]]`: what clients may do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ def read(
     fallback: Upstream | None,
     auths: Mapping[str, AuthSettings],
 ) -> Listener:
-    """Return the listener in a table. `fallback`: the upstream if the table names none. Raises `ConfigError`."""
+    """Return the listener in a table. `fallback` is used if the table names no upstream. Raises `ConfigError`."""
     found = table.read(SETTINGS["listener.NAME"])
     place = found.setdefault("endpoint", ENDPOINT)
     upstream = table.get("upstream", reference("upstream", upstreams), fallback)
@@ -48,7 +48,7 @@ def read(
 
 
 def _limits(bounds: ConfigTable, place: str, *, identified: bool) -> dict[str, Any]:
-    """Return the values of a listener's `limits`, by field. Raises `ConfigError`, also for a key without effect."""
+    """Return the values of a listener's `limits`, by field. Raises `ConfigError`, also for a key that has no effect."""
     found = bounds.read(SETTINGS["listener.NAME.limits"])
     for key in ("clients_per_address", "address"):
         if key in bounds and place.lower().startswith("haproxy:"):
@@ -66,7 +66,7 @@ def _limits(bounds: ConfigTable, place: str, *, identified: bool) -> dict[str, A
 
 
 def _check_rates(table: ConfigTable, found: Iterable[str]) -> None:
-    """Raise `ConfigError` for a key that needs a rate in the same table; `found`: the fields in the table."""
+    """Raise `ConfigError` if a key needs a rate that the table lacks. `found`: the fields that the table has."""
     given = {field.rpartition(".")[2] for field in found}
     if "burst" in table and given.isdisjoint(("connects", "frames", "bytes")):
         raise table.error("burst", "has no effect without a rate: connects, frames or bytes")
@@ -77,7 +77,7 @@ def _check_rates(table: ConfigTable, found: Iterable[str]) -> None:
 
 
 def read_tls(table: ConfigTable, place: str) -> ServerTLS:
-    """Return the TLS in a table, for the endpoint `place`. Raises `ConfigError`."""
+    """Return the TLS that a table describes, for the endpoint `place`. Raises `ConfigError`."""
     if server(place).own_tls:
         raise table.error(None, "the endpoint brings TLS of its own; with this table it has to be a tcp: one")
     tls = ServerTLS(**table.read(SETTINGS["listener.NAME.tls"]))
@@ -102,7 +102,7 @@ PATTERNS: Final = tuple(match.value for match in Match)
 
 @dataclass(frozen=True)
 class RouteRule:
-    """A route and the names of the listeners that it applies to. `table`: its table in the file."""
+    """A route, and the names of the listeners to which it applies. `table`: the route's table in the file."""
 
     route: Route
     listeners: frozenset[str]
@@ -112,7 +112,7 @@ class RouteRule:
 def read_route(
     table: ConfigTable, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
-    """Return the route in a table. Both mappings have the tables of the file by name. Raises `ConfigError`."""
+    """Return the route in a table. `upstreams`, `listeners`: all in the file, by name. Raises `ConfigError`."""
     found = table.read(SETTINGS["route[N]"])
     patterns = [key for key in PATTERNS if key in found]
     if len(patterns) != 1:
@@ -124,13 +124,13 @@ def read_route(
 
 
 def _held(table: ConfigTable, listeners: Iterable[str]) -> frozenset[str]:
-    """Return the names of the listeners for a route or a rule: those in its table, or all."""
+    """Return the names of the listeners to which a route or a rule applies. If its table has no names, return all."""
     names = {name: name for name in listeners}
     return frozenset(table.get("listener", references("listener", names), tuple(names)))
 
 
 def routed(listener: Listener, rules: Sequence[RouteRule]) -> Listener:
-    """Return the listener with its routes, in the file's order. Raises `ConfigError` for a route never reached."""
+    """Return the listener with its routes, in the file's order. Raises `ConfigError` if a route is repeated."""
     own = [rule for rule in rules if listener.name in rule.listeners]
     first: dict[tuple[Match, str], RouteRule] = {}
     for rule in own:
@@ -150,8 +150,8 @@ WHERE: Final = ("send", "subscribe")
 
 
 def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> tuple[AccessRule, frozenset[str]]:
-    """Return the rule in a table, and the names of the listeners that it applies to. `listeners`: those of the file, by
-    name. Raises `ConfigError`.
+    """Return the rule in a table, and the names of the listeners to which it applies. `listeners`: all listeners of the
+    file, by name. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["rule[N]"])
     if not any(key in table for key in WHERE):
@@ -169,7 +169,7 @@ def read_rule(table: ConfigTable, listeners: Mapping[str, Listener]) -> tuple[Ac
 
 
 def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None:
-    """Raise `ConfigError` if the rule depends on a fact about clients that the relay does not know at this listener."""
+    """Raise `ConfigError` if the rule needs a fact about clients that the relay does not know at this listener."""
     identified = listener.auth is not None
     for key in WHO:
         if key in table and not identified:
@@ -185,8 +185,8 @@ def _check_who(table: ConfigTable, rule: AccessRule, listener: Listener) -> None
 
 
 def ruled(listener: Listener, rules: Sequence[tuple[AccessRule, frozenset[str]]]) -> Listener:
-    """Return the listener with its rules, in the file's order. With rules, the default is to deny. `rules`: each with
-    the names of its listeners.
+    """Return the listener with its rules, in the file's order. A listener with rules denies by default. `rules`: each
+    rule with the names of the listeners to which it applies.
     """
     own = tuple(rule for rule, names in rules if listener.name in names)
     if not own:

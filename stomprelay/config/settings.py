@@ -1,8 +1,9 @@
-"""Every setting, one row a key: the reader of its value, the field that has it, and when a reload has its effect.
+"""Every setting, one row for each key: the reader of its value, the field for the value, and when a changed value takes
+effect after a reload.
 
-The keys that a table may have, what is read of it, what a reload compares and names, `docs/settings.md` and the check
-of `config/stomprelay.toml`, which has the meaning of each key, come out of these rows. A key whose row has no reader is
-read by the module of its table: it needs the file's names, or it is a table or a secret of its own.
+These rows decide which keys a table may have, how values are read, and which keys a reload compares. `docs/settings.md`
+and the check of `config/stomprelay.toml`, which explains each key, are made from them, too. A key whose row has no
+reader is read by the module of its table, because it is a table, a secret, or a name defined elsewhere in the file.
 """
 
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ def _server_tls(takes: Takes) -> Settings:
 
 
 _BROKER: Final = {"headers": values.headers, "connect_timeout": values.seconds}
-"""Readers of the broker's settings that are no plain counts."""
+"""The settings of the embedded broker that are not simple counts, each with its reader."""
 
 SETTINGS: Final[Mapping[str, Settings]] = {
     "": {
@@ -238,17 +239,17 @@ SETTINGS: Final[Mapping[str, Settings]] = {
         "cache_entries": Setting(values.count),
     },
 }
-"""Table -> key -> its row. NAME stands for a name of the user's, [N] for a place in an array of tables."""
+"""Table -> key -> the key's row. NAME stands for a name of the user's choice, [N] for a number in an array."""
 
 
 def takes(key: str) -> Takes:
-    """Return when a changed setting takes effect. `key` has NAME in place of a listener's or an upstream's name."""
+    """Return when a changed setting takes effect. `key` has NAME in place of the name of a listener or an upstream."""
     table, _, name = key.rpartition(".")
     return SETTINGS[table][name].takes
 
 
 def _field_keys(table: str) -> dict[str, str]:
-    """Return the key of each field in a table's record. A part of the record has its table's name, or its first key."""
+    """Return the key for each field of a table's record. A field that is a part has the part's table or first key."""
     found: dict[str, str] = {}
     for place, settings in SETTINGS.items():
         if place == table or (place.startswith(f"{table}.") if table else place == "limits"):
@@ -263,4 +264,4 @@ def _field_keys(table: str) -> dict[str, str]:
 FIELD_KEYS: Final = {
     table: _field_keys(table) for table in ("", "journal", "auth.NAME", "listener.NAME", "upstream.NAME")
 }
-"""Table -> field of its record -> the key of that field."""
+"""Table -> field of the table's record -> the key of that field."""

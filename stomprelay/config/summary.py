@@ -1,4 +1,4 @@
-"""The text of `stomprelay check`: what a configuration would run, in words. It has no secret."""
+"""The text of `stomprelay check`: what would run with a configuration, in words. The text has no secret."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -38,7 +38,7 @@ Fact = tuple[str, str]
 
 
 def summary(config: Config) -> str:
-    """Return the configuration as text, one line for each fact, without a line end after the last."""
+    """Return the configuration as text, one line for each fact, without a line end after the last line."""
     auths = {each.name: each for each in config.auths}
     blocks = [_listener(each, auths.get(each.auth or "")) for each in config.listeners]
     blocks += map(_upstream, config.upstreams)
@@ -333,7 +333,7 @@ def _journal(journal: JournalSettings) -> Iterator[Fact]:
 
 
 def spell_bodies(size: int) -> str:
-    """Return in words how much of a body is recorded, for `size` in bytes."""
+    """Return in words how much of a body is recorded. `size`: the number of bytes in the configuration."""
     return next((word for word, number in BODIES.items() if number == size), f"the first {size} bytes")
 
 

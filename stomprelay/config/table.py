@@ -14,7 +14,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 LONGEST_FILE: Final = 65536
-"""Bytes of a file that holds one value, such as a passcode."""
+"""The largest size in bytes of a file that has one value, such as a passcode."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -31,12 +31,12 @@ def _spelled(path: Iterable[str | int]) -> str:
 _TOKEN: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]''', re.DOTALL
 )
-"""A string or a comment, in which brackets open nothing; a bracket; or the end of a line."""
+"""Matches a string or a comment (brackets in these do not count), a bracket, or the end of a line."""
 _OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def deepest(text: str, most: int) -> int:
-    """Return the line on which more than `most` brackets are open (too many for the TOML parser), 0 if none is."""
+    """Return the first line with more than `most` open brackets, or 0. The TOML parser fails at too many brackets."""
     line, depth = 1, 0
     for token in _TOKEN.finditer(text):
         depth = max(depth + _OPENS.get(token[0], 0), 0)
@@ -47,11 +47,11 @@ def deepest(text: str, most: int) -> int:
 
 
 class ConfigError(Exception):
-    """A mistake in a configuration; the text is one line that names the file and the key, for the caller to show."""
+    """A mistake in a configuration. The caller shows its text: one line that names the file and the key."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an error's text: the known word most like `word`, or all known words."""
+    """Return a hint for an error's text: the known word that is most like `word`, or all known words."""
     known = list(known)
     folded = {each.lower(): each for each in known}
     close = get_close_matches(word.lower(), folded, n=1)
@@ -61,9 +61,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_file(path: str, read: Callable[[bytes, int], T], most: int = LONGEST_FILE) -> T:
-    """Return the result of `read` for a file's bytes and mode. Raises `ValueError` with the path, also if
-    `read` does.
-    """
+    """Return the result of `read` for a file's bytes and mode. Raises `ValueError`, whose text begins with the path."""
     try:
         with open(path, "rb") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -82,15 +80,16 @@ class Takes(Enum):
     """When a changed setting takes effect after a reload."""
 
     NEW_SESSIONS = "new sessions"
-    """Sessions that begin have it; those that run keep what they began with."""
+    """New sessions have the new value; sessions that run keep the old value."""
     AT_ONCE = "at once"
     RESTART = "restart"
 
 
 class Setting(NamedTuple):
-    """One key. `read` returns its value; None: the module of its table reads it. `field` is the field for the value:
-    "" if it is called as the key, `part.field` if it is in a part, a tuple for several. `path`: a path, relative to
-    the file's folder. `required`: the table needs the key. `moving`: only for sessions that survive their broker.
+    """A key of the configuration. `read` returns its value. If `read` is None, the module of the key's table reads the
+    value. `field` is the field that holds the value: "" is the field with the key's name, `part.field` is a field in a
+    part of the record, and a tuple names several fields. `path`: the value is a path, relative to the file's folder.
+    `required`: the table must have the key. `moving`: the key is only for sessions that survive their broker.
     """
 
     read: Callable[[object], Any] | None = None
@@ -102,7 +101,7 @@ class Setting(NamedTuple):
 
 
 def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return these fields as the arguments of a record; a field `part.field` is put into the part that `owner` has."""
+    """Return these fields as arguments for a record. Fields `part.field` become a changed copy of `owner`'s part."""
     own: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for field, value in found.items():
@@ -118,8 +117,9 @@ def built(owner: Any, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ConfigTable:
-    """A table of a file: the file's name, the folder of relative paths, the values, the keys that lead to it, and the
-    last of them. Call `read` with the rows of its keys, or `only` and then `get`. All methods raise `ConfigError`.
+    """A table of a file. `source`: the file's name. `folder`: the folder of relative paths. `values`: the table's keys
+    and values. `path`: the keys that lead to the table. `name`: the last of these keys. Either call `read` with the
+    rows of all keys, or call `only` and then `get` for each key. All methods raise `ConfigError`.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ConfigTable:
         self.name = str(path[-1]) if path else ""
 
     def error(self, key: str | None, text: str) -> ConfigError:
-        """Return the error about a key, or about the table itself (None). The caller raises it."""
+        """Return an error about a key, or about the table itself if `key` is None. The caller raises the error."""
         place = _spelled(self._path if key is None else (*self._path, key))
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
@@ -144,7 +144,7 @@ class ConfigTable:
         return key in self.values
 
     def only(self, known: Iterable[str]) -> None:
-        """Raise `ConfigError` for a key that is not a known one."""
+        """Raise `ConfigError` if the table has an unknown key."""
         known = list(known)
         for key in self.values:
             if key not in known:
@@ -155,7 +155,7 @@ class ConfigTable:
     @overload
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
-        """Return the key's value as `read` returns it, or the default where it is absent."""
+        """Return the result of `read` for the key's value, or the default if the key is absent."""
         if key not in self.values:
             return default
         try:
@@ -164,7 +164,7 @@ class ConfigTable:
             raise self.error(key, str(error)) from None
 
     def read(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the values that are present and have a reader, by field. Raises `ConfigError`."""
+        """Return the values of the keys that are present and have a reader, by field. Raises `ConfigError`."""
         self.only(settings)
         found: dict[str, Any] = {}
         for key, (read, field, _, is_path, required, _) in settings.items():
@@ -179,19 +179,17 @@ class ConfigTable:
         return found
 
     def read_inner(self, key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """Return the result of `read` for the table under a key; an empty dict if it is absent. Raises
-        `ConfigError`.
-        """
+        """Return what `read` returns for the table under a key; an empty dict if the key is absent."""
         return self.table(key).read(settings) if key in self.values else {}
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
-        """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""
+        """Return the result of `read` for the key's value. Raises `ConfigError` if the key is absent."""
         if key not in self.values:
             raise self.error(key, "is missing")
         return cast(T, self.get(key, read))
 
     def path(self, key: str, read: Callable[[object], str]) -> str | None:
-        """Return the path that a key names, made absolute from `folder`; None where the key is absent."""
+        """Return the path under a key as an absolute path; None without the key. Relative paths begin in `folder`."""
         value = self.get(key, read)
         return None if value is None else os.path.join(self.folder, value)
 
@@ -202,7 +200,7 @@ class ConfigTable:
         read: Callable[[bytes, int], T],
         most: int = LONGEST_FILE,
     ) -> T | None:
-        """Return the result of `read` for the file that a key names, as `read_file`; None if the key is absent."""
+        """Return the result of `read_file` for the path that a key has as its value; None if the key is absent."""
         path = self.path(key, name)
         try:
             return None if path is None else read_file(path, read, most)
@@ -210,14 +208,14 @@ class ConfigTable:
             raise self.error(key, str(error)) from None
 
     def table(self, key: str) -> "ConfigTable":
-        """Return the table under a key, or an empty one."""
+        """Return the table under a key; an empty table if the key is absent."""
         values = self.values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")
         return ConfigTable(self.source, self.folder, values, (*self._path, key))
 
     def tables(self, key: str) -> list["ConfigTable"]:
-        """Return the named tables under a key, in the file's order."""
+        """Return the tables with names under a key, in the file's order."""
         if key not in self.values:
             return []
         parent = self.table(key)
@@ -231,7 +229,7 @@ class ConfigTable:
         return found
 
     def array(self, key: str) -> list["ConfigTable"]:
-        """Return the tables of an array of tables, in the file's order."""
+        """Return the tables of the array under a key, in the file's order."""
         values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
             raise self.error(key, f"must be tables, each under [[{key}]]")

@@ -1,4 +1,4 @@
-"""`[upstream.NAME]`: which brokers, and how the relay connects to them."""
+"""`[upstream.NAME]`: which brokers there are, and how the relay connects to them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,17 +21,17 @@ PARTS: Final = (
 _MOVING: Final = {
     key: str(each.field or key) for key, each in SETTINGS["upstream.NAME"].items() if each.moving
 }
-"""Keys that are only for sessions that survive their broker, and their fields."""
+"""Keys that have an effect only for sessions that survive their broker -> their fields."""
 _EMBEDDED: Final = f"the embedded broker ({address.MEMORY}) does not read the PROXY protocol"
 
 
 def location(value: object) -> Location:
-    """Return the meaning of a `uri`: an address, or lists of them. Raises `ValueError`."""
+    """Return the groups and brokers that the value of `uri` means. Raises `ValueError`."""
     return locate(text(value))
 
 
 def moved(upstream: Upstream, place: Location) -> Upstream:
-    """Return the upstream at another location. Raises `ValueError` for a setting that does not fit the location."""
+    """Return the upstream with the brokers of another location. Raises `ValueError` if a setting does not fit them."""
     try:
         groups = place.groups(upstream.name, upstream.policy, connected=upstream.connected)
     except ValueError as error:
@@ -43,13 +43,13 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 
 def places(values: Mapping[str, object]) -> str:
-    """Return a text by which tables are compared: tables with equal groups have equal texts."""
+    """Return a text about a table's groups. If two tables have the same text, they have the same groups."""
     return repr([values.get(key) for key in ("uri", "policy", "connected")])
 
 
 def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
-    """Return the upstream in a table, with the groups of `running` if there is one. Reads the passcode's file. Raises
-    `ConfigError`.
+    """Return the upstream in a table. If `running` is given, the new upstream has the groups of `running`. Reads the
+    passcode's file. Raises `ConfigError`.
     """
     found = table.read(SETTINGS["upstream.NAME"])
     found |= table.read_inner("limits", SETTINGS["upstream.NAME.limits"])
@@ -87,8 +87,8 @@ def read(table: ConfigTable, running: Upstream | None = None) -> Upstream:
 
 
 def _unfit(upstream: Upstream) -> list[tuple[str, str]]:
-    """Return the keys that are set but have no effect, or do not fit the brokers, each with the reason. A session of a
-    plain address ends with its broker.
+    """Return the keys that have no effect or do not fit the brokers, each with the reason. For a plain address each
+    session ends with its broker, so some keys have no effect.
     """
     unfit = []
     found = [key for key, each in _MOVING.items() if getattr(upstream, each) != getattr(Upstream, each)]

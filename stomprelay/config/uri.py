@@ -1,12 +1,13 @@
-"""How an upstream's URI is written: one address, or lists of them in ActiveMQ's notation, with ActiveMQ's options.
+"""How an upstream's URI is written: one address, or lists of addresses as in ActiveMQ, with ActiveMQ's options.
 
     tcp://a:61613
     failover:(tcp://a:61613?weight=2,ssl://b:61614)?randomize=false&timeout=30000
     failover:tcp://a:61613,tcp://b:61613?randomize=false
     fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=2
 
-A backslash keeps the next character from being punctuation, as in Twisted's endpoint strings, where it stays. Times in
-options are milliseconds, ours are seconds. `parse` reads the form, `locate` the meaning.
+After a backslash the next character is no punctuation, as in Twisted's endpoint strings; the backslash stays in the
+text. Times in options are in milliseconds, and are returned in seconds. `parse` splits a URI into its parts. `locate`
+returns the groups and brokers that the URI means.
 """
 
 import re
@@ -35,17 +36,17 @@ from stomprelay.config.values import (
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 
 Options = tuple[tuple[str, str], ...]
-"""The names and values of a URI's options in their order, percent-escapes decoded."""
+"""The names and values of a URI's options, in their order, with percent-escapes decoded."""
 
 _DEPTH: Final = {"(": 1, ")": -1}
 _DEEPEST: Final = 8
-"""The largest depth of parentheses within each other; no list needs more than three."""
+"""The largest depth of nested parentheses. No list needs more than three."""
 _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Address:
-    """One broker. Alone, it is the text as given, and has no options."""
+    """One broker. If the address is not in a list, `text` is the whole URI, and there are no options."""
 
     text: str
     options: Options = ()
@@ -53,7 +54,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Several:
-    """A list of addresses under one scheme (failover, fanout or static), which is in small letters."""
+    """A list of addresses. `scheme`: failover, fanout or static, in lower case."""
 
     scheme: str
     parts: tuple["Address | Several", ...]
@@ -64,7 +65,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """Return the parts of a URI. Raises `ValueError`; its text shows no address."""
+    """Return the parts of a URI. Raises `ValueError`; the error's text shows no address."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -137,7 +138,7 @@ def _balanced(text: str) -> None:
 
 
 def _marks(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each character of punctuation: its index, itself, and how many parentheses are open before it."""
+    """For each punctuation character yield its index, the character, and how many parentheses are open before it."""
     depth = 0
     escaped = False
     for at, mark in enumerate(text):
@@ -164,7 +165,7 @@ RECONNECT: Final[Mapping[str, tuple[str, Reader[object]]]] = {
     "timeout": ("timeout", timeout),
     "warnAfterReconnectAttempts": ("warn_after", warnings),
 }
-"""Option -> field of `Reconnect` and its reader: those that also have a meaning for a single address."""
+"""Option -> the field of `Reconnect` and the reader, for the options that also have a meaning for a single address."""
 
 FAILOVER: Final[Mapping[str, tuple[str, Reader[object]]]] = {
     "randomize": ("randomize", flag),
@@ -182,7 +183,7 @@ _OPTIONS: Final = {"a broker's address": BROKER, "failover:(...)": FAILOVER, "fa
 
 
 def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]]]) -> dict[str, Any]:
-    """Return the values of the options, by field. Raises `ValueError`, which names the wrong option."""
+    """Return the values of the options, by field. Raises `ValueError`, whose text names the wrong option."""
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, text in options:
@@ -205,17 +206,17 @@ def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]
 # What the whole means
 
 QUORUM: Final = 2
-"""How many groups must confirm a SEND where there is no `minAckCount`: ActiveMQ's default."""
+"""How many groups must confirm a SEND if the URI has no `minAckCount`. ActiveMQ has the same default."""
 
 _CHOOSING: Final = frozenset({"randomize", "priority_backup"})
 _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
-"""Options of `fanout:` about all its groups together."""
+"""The options of `fanout:` that are about all its groups together."""
 
 
 @dataclass(frozen=True)
 class UnnamedGroup:
-    """A group without a name. `listed`: its URI is a `failover:` list; `chosen`: the options in it by which ActiveMQ
-    chooses the broker.
+    """A group without a name. `listed`: its URI is a `failover:` list. `chosen`: the options of this list by which
+    ActiveMQ chooses the broker.
     """
 
     brokers: tuple[Broker, ...]
@@ -224,8 +225,8 @@ class UnnamedGroup:
     chosen: frozenset[str] = frozenset()
 
     def default(self, *, connected: bool) -> Policy:
-        """Return the policy of a group for which none is set: `FAILOVER`, as ActiveMQ's, if the URI has ActiveMQ's own
-        options or the policy makes no difference; otherwise `TOGETHER`.
+        """Return the policy of a group that has no policy set. If the URI has ActiveMQ's own options, or if the policy
+        makes no difference, it is `FAILOVER`, as in ActiveMQ. Otherwise it is `TOGETHER`.
         """
         free = self.listed and len(self.brokers) > 1 and not (self.chosen or connected)
         weighed = any(each.weight != 1 for each in self.brokers)
@@ -234,14 +235,14 @@ class UnnamedGroup:
 
 @dataclass(frozen=True)
 class Location:
-    """The groups of an upstream, of which `quorum` must confirm a SEND."""
+    """The groups of an upstream. `quorum` of them must confirm a SEND."""
 
     places: tuple[UnnamedGroup, ...]
     quorum: int = 1
     fan_out_queues: bool = True
 
     def groups(self, name: str, policy: Policy | None, *, connected: bool = False) -> tuple[Group, ...]:
-        """Return the groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
+        """Return the groups for an upstream of this name. Raises `ValueError` if the policy does not fit."""
         for each in self.places:
             _fits(policy or each.default(connected=connected), each)
         if policy not in (None, Policy.FAILOVER) and not any(each.listed for each in self.places):
@@ -270,7 +271,7 @@ def _fits(policy: Policy, place: UnnamedGroup) -> None:
 
 
 def locate(text: str) -> Location:
-    """Return the meaning of a URI: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
+    """Return the groups and brokers of an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
     found = parse(text)
     if isinstance(found, Address):
         return Location((UnnamedGroup((address.broker(found.text),)),))
@@ -291,7 +292,7 @@ def _failover(found: Several) -> UnnamedGroup:
         if isinstance(part, Several):
             raise ValueError(f"{part} must not stand within failover:(...), which is a list of addresses")
         with _naming(f"address {number}"):
-            address.broker(part.text)  # a mistake in it comes before one in its options
+            address.broker(part.text)  # a mistake in the address is reported before a mistake in its options
             brokers.append(address.broker(part.text, **read_options(part.options, BROKER)))
     return UnnamedGroup(tuple(brokers), Reconnect(**settings), True, _CHOOSING.intersection(settings))
 
@@ -307,7 +308,7 @@ def _fanout(found: Several) -> Location:
 
 
 def _places(found: Several, settings: Mapping[str, Any]) -> tuple[UnnamedGroup, ...]:
-    """Return the groups in a `fanout:` or `static:` list. `settings` apply to plain addresses in it."""
+    """Return the groups in a `fanout:` or `static:` list. `settings` apply to the plain addresses in the list."""
     places: list[UnnamedGroup] = []
     for number, part in enumerate(found.parts, 1):
         with _naming(f"group {number}"):
@@ -333,7 +334,7 @@ def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]
 
 
 def _once(brokers: Iterable[Broker]) -> None:
-    """Raise `ValueError` for a broker that is named twice, in any spelling."""
+    """Raise `ValueError` if a broker is named twice, even in different spellings."""
     seen: dict[object, Broker] = {}
     for broker in brokers:
         parts = address.client(broker.endpoint)
@@ -350,7 +351,7 @@ def _once(brokers: Iterable[Broker]) -> None:
 
 @contextmanager
 def _naming(place: str) -> Iterator[None]:
-    """Let the `with` block run; put `place`, a part of the URI, in front of the text of a `ValueError` from it."""
+    """Run the `with` block. Put `place`, a part of the URI, in front of the text of a `ValueError` from the block."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a setting's value may be: readers from the value in a TOML file, or from an option's text in a URI.
+"""What a setting's value may be: the readers of values in a TOML file, and of options in a URI.
 
 A reader takes the value and returns what the code works with. It raises `ValueError` with a text that begins with
 "must" and states what the value must be; the caller adds the key.
@@ -30,7 +30,7 @@ Reader = Callable[[object], T]
 _LONG: Final = 80
 _ENDLESS: Final = 10**9
 _LARGEST: Final = 2**63
-"""TOML has no larger whole numbers, but Python's parser accepts them."""
+"""The bound of whole numbers in TOML; Python's parser also accepts larger numbers."""
 _MOST_HEADERS: Final = 10_000
 _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
@@ -38,17 +38,17 @@ _FLAGS: Final = {"true": True, "false": False}
 _HEADER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 NEVER: Final = 10**9
-"""Stands for a number of passes without end."""
+"""The value of `warnings` for "never": a number of passes that no search reaches."""
 
 
 class OptionText(NamedTuple):
-    """A value from an option of a URI, where all values are text: readers of numbers and flags parse it."""
+    """The value of an option in a URI. It is always text: the readers of numbers and flags parse it."""
 
     text: str
 
 
 def shown(value: object) -> str:
-    """Return a value as errors show it: in one line, shortened if it is long."""
+    """Return a value as errors show it: on one line, and shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):  # deeper than the stack, or a number of thousands of digits
@@ -59,7 +59,7 @@ def shown(value: object) -> str:
 def _unfit(expected: str, value: object) -> ValueError:
     if isinstance(value, OptionText):
         value = value.text
-        if "@" in value:  # it looks like an address with a user, and may hold a password
+        if "@" in value:  # the value looks like an address with a user, and may contain a password
             return ValueError(f"must be {expected}")
     return ValueError(f"must be {expected}, not {shown(value)}")
 
@@ -105,7 +105,7 @@ def _float(fits: Callable[[float], bool], expected: str) -> Reader[float]:
 
 
 def _milliseconds(fits: Callable[[int], bool], expected: str) -> Reader[float]:
-    """Return a reader of milliseconds that returns seconds. It returns infinity for -1, if `fits` accepts that."""
+    """Return a reader that takes milliseconds and returns seconds. For -1 it returns infinity, if `fits` accepts -1."""
     return _reader(_whole, fits, expected, lambda number: inf if number == -1 else number / 1000)
 
 
@@ -141,7 +141,7 @@ warnings: Final = _reader(
 
 
 def flag(value: object) -> bool:
-    """Return True or False; in a URI for the words `true` and `false`."""
+    """Return True or False. In a URI the values are the words `true` and `false`."""
     if isinstance(value, OptionText) and value.text in _FLAGS:
         return _FLAGS[value.text]
     if not isinstance(value, bool):
@@ -182,7 +182,7 @@ connect_value: Final = _reader(
 
 
 def header_name(value: object) -> bytes:
-    """Return the name of a header of CONNECT that has no meaning in STOMP, as bytes."""
+    """Return the name of a header for CONNECT, as bytes. Raises `ValueError`, also for a header that STOMP defines."""
     if not isinstance(value, str) or not _HEADER.fullmatch(value):
         raise _unfit("a header's name, such as x-forwarded-for", value)
     name = value.encode()
@@ -192,7 +192,7 @@ def header_name(value: object) -> bytes:
 
 
 def passcode(value: object) -> bytes:
-    """Return a passcode, as bytes; no error shows it."""
+    """Return a passcode, as bytes. No error shows the passcode."""
     if not isinstance(value, str):
         raise ValueError("must be a string")
     return _connectable(value.encode())
@@ -210,7 +210,7 @@ def passcode_content(content: bytes) -> bytes:
 
 
 def heart_beat(value: object) -> tuple[int, int]:
-    """Return two numbers of milliseconds: how often the relay can send beats, and how often it wants beats."""
+    """Return in milliseconds how often the relay can send heart-beats, and how often it wants heart-beats."""
     numbers = [_whole(each) for each in value] if isinstance(value, list) else []
     match numbers:
         case [int() as can_send, int() as wants] if (
@@ -221,7 +221,7 @@ def heart_beat(value: object) -> tuple[int, int]:
 
 
 def versions(value: object) -> frozenset[bytes]:
-    """Return the STOMP versions in a list, as bytes; all must be supported."""
+    """Return the STOMP versions in a list, as bytes. The relay must support each of them."""
     known = [version.decode() for version in DIALECTS]
     if not isinstance(value, list) or not value or any(each not in known for each in value):
         raise _unfit(f"a list of versions out of {', '.join(known)} (as strings)", value)
@@ -229,7 +229,7 @@ def versions(value: object) -> frozenset[bytes]:
 
 
 def choice(known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader that accepts one of the known words, and returns its value in `known`."""
+    """Return a reader that accepts one of the words in `known`, and returns the word's value in `known`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str) or value not in known:
@@ -240,7 +240,7 @@ def choice(known: Mapping[str, T]) -> Reader[T]:
 
 
 def member(kind: type[E]) -> Reader[E]:
-    """Return a reader that takes the value of a member of an enumeration, and returns the member."""
+    """Return a reader that accepts the value of a member of the enumeration `kind`, and returns this member."""
     return choice({each.value: each for each in kind})
 
 
@@ -249,7 +249,7 @@ def _article(noun: str) -> str:
 
 
 def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
-    """Return a reader that accepts the name of a `kind` that the file defines, and returns its value in `known`."""
+    """Return a reader that accepts a name in `known`, and returns its value. Errors name the `kind`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -262,13 +262,13 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
-    """Return a reader that accepts such a name or a list of names, and returns a tuple of their values."""
+    """Return a reader of a name in `known`, or of a list of such names. The reader returns a tuple of the values."""
     return several(reference(kind, known), f"the name of {_article(kind)}, or a list of names")
 
 
 def several(one: Reader[T], expected: str) -> Reader[tuple[T, ...]]:
-    """Return a reader of one value or of a list of values, each of which `one` reads. `expected` is for the text of an
-    error.
+    """Return a reader of one value, or of a list of values; `one` reads each value. `expected` is a part of the
+    error's text.
     """
 
     def read(value: object) -> tuple[T, ...]:
@@ -288,11 +288,11 @@ texts: Final = several(text, "a string that is not empty, or a list of such")
 
 LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 BODIES: Final = {"none": NOTHING, "all": ALL}
-"""Words for how much of a body is recorded."""
+"""The words that say how much of a body is recorded."""
 MOST_WORKERS: Final = 256
-"""The largest number of processes of a relay: no usual machine has more cores, and a typing error is found."""
+"""The largest number of processes of a relay. Usual machines have fewer cores, so a larger number is a typing error."""
 LONGEST_PATH: Final = 100
-"""Bytes of the path of a UNIX socket: systems take from 104 to 108, with the zero behind it."""
+"""The largest size in bytes of the path of a UNIX socket. Systems accept 104 to 108 bytes, with a zero at the end."""
 
 _PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?")
@@ -319,7 +319,7 @@ web_path: Final = _reader(_string, _PATH.fullmatch, "a path as in a URL, such as
 
 
 def origins(value: object) -> tuple[str, ...]:
-    """Return the origins of web pages in a list."""
+    """Check a list of origins, which are the sites of web pages. Return the list as a tuple. Raises `ValueError`."""
     if not isinstance(value, list) or not all(
         isinstance(each, str) and (each == ANY_ORIGIN or _ORIGIN.fullmatch(each)) for each in value
     ):
@@ -341,7 +341,7 @@ def bodies(value: object) -> int:
 
 
 def header_names(value: object) -> tuple[str, ...]:
-    """Return the names of headers in a list."""
+    """Check a list of names of headers. Return the names as a tuple. Raises `ValueError`."""
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:
@@ -351,7 +351,7 @@ def header_names(value: object) -> tuple[str, ...]:
 
 
 def printable(value: object) -> str:
-    """Return a text that can be shown in a line."""
+    """Return a text after checking that all its characters are printable."""
     found = text(value)
     if not found.isprintable():
         raise ValueError(f"must be printable, not {shown(value)}")
@@ -364,7 +364,7 @@ _some_modes: Final = several(
 
 
 def ack_modes(value: object) -> frozenset[bytes]:
-    """Return the ack modes of SUBSCRIBE: one, or those in a list."""
+    """Return the ack modes of SUBSCRIBE, from a single mode or a list."""
     return frozenset(_some_modes(value))
 
 
@@ -379,7 +379,7 @@ header_patterns: Final = several(_header_pattern, "a header, or a list of such")
 
 
 def service_url(value: object) -> str:
-    """Return the URL of a service that gets passcodes."""
+    """Return the URL of a service to which passcodes may be sent: HTTPS, or HTTP on the loopback interface."""
     url = text(value)
     try:
         found = urlsplit(url)

@@ -1,8 +1,9 @@
-"""What passed through a relay, on disk: the one contract between the relay, which writes it, and the pipeline.
+"""The journal: the frames that passed a relay, on disk. The relay writes the journal, and the pipeline reads it. It is
+the only contract between them.
 
-`block` how records stand in a file, `schema` what a record holds, `segment` a file's name and how it is read: these
-three are the contract. `settings` what is configured, `capture` what
-of a leg's frames and of a session is recorded, `writer` writes segments, `folder` lists, recovers and
-removes them, `disk` what both ask of the file system. `tail` keeps what is recorded for who watches, on no disk.
-`records` is a segment record by record, `command` is `stomprelay journal`, which shows them to people.
+`block`: how a file stores records; `schema`: what a record has; `segment`: a file's name, and how to read the file.
+These three are the contract. `settings`: what can be configured. `capture`: what is recorded of a leg's frames and of a
+session. `writer` writes segments. `folder` lists, recovers and removes segments. `disk`: locks and syncing, for
+`writer` and `folder`. `tail` keeps records in memory for a watcher. `records` reads a segment record by record.
+`command` shows records to people: it is `stomprelay journal`.
 """

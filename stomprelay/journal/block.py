@@ -1,35 +1,35 @@
-"""Blocks: how records stand in a segment, one block for the frames of one chunk, or for one event.
+"""Blocks: how a segment stores records. A block has the frames of one chunk, or one event, or is the segment's header.
 
 All numbers are little-endian. A block is
 
-    magic   4   ACK, "SJ", 0x0b: by which a reader finds the next block after damage
-    length  4   bytes that follow the checksum
-    check   4   CRC-32 of them
+    magic   4   ACK, "SJ", 0x0b; with it a reader finds the next block after damage
+    length  4   number of bytes after the checksum
+    check   4   CRC-32 of the bytes after the checksum
     time    8   nanoseconds since 1970
-    number  8   frames of this leg before this block, those that were dropped included
+    number  8   number of frames of this leg before this block, including dropped frames
     kind    1   a `BlockKind`
-    zero    1
-    context 2   bytes of the context
-    frames  4   how many
-    context     JSON, see `schema.Context`; there may be spaces behind it, which release 0.2.0 wrote
-    sizes       three numbers of 4 bytes for each frame: of its head (with the blank line), of what is kept of its
-                body, of the body
-    payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too, with
-                spaces behind it as well, in 0.2.0
+    zero    1   always 0
+    context 2   number of bytes of the context
+    frames  4   number of frames
+    context     JSON, see `schema.Context`; in release 0.2.0 with spaces behind it
+    sizes       three numbers of 4 bytes for each frame: the size of its head (with the blank line), of the recorded
+                part of its body, and of its body
+    payload     for each frame its head and the recorded part of its body; for an event or a header JSON; release
+                0.2.0 wrote spaces behind the JSON of a header
 
-Release 0.2.0 also wrote blocks of kind `ALIKE`, for frames whose heads are alike. They are only read now. Such a block
-has the size of each body, 4 bytes, in place of the sizes of its frames; nothing is kept of bodies. Its payload is
+Release 0.2.0 also wrote blocks of kind `ALIKE`, for frames whose heads are alike. This software only reads them. In
+place of `sizes`, such a block has the size of each body, 4 bytes. Nothing of the bodies is recorded. The payload is
 groups of neighbouring frames:
 
-    frames  4   how many
-    values  4   bytes of the values
-    first   2   bytes of the first head
-    cuts    2   how many
-    cuts        two numbers of 2 bytes for each: where in the first head that begins and ends which may differ in others
+    frames  4   number of frames
+    values  4   number of bytes of the values
+    first   2   number of bytes of the first head
+    cuts    2   number of cuts
+    cuts        two numbers of 2 bytes for each cut: begin and end of a part of the first head that may differ in others
     first       the first head
-    values      for each other head what it has in the place of each cut, with an LF behind it
+    values      for each other head, and for each cut, the text in the place of the cut, followed by an LF
 
-No cut has an LF in it, nor has a value. A head is the first one with its values in the places of the cuts.
+No cut and no value has an LF in it. Each other head is the first head with its own values in the places of the cuts.
 
 The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
 """
@@ -46,14 +46,14 @@ _OUTER: Final = Struct("<4sII")
 _INNER: Final = Struct("<qQBBHI")
 _HEAD: Final = Struct("<4sIIqQBBHI")
 MOST: Final = 1 << 30
-"""No block is longer: a length beyond it is damage."""
+"""The greatest length of a block. A greater length is damage."""
 SIZES: Final = 3
 FRAME_SIZES: Final = 4 * SIZES
 OVERHEAD: Final = _HEAD.size
-"""Bytes of a block beside its context, its sizes and its payload."""
+"""Bytes of a block without its context, its sizes and its payload."""
 _CHUNK: Final = 1 << 20
 EXPANDED: Final = 1 << 20
-"""Bytes of all heads of a block at most: what takes few bytes in a file does not fill the memory."""
+"""The most bytes of all heads of a block together, so that a small `ALIKE` block in a file cannot fill the memory."""
 CONTRADICTION: Final = "its lengths contradict each other"
 _GROUP: Final = Struct("<IIHH")
 NO_BLOCK: Final = "no block begins here"
@@ -79,7 +79,7 @@ def _numbers(count: int) -> Struct:
 
 
 pack_sizes: Final = Struct("<3I").pack
-"""The sizes of a frame as they stand in a block: of its head, of what is kept of its body, of the body."""
+"""Packs the sizes of a frame for a block: of its head, of the recorded part of its body, of its body."""
 
 
 class RecordedFrame(NamedTuple):
@@ -91,8 +91,8 @@ class RecordedFrame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block. `offset` is its place in the segment. `sizes` has three numbers for each frame. `spared`: so many bytes
-    of `sizes` and `payload` are not in the file, because it has the block in the shorter form `ALIKE`.
+    """A block. `offset` is its place in the segment. `sizes` has three numbers for each frame. `spared`: how many bytes
+    of `sizes` and `payload` the file does not have, because it has the block in the shorter form `ALIKE`.
     """
 
     offset: int
@@ -111,7 +111,7 @@ class Block(NamedTuple):
 
     @property
     def frames(self) -> Iterator[RecordedFrame]:
-        """Yield its frames, in the order in which they were received."""
+        """Yield the frames of the block, in the order in which they were received."""
         at, payload, sizes = 0, self.payload, self.sizes
         for index in range(0, len(sizes), SIZES):
             body = at + sizes[index]
@@ -121,7 +121,7 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes from `offset` on, `length` many, that cannot be read, and why. `torn`: the file ends within a block."""
+    """Damage: `length` unreadable bytes from `offset` on, and the reason. `torn`: the file ends within a block."""
 
     offset: int
     length: int
@@ -130,7 +130,7 @@ class Damage(NamedTuple):
 
 
 def encode(kind: int, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes) -> bytes:
-    """Return a block. `sizes` may be bytes already."""
+    """Return a block as bytes. `sizes` may be numbers, or bytes that are encoded already."""
     packed = sizes if isinstance(sizes, bytes) else _numbers(len(sizes)).pack(*sizes)
     inner = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES)
     rest = b"".join([inner, context, packed, payload])
@@ -138,20 +138,20 @@ def encode(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
-    """Yield the blocks and damages in a segment's bytes from `at` on, in order: each byte is in one of them."""
+    """Yield the blocks and damages in a segment's bytes from `at` on, in order. Each byte is in a block or damage."""
     return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """Yield what `decode` yields, for a source of `size` bytes. `more(n)` returns its next n bytes, perhaps a few
-    more; empty bytes at its end.
+    """Yield the same as `decode` for a source of `size` bytes. `more(n)` must return the next n bytes of the source or
+    a few more, and empty bytes at its end.
     """
     return _Reader(b"", 0, size, more).blocks()
 
 
 class _Reader:
-    """Reads a source block by block. `_data` is the part in memory; it begins at offset `_base` of the source. `_at`
-    is a place in `_data`.
+    """Reads a source block by block. `_data` is the part in memory. It begins at offset `_base` of the source. `_at` is
+    a place in `_data`.
     """
 
     __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
@@ -165,7 +165,7 @@ class _Reader:
         self._more = more
 
     def _has(self, need: int) -> bool:
-        """Read on until `need` bytes from `_at` on are in memory. Return False if the source ends before."""
+        """Read until `need` bytes from `_at` on are in memory. Return False if the source ends before that."""
         while len(self._data) - self._at < need:
             lacking = need - (len(self._data) - self._at)
             if self._base + self._at + need > self._end:
@@ -183,7 +183,7 @@ class _Reader:
     def _rest(self) -> bytes:
         """Return all bytes from `_at` on."""
         while not self._has(self._end - self._base - self._at):
-            pass  # the source is shorter than it promised; now that is known
+            pass  # the source was shorter than announced; `_has` has corrected `_end`
         return self._data[self._at :]
 
     def blocks(self) -> Iterator[Block | Damage]:
@@ -197,7 +197,7 @@ class _Reader:
                 yield self._damage(found)
 
     def _damage(self, reason: str) -> Damage:
-        """Return a damage from `_at` up to the next whole block, or to the end, and set `_at` there."""
+        """Return a damage from `_at` up to the next whole block, or to the end. Set `_at` to the end of the damage."""
         start = self._base + self._at
         zeros = not self._data[self._at]
         self._at += 1
@@ -223,7 +223,7 @@ class _Reader:
         return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
     def _block(self) -> Block | str:
-        """Return the block at `_at`; or the reason why there is none."""
+        """Return the block at `_at`, or the reason why there is no block."""
         data, at = self._data, self._at
         if len(data) - at < _HEAD.size:
             if not self._has(_HEAD.size):
@@ -273,7 +273,7 @@ class _Reader:
     def _expanded(
         self, time: int, number: int, context: bytes, bodies: Sequence[int], payload: bytes
     ) -> Block | str:
-        """Return a block of frames with alike heads, with all heads written out; or the reason why that cannot be."""
+        """Convert an `ALIKE` block to a block of kind `FRAMES`. Return the new block, or why that is impossible."""
         try:
             heads = expand(payload, len(bodies))
         except ValueError:
@@ -287,7 +287,7 @@ class _Reader:
         return Block(offset, time, number, BlockKind.FRAMES, context, tuple(sizes), whole, spared)
 
     def _stump(self) -> str:
-        """Return why there is no block in the bytes from `_at` on, which are too few for one."""
+        """Return why there is no block at `_at`. The rest of the source is too short for a block."""
         left = self._rest()
         if not MAGIC.startswith(left[: len(MAGIC)]):
             return NO_BLOCK
@@ -300,7 +300,7 @@ class _Reader:
 
 
 def expand(payload: bytes, frames: int) -> list[bytes]:
-    """Return the heads of so many frames, from the payload of a block of kind `ALIKE`. Raises `ValueError` if its
+    """Return the heads of all `frames` in the payload of a block of kind `ALIKE`. Raises `ValueError` if the payload's
     numbers contradict each other.
     """
     if len(payload) > EXPANDED:

@@ -1,6 +1,6 @@
-"""What is recorded: of a body as many bytes as are configured, of a head everything except secrets.
+"""What is recorded of frames: as many bytes of a body as configured, and the head without secret values.
 
-`Capture` decides for one frame. `LegRecorder` makes the content of a block of all frames that came on a leg since the
+`Capture` decides for one frame. `LegRecorder` makes the content of a block from all frames that came on a leg since the
 last block. `SessionRecorder` adds a session's events and the contexts, in order.
 """
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 MASK: Final = b"***"
 TRACE: Final = b"relay-trace"
-"""The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
+"""A header that a relay adds to a SEND, so that the same message is recognised when a broker delivers it."""
 
 _KNOWN: Final = 4096
 _ODD: Final = re.compile(rb"[:\\\r\n\0]|\A[ \t]|[ \t]\Z")
-"""In a name of a header: characters that a version escapes, or that would be taken for blanks beside the name."""
+"""Characters in a header's name that STOMP versions escape, or that look like blanks beside the name."""
 _MANY: Final = 32
-"""If there are more names of secret headers than this, runs are not used: each frame is looked at."""
+"""If there are more secret headers than this, no runs of frames are used, so each frame is examined."""
 
 
 def _spelled(names: Iterable[bytes]) -> bytes:
-    """Return a pattern for the beginning of a header line, up to its value, with one of these names in any version's
-    spelling.
+    """Return a pattern that matches a header line with one of these names, up to its value. The pattern matches the
+    spellings of a name in all versions.
     """
     spellings = {
         spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))
@@ -46,12 +46,12 @@ def _spelled(names: Iterable[bytes]) -> bytes:
 
 
 class Secrets:
-    """Headers whose values are not recorded. Its compiled twin can have only names that all versions spell alike."""
+    """Headers whose values are not recorded. The compiled class accepts only names that all versions spell alike."""
 
     __slots__ = ("_pattern",)
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        # It looks in heads in lower case: a pattern that ignores the case would take twice as long.
+        # Heads are matched in lower case: a pattern that ignores the case would take twice as long.
         self._pattern = re.compile(rb"(\n" + _spelled(names).lower() + rb")[^\n]*?(?=\r?\n)")
 
     def masked(self, frame: Frame) -> bytes:
@@ -66,19 +66,19 @@ class Secrets:
 
 
 def secrets_of(names: Iterable[bytes]) -> "Secrets | _scan.Secrets | None":
-    """Return the object that masks the values of headers of these names, in C if possible; None without names."""
+    """Return an object, compiled if possible, that masks the values of these headers; None if there are no names."""
     known = {name.lower() for name in names}
     if not known:
         return None
     if SCANNER is None or not _simple(known):
         return Secrets(known)
-    from stomprelay.wire._scan import Secrets as Compiled  # it is there, as the scanner is
+    from stomprelay.wire._scan import Secrets as Compiled  # compiled together with the scanner
 
     return Compiled(Keep(NOTHING, tuple(sorted(known))), MASK)
 
 
 def _simple(names: set[bytes]) -> bool:
-    """Return whether these names are few, and each is spelled alike in all versions."""
+    """Return whether there are at most `_MANY` names, and all STOMP versions spell each name in the same way."""
     return len(names) <= _MANY and not any(map(_ODD.search, names))
 
 
@@ -86,9 +86,10 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 
 class Capture:
-    """What is recorded of each frame: so many bytes of the body as the first rule says that matches the destination,
-    else `bodies`; and the head with masked secrets. `uniform`: this is the same for all frames except the first of a
-    leg. `keep`: what runs of frames keep for it; None if each frame must be looked at.
+    """What is recorded of a frame: its head with masked secrets, and bytes of its body. The first rule that matches the
+    destination gives the number of bytes; without such a rule, `bodies` is the number. `uniform`: the same is recorded
+    of all frames, apart from the first frame of a leg. `keep`: what a run of frames must keep so that it can be
+    recorded; None if each frame must be examined.
     """
 
     __slots__ = (
@@ -118,8 +119,8 @@ class Capture:
         self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
-        """Return the frame's head with `MASK` in place of each secret value. `opening`: it is the first frame of its
-        leg, which may have a passcode.
+        """Return the frame's head with `MASK` in place of each secret value. `opening`: the frame is the first of its
+        leg, so it may have a passcode.
         """
         secrets = self._opening if opening else self._secrets
         if secrets is None:
@@ -127,7 +128,7 @@ class Capture:
         return secrets.masked(frame)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
-        """Return how many bytes of the frame's body are recorded at most. `dialect` is that of its leg."""
+        """Return the most bytes of the frame's body that are recorded. `dialect` is the dialect of its leg."""
         if not self._matches:
             return self.bodies
         destination = destination_of(frame, dialect)
@@ -142,7 +143,7 @@ class Capture:
 
 
 def destination_of(frame: Frame, dialect: Dialect) -> bytes:
-    """Return the frame's destination, decoded; as it is if it cannot be decoded; empty bytes if it has none."""
+    """Return the frame's destination, decoded if possible; empty bytes if it has no destination."""
     try:
         return frame.header(DESTINATION, dialect) or b""
     except StompError:
@@ -150,7 +151,7 @@ def destination_of(frame: Frame, dialect: Dialect) -> bytes:
 
 
 def traced(head: bytes, trace: bytes) -> bytes:
-    """Return the head with `TRACE` and this value as its first header, without any `TRACE` of the client."""
+    """Return the head with `TRACE` and this value as its first header. A `TRACE` that the client sent is removed."""
     head = _TRACES.sub(b"", head)
     at = head.index(b"\n") + 1
     end = b"\r\n" if head[:at].endswith(b"\r\n") else b"\n"
@@ -158,10 +159,10 @@ def traced(head: bytes, trace: bytes) -> bytes:
 
 
 class LegRecorder:
-    """Collects in `frames` what a leg's decoder reads. Call `take` before the next chunk is decoded. `number` counts
-    the frames before. `keep`: what runs of frames keep for the recorder; None: there are no runs. `traced`: the relay
-    may have added traces. `place`: the side, upstream and broker of the leg. The caller must set `context`, encoded,
-    before `take`.
+    """Collects in `frames` the frames that a leg's decoder reads. Before the next chunk is decoded, set `context` to
+    the encoded context and call `take`. `number`: how many frames were taken before. `keep`: what runs of frames keep
+    for the recorder; if None, there are no runs. `traced`: the relay may have added traces. `place`: the side, upstream
+    and broker of the leg.
     """
 
     __slots__ = (
@@ -191,8 +192,8 @@ class LegRecorder:
         leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> tuple[int, bytes, bytes]:
-        """Return the content of a block for the frames that came since the last call, and forget them: the number of
-        frames of the leg before, the sizes as bytes, and the payload.
+        """Remove the frames that came since the last call, and return the content of their block: the number of earlier
+        frames of the leg, the sizes as bytes, and the payload.
         """
         frames, number = self.frames, self.number
         pieces: list[bytes] = []
@@ -235,8 +236,8 @@ _LONGEST: Final = 1000
 
 
 class _Client(Protocol):
-    """A session's client: its address, the host of that address, and the STOMP version that was agreed, or an empty
-    text. `hold` stops reading from it.
+    """A session's client: its address, the host of that address, and the agreed STOMP version (empty if none is
+    agreed). `hold` makes the session stop reading from the client.
     """
 
     @property
@@ -249,11 +250,11 @@ class _Client(Protocol):
 
 
 class Records(Protocol):
-    """Takes records in blocks: the journal, or a `Tapped` one. See `JournalQueue`."""
+    """What takes recorded blocks: the journal itself, or the journal with a `Tapped` around it. See `JournalQueue`."""
 
     @property
     def full(self) -> bool:
-        """Return whether there is no room; then the session must stop reading from its client."""
+        """Return whether there is no room. Then the session must stop reading from its client."""
 
     @property
     def capture(self) -> Capture:
@@ -282,9 +283,9 @@ def _shown(name: bytes) -> str:
 
 
 class SessionRecorder:
-    """Records the session of this name on a listener into `records`; the caller may set other `records` later. `leg`
-    is the client's. `recorders` has one for each open leg. Call `record` each time the core has handled what came.
-    `traced`: the relay may add traces.
+    """Records a session, named `session`, of a listener. `records` takes the records; the caller may replace it later.
+    `leg` is the client's leg. `recorders` has a recorder for each open leg. Call `record` each time the core has
+    handled received bytes. `traced`: the relay may add traces.
     """
 
     __slots__ = (
@@ -308,7 +309,7 @@ class SessionRecorder:
         self.opening(leg, side=_CLIENT)
 
     def join(self, client: _Client, login: bytes | None) -> None:
-        """Begin to record in the middle of a session. Call `opening` before, for the legs of its brokers."""
+        """Begin to record in the middle of a session. The caller must call `opening` for the brokers' legs first."""
         self._begun(client, _shown(login or b"") or client.host)
         for recorder in self.recorders:
             if recorder.leg.state is not LegState.OPENING:
@@ -316,43 +317,43 @@ class SessionRecorder:
                 self._identify(recorder, client)
 
     def end(self) -> None:
-        """Stop recording these legs."""
+        """Stop recording the session's legs."""
         for recorder in self.recorders:
             recorder.leg.decoder.record(None)
 
     def opening(self, leg: Leg, upstream: str = "", broker: str = "", side: str = _BROKER) -> None:
-        """Record this leg, which leads to a broker of an upstream, from now on."""
+        """Record this leg from now on. `upstream` and `broker` say where a broker's leg leads."""
         recorder = LegRecorder(leg, self.records.capture, (side, upstream, broker), traced=self._traced)
         self.recorders = (*self.recorders, recorder)
 
     def recorder(self, leg: Leg) -> LegRecorder:
-        """Return the recorder of a leg that is not closed. Raises `LookupError` if there is none."""
+        """Return the recorder of a leg that is not closed. Raises `LookupError` if the leg has no recorder."""
         for recorder in self.recorders:
             if recorder.leg is leg:
                 return recorder
         raise LookupError("a leg that nobody records")
 
     def record(self, client: _Client, effects: Sequence[object] = ()) -> None:
-        """Record the frames that came since the last call, and the notes among these effects. If the journal is full,
-        the client's `hold` is called.
+        """Record the frames that came since the last call, and the notes among `effects`. If the journal is full, call
+        `hold` of the client.
         """
         for effect in effects:
             if type(effect) is Note:
-                # `value` is written in Python.
+                # `value` would be slower.
                 self.event(client, effect.event._value_, effect.text, effect.facts)
         self._take(client)
         if self.records.full:
             client.hold()
 
     def event(self, client: _Client, event: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Record an event of this session, behind the frames that came before it."""
+        """Record an event of this session, after the frames that came before the event."""
         self._take(client)
         if not self._of_events:
             self._of_events = self._begun(client) + _OF_EVENTS
         self.records.record(self._of_events, 0, b"", EventRecord(event, text, facts).encode(), _EVENT)
 
     def _take(self, client: _Client) -> None:
-        """Record the frames that came since the last call. Forget the recorders of closed legs."""
+        """Record the frames that came since the last call. Remove the recorders of closed legs."""
         closed = False
         for recorder in self.recorders:
             if recorder.frames:
@@ -365,8 +366,8 @@ class SessionRecorder:
             self.recorders = tuple([recorder for recorder in self.recorders if not recorder.leg.closed])
 
     def _identify(self, recorder: LegRecorder, client: _Client) -> None:
-        """Set the context of a leg's frames, with the client's name and the STOMP version. Call it when the first
-        frame of the leg has come.
+        """Set the context of a leg's frames, with the client's name and the STOMP version. Call this method when the
+        first frame of the leg has come.
         """
         leg = recorder.leg
         if leg is self._leg:

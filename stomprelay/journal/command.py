@@ -23,7 +23,7 @@ LEFT: Final = "left open"
 
 class SegmentCheck:
     """Reads a segment to its end. It has the numbers of blocks and frames, the damages, and the times of the first and
-    last block in ns since 1970. A torn end is no damage while the segment is written.
+    last block in ns since 1970. While the segment is still written, a torn end does not count as damage.
     """
 
     __slots__ = ("blocks", "damages", "frames", "header", "path", "since", "size", "state", "until")
@@ -59,7 +59,7 @@ class SegmentCheck:
 
 
 def segment_state(path: Path) -> str:
-    """Return `CLOSED`, `WRITTEN` or `LEFT`, by the name of the file and its lock."""
+    """Return `CLOSED`, `WRITTEN` or `LEFT`, judged by the name of the file and its lock."""
     read = parse_name(path.name)
     if read is None or not read[1] or not path.exists():
         return CLOSED
@@ -71,7 +71,7 @@ _BARE: Final = re.compile(r'[^\s"]+')
 
 
 def record_lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
-    """Yield a record as one line; with `bodies`, also a line for each line of the recorded body."""
+    """Yield a record as one line. With `bodies`, also yield each line of the recorded body."""
     context = record.context
     words = [spell_time(record.time), _word(context.session), _word(context.client)]
     if record.event is not None:
@@ -130,7 +130,7 @@ WriteLine = Callable[[str], None]
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    """Add the command to a parser's commands; give the parsed options to `run`."""
+    """Add the command to a parser's commands. The caller must pass the parsed options to `run`."""
     journal = commands.add_parser("journal", help="read the journal that a relay wrote", description=_ABOUT)
     journals = journal.add_subparsers(dest="journal", required=True, metavar="COMMAND")
     places = argparse.ArgumentParser(add_help=False)
@@ -167,7 +167,7 @@ def _time(text: str) -> int:
 
 
 def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
-    """Run the command with lines for `out` and `err`, and return its exit status. Raises `OSError`."""
+    """Run the command. Pass its lines to `out` and `err`. Return its exit status. Raises `OSError`."""
     match options.journal:
         case "ls":
             return _list(options, out, err)
@@ -220,7 +220,7 @@ def _values(check: SegmentCheck) -> Iterator[str | int | None]:
 
 
 def _short(check: SegmentCheck, damage: Damage) -> str:
-    """Return the damage in one or two words."""
+    """Return a damage in one or two words. If the segment has no readable block, return the whole reason."""
     if not check.blocks:
         return damage.reason
     if not damage.length:
@@ -298,7 +298,7 @@ def _verify(options: argparse.Namespace, out: WriteLine) -> int:
 
 
 def _renamed(places: Sequence[str]) -> Iterator[Path]:
-    """Yield the files in folders that the pipeline reads as segments, although they have not the name of one."""
+    """Yield files whose names are not names of segments. The pipeline reads these files as segments all the same."""
     for place in map(Path, places):
         if place.is_dir():
             yield from (

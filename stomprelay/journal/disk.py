@@ -1,4 +1,4 @@
-"""What writers and readers of segments ask of the file system: locks on open segments, and syncing."""
+"""What writers and readers of segments need from the file system: locks on open segments, and syncing."""
 
 import errno
 import fcntl
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""Errors of file systems that have no `flock`. There the age of a segment decides, see `schema.SegmentHeader`."""
+"""The errors of file systems without `flock`. There, the age of a segment shows whether its relay is dead."""
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:
-    """Lock an open file until it is closed; with `wait`, wait until it is free. Return True; False if another process
-    has the lock; None if the file system has no locks.
+    """Lock an open file until it is closed. With `wait`, wait until the lock is free. Return True if the file is
+    locked, False if another process has the lock, None if the file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -26,7 +26,7 @@ def lock(file: int, *, wait: bool = True) -> bool | None:
 
 
 def is_same_file(file: int, path: Path) -> bool:
-    """Return whether an open file is still the one at that path."""
+    """Return whether an open file is still the file at that path."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def is_same_file(file: int, path: Path) -> bool:
 
 
 def sync_path(path: Path) -> None:
-    """Sync to the disk a file that is not open here; or, for a folder, the names of its files. Raises `OSError`."""
+    """Sync to disk a file that is not open here. For a folder, sync the names of its files. Raises `OSError`."""
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(opened)
@@ -43,17 +43,17 @@ def sync_path(path: Path) -> None:
 
 
 def sync(file: int) -> None:
-    """Sync an open file to the disk. The system may then drop it from its cache, because it is not read soon."""
+    """Sync an open file to disk. Let the system drop the file from its cache, because nobody reads it soon."""
     os.fsync(file)
     if hasattr(os, "posix_fadvise"):
         try:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError:
-            pass  # it was only advice
+            pass  # it was only a hint
 
 
 def replace(path: Path, text: str) -> None:
-    """Replace a file as a whole or not at all. On return it is synced to the disk. Raises `OSError`."""
+    """Replace a file as a whole or not at all. On return the new file is synced to disk. Raises `OSError`."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)

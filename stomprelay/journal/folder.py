@@ -1,4 +1,4 @@
-"""A journal's folder: listing its segments, closing those of relays that were killed, removing old ones."""
+"""A journal's folder: lists its segments, closes the segments of killed relays, removes old segments."""
 
 import errno
 import json
@@ -14,12 +14,12 @@ from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Without locks, the relay of an open segment counts as dead so many seconds after its greatest age."""
+"""Without locks, a relay counts as dead if it wrote nothing for the age of its segment and this many seconds more."""
 
 
 class SegmentFile(NamedTuple):
-    """A segment in a folder: its path, the parts of its name, its size in bytes, and when it was last written (ns
-    since 1970). `name` is without the ending.
+    """A segment in a folder: its path, the parts of its name, its size in bytes, and when it was last written (ns since
+    1970). `name` has no ending.
     """
 
     path: Path
@@ -34,8 +34,8 @@ class SegmentFile(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What was done with a segment of a killed relay. `was` is its old path, `path` its new one, None if it had no
-    record and was removed. `cut` bytes were cut off its end. `failure`: why it could not be closed, or empty.
+    """What was done with a segment of a killed relay. `was`: its old path. `path`: its new path; None if it had no
+    record and was removed. `cut`: how many bytes were cut off its end. `failure`: why it could not be closed, or empty.
     """
 
     was: Path
@@ -54,13 +54,13 @@ class Gap(NamedTuple):
 
 
 class Folder:
-    """A folder with the segments of any number of relays and runs. Methods raise `OSError`, which names the file."""
+    """A folder with segments of any number of relays and runs. Methods raise `OSError`, which names the file."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
     def require(self) -> None:
-        """Raise `OSError` unless segments can be written here."""
+        """Raise `OSError` if segments cannot be written in this folder."""
         if not self.directory.exists():
             reason = errno.ENOENT
         elif not self.directory.is_dir():
@@ -72,18 +72,18 @@ class Folder:
         raise OSError(reason, os.strerror(reason), str(self.directory))
 
     def segments(self) -> list[SegmentFile]:
-        """Return all segments, the oldest first; those of one run by their numbers."""
+        """Return all segments, the oldest first. The segments of a run are in the order of their numbers."""
         found: dict[str, SegmentFile] = {}
         with os.scandir(self.directory) as files:
             for file in files:
                 entry = _entry(Path(file.path))
-                # One that is renamed meanwhile may be listed under both its names.
+                # A segment that is renamed meanwhile may be listed under both names.
                 if entry is not None and (entry.closed or entry.name not in found):
                     found[entry.name] = entry
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
 
     def gaps(self) -> list[Gap]:
-        """Return the segments that are missing between others of a run. `expire` leaves no such gaps."""
+        """Return the segments that are missing between a run's first and last segment. `expire` leaves no such gaps."""
         return [
             Gap(*run, before + 1, after - 1)
             for run, numbers in self._runs().items()
@@ -92,7 +92,7 @@ class Folder:
         ]
 
     def heads(self) -> list[Gap]:
-        """Return the segments before the first one of each run: `expire` or a user removed them."""
+        """Return the missing segments at the beginning of each run, which `expire` or a user removed."""
         firsts = {run: min(numbers) for run, numbers in self._runs().items()}
         return [Gap(*run, 1, first - 1) for run, first in firsts.items() if first > 1]
 
@@ -103,9 +103,9 @@ class Folder:
         return runs
 
     def recover(self, now: int) -> list[Recovery]:
-        """Close the segments that killed relays left open: a torn end is cut off, and the run's last segment gets the
-        event `ENDED`. Several processes may do this at a time. `now`: nanoseconds since 1970. A segment that cannot be
-        recovered is returned with its `failure`.
+        """Close the segments that killed relays left open. A torn end is cut off, and the run's last segment gets the
+        event `ENDED`. Several processes may do this at the same time. `now`: nanoseconds since 1970. If a segment
+        cannot be recovered, its `Recovery` has a `failure`.
         """
         last = {run: max(numbers) for run, numbers in self._runs().items()}
         done = [
@@ -118,9 +118,9 @@ class Folder:
         return [each for each in done if each is not None]
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove closed segments, the oldest first: those that were last written more than `age` seconds ago; then
-        others until all together have at most `size` bytes. None: no such bound. Return the removed ones. Raises
-        `OSError` only if none could be removed.
+        """Remove closed segments, the oldest first. Remove all that were last written more than `age` seconds ago, then
+        more until all segments together have at most `size` bytes. None means no such limit. Return the removed
+        segments. Raises `OSError` only if no segment could be removed.
         """
         segments = self.segments()
         total = sum(entry.size for entry in segments)
@@ -155,7 +155,7 @@ def _entry(path: Path) -> SegmentFile | None:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether the relay that writes an open segment still runs, judged by its lock."""
+    """Return whether the relay that writes an open segment still runs, judged by the segment's lock."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -168,7 +168,7 @@ def is_written(path: Path) -> bool:
 
 def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
     """Close an open segment whose relay is dead. Return what was done; None if the relay lives or the file is gone.
-    `last`: it is the last segment of its run, which gets the event `ENDED`.
+    `last`: the segment is the last of its run, so it gets the event `ENDED`.
     """
     path = entry.path
     try:
@@ -176,7 +176,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        # Where nobody may write, it may still be written from elsewhere.
+        # This process may not write here, but another one may still write the segment.
         return None if is_written(path) else Recovery(path, path, 0, str(error.strerror))
     try:
         locked = disk.lock(file, wait=False)
@@ -202,7 +202,7 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
             except OSError:
                 written = 0
             if written < len(block):
-                os.ftruncate(file, end)  # no room: the segment stays as it was
+                os.ftruncate(file, end)  # the disk is full: there is no event
         os.fsync(file)
         closed = path.with_name(entry.name + CLOSED)
         path.rename(closed)
@@ -214,9 +214,9 @@ def _recovered(entry: SegmentFile, now: int, *, last: bool) -> Recovery | None:
 
 
 class _Extent:
-    """What recovery must know of a segment: `is_empty`, whether it has no record; `torn_at`, the offset of a torn end
-    or None; `age`, its greatest age in seconds; `newest`, its newest time in ns, 0 for none; and `is_over`, whether it
-    says that its run has ended.
+    """What recovery must know of a segment. `is_empty`: it has no record. `torn_at`: the offset of a torn end, or None.
+    `age`: its greatest age in seconds. `newest`: its newest time in ns, 0 for none. `is_over`: it says that its run has
+    ended.
     """
 
     def __init__(self, path: Path) -> None:

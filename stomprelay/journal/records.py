@@ -1,4 +1,4 @@
-"""A segment's records one by one, for people and for JSON: their times, contents, and filters."""
+"""Reads a segment record by record, for people and for JSON. Parses times, and filters records."""
 
 import json
 from base64 import b64encode
@@ -20,8 +20,8 @@ from stomprelay.wire.names import OPENING, PASSCODE
 
 
 def parse_time(text: str) -> int:
-    """Return a time in ISO 8601, or a part of one, as ns since 1970. Without an offset it is in UTC. Raises
-    `ValueError`.
+    """Return a time in ISO 8601, such as `2026-11-21` or `2026-11-21T08:23`, as ns since 1970. A time without an offset
+    is in UTC. Raises `ValueError`.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -31,7 +31,7 @@ def parse_time(text: str) -> int:
 
 _LENIENT: Final = {version.decode(): replace(dialect, strict=False) for version, dialect in DIALECTS.items()}
 _DEFAULT: Final = replace(V1_2, strict=False)
-"""The dialect for frames that came before a version was agreed: they have nothing to unescape."""
+"""The dialect for frames before a version is agreed. These frames have nothing to unescape."""
 _DIRECTIONS: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _BLANK: Final = "***"
 
@@ -39,8 +39,8 @@ Headers = list[tuple[str, str]]
 
 
 class Record(NamedTuple):
-    """A frame, with `frame`, `command` and unescaped `headers`; or an `event`. `segment` is the name of its file
-    without the ending, or empty. `number` counts the frames of the leg before it.
+    """A frame, with `frame`, `command` and unescaped `headers`; or an `event`. `segment` is the name of the segment's
+    file without the ending, or empty. `number`: how many frames of the leg came before.
     """
 
     relay: str
@@ -55,11 +55,11 @@ class Record(NamedTuple):
     event: EventRecord | None
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header, or None."""
+        """Return the first value of a header, or None if the header is missing."""
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return its values under the names of columns of the pipeline's table `frames`; empty values are left out."""
+        """Return the record's values by column of the pipeline's table `frames`. Empty values are left out."""
         columns: dict[str, Any] = {"seen_at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
@@ -88,7 +88,7 @@ def records(path: Path | str) -> Iterator[Record | Damage]:
 
 
 def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") -> Iterator[Record | Damage]:
-    """Yield all records and damages among these items of the segment of this name."""
+    """Yield all records and damages among these items of a segment. `name` is the name of the segment."""
     contexts = Contexts()
     relay = ""
     for found in items:
@@ -115,7 +115,7 @@ def records_of(items: Iterable[SegmentHeader | Block | Damage], name: str = "") 
 
 
 class Contexts(dict[bytes, Context]):
-    """The contexts of the blocks behind a header, by their encoded form. Each is decoded once."""
+    """The contexts of the blocks behind a header, by their encoded form. Each context is decoded only once."""
 
     def __init__(self, header: SegmentHeader | None = None) -> None:
         super().__init__({b"": Context()})
@@ -128,7 +128,7 @@ class Contexts(dict[bytes, Context]):
         return context
 
     def of(self, block: Block) -> tuple[Context, EventRecord | None]:
-        """Return a block's context, and its event if it is one. Raises `ValueError` if it cannot be understood."""
+        """Return a block's context, and its event or None. Raises `ValueError` if the block cannot be understood."""
         try:
             context = self[block.context]
             if block.kind is not BlockKind.EVENT:
@@ -140,7 +140,7 @@ class Contexts(dict[bytes, Context]):
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """Return the command and headers of a recorded head. Of a malformed head, return what can be read."""
+    """Return the command and headers of a recorded head. If the head is malformed, return what can be read."""
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
     if not line or len(head) == line:
@@ -150,7 +150,7 @@ def _heading(head: bytes, version: str) -> tuple[str, Headers]:
     headers = [(_text(name), _text(value)) for name, value in frame.headers(dialect)]
     if command in OPENING:
         secret = PASSCODE.decode()
-        # It was replaced before it was written; this makes sure.
+        # The passcode was masked when the frame was recorded; this makes sure.
         headers = [(name, _BLANK if name == secret and value else value) for name, value in headers]
     return _text(command), headers
 
@@ -161,8 +161,8 @@ def _text(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Conditions that a record must fulfil. Destinations are globs. With commands or destinations, no event fulfils
-    them. Times are in ns since 1970; `until` is not included.
+    """Conditions that a record must fulfil. Destinations are globs. If there are commands or destinations, no event
+    fulfils the conditions. Times are in ns since 1970; `until` is not included.
     """
 
     sessions: frozenset[str] = frozenset()
@@ -190,7 +190,7 @@ class RecordFilter:
 
 
 def segments(places: Iterable[str]) -> Iterator[Path]:
-    """Yield the segments at these paths: all of a folder, or a file of any name. Raises `OSError`."""
+    """Yield the paths of segments: for a folder all its segments, for a file the file itself. Raises `OSError`."""
     for place in map(Path, places):
         if place.is_dir():
             yield from [file.path for file in Folder(place).segments()]

@@ -1,8 +1,9 @@
-"""What each record of the journal holds. Relay and pipeline share this contract, `block` and `segment`.
+"""What each record of the journal holds. This module, `block` and `segment` are the contract between relay and
+pipeline.
 
-A segment describes itself: its header names the fields of the contexts in it, in their order. A reader finds fields
-empty that an older segment does not have, and skips fields of a newer segment that it does not know. VERSION changes
-only when an older reader would misunderstand; a segment of a higher version is not read.
+A segment describes itself: its header has the names of the fields of its contexts, in their order. If an older segment
+lacks fields, they are empty for the reader. If a newer segment has unknown fields, the reader skips them. VERSION
+changes only if an older reader would misunderstand a segment. A segment of a higher version is not read.
 """
 
 import json
@@ -14,13 +15,13 @@ from typing import Any, Final, NamedTuple
 
 VERSION: Final = 2
 _LONGEST: Final = 0xFFFF // 2
-"""The longest half of a block's context, in bytes."""
+"""The most bytes of one of the two halves of a context: a block's context has at most 65535 bytes."""
 _CUT: Final = 1000
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class JournalSide(Enum):
-    """Which leg a frame came on: a client's (the frame goes to brokers) or a broker's (the frame goes to clients)."""
+    """The kind of a frame's leg: a client's (the frame goes to brokers) or a broker's (the frame goes to clients)."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -32,26 +33,25 @@ def _texts(one: str, two: str, three: str, four: str) -> bytes:
 
 
 def context_start(listener: str, session: str, peer: str, client: str) -> bytes:
-    """Return the beginning of all contexts of a session, encoded. With the result of `context_end` behind it, it is a
-    context: see `Context`.
+    """Return the beginning of all contexts of a session, encoded. Append what `context_end` returns to make a whole
+    `Context`.
     """
     return b"[" + _texts(listener, session, peer, client)
 
 
 @lru_cache(1024)
 def context_end(side: str = "", upstream: str = "", broker: str = "", version: str = "") -> bytes:
-    """Return the end of a context, encoded. Many sessions have the same."""
+    """Return the end of a context, encoded. Many sessions have the same end."""
     return b"," + _texts(side, upstream, broker, version) + b"]"
 
 
 class Context(NamedTuple):
-    """What all frames of a block, or an event, have in common. An empty text means that there is no value, or none
-    yet.
+    """The context of all frames of a block, or of an event. An empty text means that there is no value, or none yet.
 
     `listener`: the name of the listener that the client connected to. `session`: the session's name, unique among all
-    relays. `peer`: the client's address. `client`: the client's `client-id`, else its `login`, else the host of
-    `peer`. `side`: a `JournalSide`; empty for an event. `upstream`, `broker`: the upstream's name and the broker's
-    address; empty for what came from a client. `version`: the STOMP version of the leg.
+    relays. `peer`: the client's address. `client`: the client's `client-id`, else its `login`, else the host of `peer`.
+    `side`: a `JournalSide`; empty for an event. `upstream`, `broker`: the upstream's name and the broker's address;
+    empty for frames of a client. `version`: the STOMP version of the leg.
     """
 
     listener: str = ""
@@ -64,19 +64,21 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block. If the texts are too long, each is cut to 1000 characters."""
+        """Return the context as JSON bytes for a block. If the texts are too long, each is cut to 1000 characters."""
         return context_start(*self[:4]) + context_end(*self[4:])
 
 
 class EventRecord(NamedTuple):
-    """An event: its name (that of an `Event` of a session, or of a `JournalEvent`), a sentence, and facts by name."""
+    """An event in the journal. `event`: the name of an `Event` of a session or of a `JournalEvent`. `text`: a sentence.
+    `facts`: values by name.
+    """
 
     event: str
     text: str
     facts: Mapping[str, Any]
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for a block."""
+        """Return the event as JSON bytes for a block."""
         return _json(self._asdict() | {"facts": dict(self.facts)}).encode("utf-8", "replace")
 
 
@@ -84,25 +86,25 @@ class JournalEvent(Enum):
     """Events of the journal itself, not of a session."""
 
     BEGUN = "journal begun"
-    """The relay started to write. Facts: `software`, `pid`; `within` as below."""
+    """The relay started to write. Facts: `software`, `pid`, and `within` as for `ALIVE`."""
     ALIVE = "journal alive"
-    """The relay is alive. Fact: `within`, the seconds after which it says so again at the latest."""
+    """The relay is alive. Fact: `within`, the most seconds until the relay records this event again."""
     ENDED = "journal ended"
-    """The relay stopped in good order: no facts. Or it died, and another process closed its segment: then `by` is
-    `RECOVERY`, `found` the time of that, `cut` the number of torn bytes, and the record's time is that of the relay's
-    last record.
+    """The run has ended. If the relay stopped in good order, there are no facts. If the relay died, another process
+    closed its segment. Then `by` is `RECOVERY`, `found` is the time of the closing, `cut` is the number of torn bytes,
+    and the event has the time of the relay's last record.
     """
     DROPPED = "journal dropped"
-    """Records were left out: the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and `since`,
-    when the first was.
+    """Records were left out, because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`, and
+    `since`, the time of the first such record.
     """
     HELD = "back-pressure on"
-    """A leg is not read from. Facts: `side`; `reason`: "pressure" if the other side cannot be written to fast enough,
-    "relay" if too much waits in the relay. Without a session: no leg is read from, because the journal is full
-    ("journal").
+    """The relay stopped reading from a leg. Facts: `side`; `reason`: "pressure" if the other side takes bytes too
+    slowly, "relay" if too many bytes wait in the relay. Without a session, the reason is "journal": the journal is
+    full, and the relay reads from no leg.
     """
     RELEASED = "back-pressure off"
-    """The leg has been read from again for a second. Facts: `side`; `seconds`: how long it was not."""
+    """The relay has read from the leg again for a second. Facts: `side`; `seconds`: how long the relay did not read."""
     PAUSED = "broker paused"
     """An operator took a broker out of service. Facts: `upstream`, `broker`."""
     RESUMED = "broker resumed"
@@ -110,16 +112,16 @@ class JournalEvent(Enum):
 
 
 RECOVERY: Final = "recovery"
-"""The fact `by` of an event that another process wrote, because the relay itself could not."""
+"""The fact `by` of an event that another process wrote, because the relay itself could not write it."""
 
 
 class NewerVersion(ValueError):
-    """A segment has a higher `VERSION`. It is not read, because it might be misunderstood."""
+    """A segment has a higher `VERSION`. The segment is not read, because it might be misunderstood."""
 
 
 class SegmentHeader(NamedTuple):
-    """The first block of a segment. `created` is in ns since 1970. After `age` seconds a living relay ends the
-    segment.
+    """The first block of a segment. `created` is in ns since 1970. A living relay ends the segment after
+    `age` seconds.
     """
 
     version: int
@@ -132,12 +134,12 @@ class SegmentHeader(NamedTuple):
     context: tuple[str, ...] = Context._fields
 
     def encode(self) -> bytes:
-        """Return it as JSON bytes for the first block of a segment."""
+        """Return the header as JSON bytes for the first block of a segment."""
         return json.dumps(self._asdict(), separators=(",", ":")).encode("utf-8")
 
     @classmethod
     def decode(cls, data: bytes) -> "SegmentHeader":
-        """Return the header in these bytes. Raises `NewerVersion` for a higher `VERSION`, else `ValueError`."""
+        """Return the header encoded in these bytes. Raises `NewerVersion` for a higher `VERSION`, else `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, dict) or not isinstance(values.get("version"), int):
             raise ValueError("not the header of a journal segment")
@@ -153,7 +155,7 @@ class SegmentHeader(NamedTuple):
             raise ValueError("the header of a journal segment lacks fields") from None
 
     def contexts(self, data: bytes) -> Context:
-        """Return the context that bytes of a block of this segment hold. Raises `ValueError`."""
+        """Return the context that these bytes of a block encode. Raises `ValueError`."""
         values = json.loads(data)
         if not isinstance(values, list):
             raise ValueError("not a context")

@@ -1,4 +1,4 @@
-"""A segment's file: its name, and reading it, also while it is written and where its end is torn."""
+"""A segment's file: its name, and how to read it, also while a relay writes it or if its end is torn."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from stomprelay.wire.errors import visible
 
 CLOSED: Final = ".journal"
 OPEN: Final = ".journal.open"
-"""The ending of a segment's name while it is written; it stays if the relay is killed."""
+"""The ending of a segment's name while the segment is written. If the relay is killed, the name keeps this ending."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 10**9
@@ -30,8 +30,8 @@ _SHAPE: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """A segment's name without its ending: `created`, in ns since 1970 (whole seconds); `relay`, as `safe_name`
-    returns it; `run`, 8 hexadecimal digits, others for each start of the relay; and `number`, from 1 in each run.
+    """A segment's name without its ending. `created`: in ns since 1970 (whole seconds). `relay`: as `safe_name` returns
+    it. `run`: 8 hexadecimal digits, new at each start of the relay. `number`: counted from 1 in each run.
     """
 
     created: int
@@ -40,13 +40,13 @@ class SegmentName(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """Return the name of the file, to which `CLOSED` or `OPEN` has to be added."""
+        """Return the name of the file without its ending. The caller must add `CLOSED` or `OPEN`."""
         begun = datetime.fromtimestamp(self.created // _SECOND, UTC)
         return f"{begun:{_STAMP}}-{self.relay}-{self.run}-{self.number:06d}"
 
 
 def spell_time(ns: int) -> str:
-    """Return ns since 1970 as `2026-11-21T08:23:00.123456Z`; as a number with `ns` beyond the year 9999."""
+    """Return ns since 1970 as `2026-11-21T08:23:00.123456Z`; after the year 9999 as a number followed by `ns`."""
     seconds, rest = divmod(ns, _SECOND)
     try:
         moment = EPOCH + timedelta(seconds=seconds)
@@ -56,12 +56,12 @@ def spell_time(ns: int) -> str:
 
 
 def safe_name(relay: str) -> str:
-    """Return a relay's name as it can stand in a file's name: ASCII letters, digits, dot, hyphen and underscore."""
+    """Return a relay's name for a file's name, with only ASCII letters, digits, dots, hyphens and underscores."""
     return _UNSAFE.sub("_", relay)[:_LONGEST] or "_"
 
 
 def parse_name(file: str) -> tuple[SegmentName, bool] | None:
-    """Return the parts of a file's name, and whether the segment is open; None if it is no segment's name."""
+    """Return the parts of a file's name, and whether the segment is open; None if it is not the name of a segment."""
     found = _SHAPE.fullmatch(file)
     if found is None:
         return None
@@ -74,7 +74,7 @@ def parse_name(file: str) -> tuple[SegmentName, bool] | None:
 
 
 def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
-    """Return the name of a segment, from its file's name or its header; None if neither has it."""
+    """Return the name of a segment, taken from its file's name, else from its header; None if neither has a name."""
     named = parse_name(file)
     if named is not None:
         return named[0]
@@ -89,29 +89,29 @@ def name_of(file: str, header: SegmentHeader | None) -> SegmentName | None:
 
 
 _DROPPED: Final = EventRecord(JournalEvent.DROPPED.value, "", {}).encode().partition(b",")[0]
-"""The beginning of the event by which the relay says that it left records out."""
+"""The first bytes of an event `JournalEvent.DROPPED`, with which the relay reports that it left records out."""
 FRAMES_MISSING: Final = "missing before it"
-"""These words are in the reason of a `Damage` of no bytes: whole blocks are missing before it."""
+"""If these words are in the reason of a `Damage` of no bytes, whole blocks are missing before the damage."""
 FRAMES_DROPPED: Final = "dropped by the relay"
-"""These words are in the reason of a `Damage` of no bytes at the place of an event `JournalEvent.DROPPED`."""
+"""If these words are in the reason of a `Damage` of no bytes, there is an event `JournalEvent.DROPPED` at its place."""
 _NAMED: Final = 3
-"""A damage names at most so many sessions whose frames were dropped."""
+"""The most sessions with dropped frames that a damage names."""
 _NONE: Final = "not a segment of a journal"
 
 
 def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield what is in a segment, in order: a `SegmentHeader`, then blocks of frames and events. What cannot be read
-    is yielded as a `Damage`, and everything around it is read.
+    """Yield the content of a segment, in order: a `SegmentHeader`, then blocks of frames and events. Unreadable bytes
+    are yielded as a `Damage`, and everything before and after them is read.
 
-    A header is for all blocks behind it, up to the next header (a file has several if segments were joined). If it is
-    damaged, one that is made from the file's name takes its place; so a `Damage` may come first. A file that cannot be
-    read at all, or is no segment, is one `Damage`.
+    A header applies to all blocks behind it, up to the next header. A file of joined segments has several headers. If
+    the first header is damaged, a header made from the file's name takes its place; so a `Damage` may come first. A
+    file that cannot be read at all, or is no segment, is one `Damage`.
 
-    At the end there is a `Damage` of no bytes for each event `JournalEvent.DROPPED`, and one for each leg of which
-    frames are missing between others, as far as other damage and dropped frames do not explain that.
+    At the end there is a `Damage` of no bytes for each event `JournalEvent.DROPPED`, and for each leg that lacks frames
+    between recorded frames. Frames that were dropped, or may be in damaged bytes, are not counted for a leg.
 
-    Never raises `OSError`. One block at a time is in memory. Of a segment that is still written, what was there at the
-    start is read, and its end may be torn.
+    Never raises `OSError`. One block at a time is in memory. If a relay still writes the segment, the bytes that it had
+    at the start are read, and their end may be torn.
     """
     try:
         file = _opened(Path(path))
@@ -132,13 +132,13 @@ def read(path: Path | str) -> Iterator[SegmentHeader | Block | Damage]:
 
 
 def parse(data: bytes) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield what is in these bytes of segments, as `read` does, but without looking for missing frames."""
+    """Yield the content of these bytes of segments, as `read` does, but do not look for missing frames."""
     return _under_headers(decode(data), "", len(data))
 
 
 def _opened(path: Path) -> int:
-    """Return the file, open. An open segment that was closed meanwhile is found under its new name.
-    Raises `OSError`.
+    """Open a segment's file and return the descriptor. If the segment was closed meanwhile, its file has a new name,
+    and this file is opened. Raises `OSError`.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -146,7 +146,7 @@ def _opened(path: Path) -> int:
     except FileNotFoundError:
         if not path.name.endswith(OPEN):
             raise
-        # It was closed, and so renamed, after it was listed.
+        # The segment was closed, and so renamed, after it was listed.
         return os.open(path.with_suffix(""), flags)
 
 
@@ -167,8 +167,8 @@ def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
 def _under_headers(
     items: Iterator[Block | Damage], file: str, size: int
 ) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items with decoded headers; a header that is made from the file's name takes the place of a damaged
-    one.
+    """Yield these items with decoded headers. If the first header is damaged or missing, a header made from the file's
+    name takes its place.
     """
     known = False
     for found in items:
@@ -202,14 +202,14 @@ _Leg = tuple[str, str, str, str]
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Jump:
-    """Missing frames of a leg: how many, at how many places, and the offset of the block behind the first place."""
+    """Missing frames of a leg: how many, at how many places, and the offset of the block after the first place."""
 
     offset: int
     frames: int = 0
     places: int = 0
 
     def damage(self, leg: _Leg) -> Damage:
-        """Return it as a damage of no bytes."""
+        """Return the missing frames as a damage of no bytes."""
         session, side, _, broker = map(_shown, leg)
         places = f", at {self.places} places" if self.places > 1 else ""
         whose = f"the {side} {broker}".rstrip() if side else "a leg"
@@ -218,8 +218,8 @@ class _Jump:
 
 
 class _Drop:
-    """The dropped frames that an event reports. `left` counts those that do not explain any missing frames yet,
-    `sessions` has the names of the sessions of the others.
+    """The dropped frames that an event reports. `left`: how many dropped frames explain no missing frame yet.
+    `sessions` has the names of the sessions whose missing frames are explained.
     """
 
     __slots__ = ("block", "frames", "left", "said", "sessions")
@@ -231,12 +231,12 @@ class _Drop:
             facts = json.loads(block.payload)["facts"]
             self.said = {name: value for name, value in facts.items() if type(value) is int}
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # whoever reads the block finds that out
+            pass  # a reader of the block reports the error
         self.frames = self.left = max(self.said.get("frames", 0), 0)
         self.sessions: dict[str, None] = {}
 
     def take(self, frames: int, session: str) -> int:
-        """Let the event explain up to so many missing frames of a session. Return how many it explains."""
+        """Let the event explain up to `frames` missing frames of a session. Return how many it explains."""
         taken = min(frames, self.left)
         self.left -= taken
         if taken:
@@ -244,7 +244,7 @@ class _Drop:
         return taken
 
     def damage(self) -> Damage:
-        """Return it as a damage of no bytes."""
+        """Return a `Damage` for the dropped frames. It has no bytes, because these frames were never written."""
         said, end = self.said, spell_time(self.block.time)
         since = f"from {spell_time(said['since'])} to {end}" if "since" in said else f"up to {end}"
         octets = f", {said['octets']} octets," if "octets" in said else ""
@@ -259,8 +259,8 @@ class _Drop:
 class _Gaps:
     """The frames that are missing in a segment, and the frames that the relay dropped.
 
-    The relay reports dropped frames with the next blocks that it writes, see `WriterThread`. Among these are blocks
-    that it had before and blocks that came later. So the missing frames before a block are explained by the reports in
+    The relay reports dropped frames with the next blocks that it writes, see `WriterThread`. Some of these blocks came
+    before the dropped frames, some after them. So the missing frames before a block are explained by the reports in
     front of it and by the first report behind it. Each dropped frame explains one missing frame.
     """
 
@@ -271,7 +271,7 @@ class _Gaps:
         self._first = 0
         self._jumps: dict[_Leg, _Jump] = {}
         self.pending: list[tuple[_Leg, int, int]] = []
-        """Missing frames: of which leg, how many, and the offset of the block behind them."""
+        """Missing frames: their leg, their number, and the offset of the block behind them."""
 
     def dropped(self, block: Block) -> None:
         """Record the block of an event by which the relay reports dropped frames."""
@@ -279,9 +279,7 @@ class _Gaps:
         self._settle()
 
     def _settle(self) -> None:
-        """Let the reports explain the missing frames that were recorded last; what they do not explain
-        is kept by leg.
-        """
+        """Let the reports explain the missing frames that were recorded last. Keep the other missing frames by leg."""
         drops = self._drops
         for leg, missing, offset in self.pending:
             frames = missing
@@ -296,7 +294,7 @@ class _Gaps:
         self.pending.clear()
 
     def damages(self) -> Iterator[Damage]:
-        """Yield a damage for each report, and for each leg with frames that none explains. Call it last."""
+        """Yield a damage for each report, and for each leg with unexplained missing frames. Call this at the end."""
         self._settle()
         yield from (drop.damage() for drop in self._drops)
         yield from (jump.damage(leg) for leg, jump in self._jumps.items())
@@ -307,7 +305,7 @@ def _frames(count: int) -> str:
 
 
 def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[SegmentHeader | Block | Damage]:
-    """Yield these items, then the damages of `_Gaps`. A leg whose frames count from 0 again is a new leg."""
+    """Yield these items, then the damages of `_Gaps`. If a leg's frames are counted from 0 again, the leg is new."""
     header: SegmentHeader | None = None
     legs: dict[_Leg, list[int]] = {}
     known: dict[bytes, tuple[_Leg, list[int]] | None] = {}
@@ -324,7 +322,7 @@ def _counted(items: Iterator[SegmentHeader | Block | Damage]) -> Iterator[Segmen
                 followed = known[context]
             else:
                 leg = None if header is None else _leg(header, context)
-                # Of a leg that is new here, the first number is the right one.
+                # If a leg is new in this segment, its first number counts as right.
                 followed = known[context] = None if leg is None else (leg, legs.setdefault(leg, [number]))
             if followed is not None:
                 leg, due = followed
@@ -350,5 +348,5 @@ def _leg(header: SegmentHeader, context: bytes) -> _Leg | None:
 
 
 def _shown(text: str) -> str:
-    """Return a text of a segment so that it is safe to show: the relay may not have written it."""
+    """Return a text of a segment as text that is safe to show. Somebody else than the relay may have written it."""
     return visible(text[:_LONGEST])

@@ -1,4 +1,4 @@
-"""The settings of the journal, in a module of their own because the configuration imports nothing else of it."""
+"""The settings of the journal. The configuration imports only this module of the journal."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +15,7 @@ SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization"
 
 @dataclass(frozen=True)
 class BodyRule:
-    """How many bytes of a body are kept of frames with such a destination, a glob."""
+    """If a frame's destination matches the glob `destination`, at most `bodies` bytes of its body are recorded."""
 
     destination: str
     bodies: int
@@ -25,20 +25,21 @@ class WhenFull(Enum):
     """What happens to records when the queue is full."""
 
     DROP = "drop"
-    """They are left out and counted; the relay goes on."""
+    """Records are left out and counted; the relay continues."""
     BLOCK = "block"
-    """Clients and brokers are not read from until there is room."""
+    """The relay does not read from clients and brokers until there is room."""
 
 
 @dataclass(frozen=True)
 class JournalSettings:
-    """Where the relay writes its journal, and how. Without a `directory` it writes none.
+    """Where the relay writes its journal, and how. Without a `directory` it writes no journal.
 
-    Times are in seconds, sizes in bytes. `relay` is the name of this relay; None means the machine's. A segment ends
-    when it has `segment_size` bytes or is `segment_age` old. `queue` bounds what waits to be written. What is in
-    memory is written to the file every `flush_interval`, and synced to the disk every `sync_interval`; 0 means when a
-    segment ends. Closed segments are kept for `retain_age`, and as many as fit `retain_size`; None means no bound.
-    `bodies`, `rules` and `redact` are those of `capture.Capture`.
+    Times are in seconds, sizes in bytes. `relay` is the name of this relay; None means the machine's name. A segment
+    ends when it has `segment_size` bytes or is `segment_age` old. `queue` limits the bytes that wait to be written.
+    Bytes in memory are written to the file every `flush_interval`, and synced to disk every `sync_interval`. If
+    `sync_interval` is 0, bytes are synced to disk when a segment ends. Closed segments are kept for `retain_age`, and
+    as many as fit into `retain_size`; None means no limit. `bodies`, `rules` and `redact` are those of
+    `capture.Capture`.
     """
 
     directory: str | None = None

@@ -1,5 +1,5 @@
-"""Watching what passes a relay: a `TailWatch` takes records as a journal does, and keeps them without secrets as a
-piece of a segment. Records that have no room are left out and counted.
+"""Watching the frames of a relay. A `TailWatch` takes records as a journal does, and keeps them, without secrets, as a
+piece of a segment. If there is no room for a record, it is left out and counted.
 """
 
 import json
@@ -16,7 +16,7 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
 
 ROOM: Final = 1 << 20
-"""Bytes that wait for the watcher at most; the last record may go beyond them."""
+"""The most bytes that wait for the watcher. The last record may go beyond this limit."""
 LONGEST_BODY: Final = 1 << 16
 """The most bytes of each body that a watcher may ask for."""
 _NAME: Final = 64
@@ -24,8 +24,8 @@ _NAME: Final = 64
 
 class TailRequest(NamedTuple):
     """A request to watch, under a name that the user chose. Empty `sessions`, `listeners` or `destinations` mean all.
-    Destinations are globs; with them, events and ACKs are left out. `bodies`: bytes of each body. `over`: it is the
-    last request.
+    Destinations are globs; if there are any, events and ACKs are left out. `bodies`: the most bytes of each body.
+    `over`: this is the last request.
     """
 
     watch: str
@@ -37,7 +37,7 @@ class TailRequest(NamedTuple):
 
     @classmethod
     def parse(cls, body: bytes) -> "TailRequest":
-        """Return the request in a JSON body. Raises `ValueError`, whose text is the reason."""
+        """Return the request in a JSON body. Raises `ValueError`; its text is the reason."""
         try:
             values = json.loads(body)
         except (ValueError, RecursionError):
@@ -58,7 +58,7 @@ class TailRequest(NamedTuple):
         return cls(watch, sessions, listeners, _texts(values, "destinations"), bodies, over)
 
     def watches(self, listener: str, session: str) -> bool:
-        """Return whether records of this session can be asked for."""
+        """Return whether the request is for records of this session."""
         return (not self.listeners or listener in self.listeners) and (
             not self.sessions or session in self.sessions
         )
@@ -72,8 +72,8 @@ def _texts(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 class TailAnswer(NamedTuple):
-    """What passed since the last answer, as bytes of segments. `left_out` counts records that had no room. `began`:
-    the relay has watched only since this request. `missing` names workers that did not answer, `sessions` those of the
+    """The records since the last answer, as bytes of segments. `left_out` counts records that had no room. `began`: the
+    relay did not watch before this request. `missing`: names of workers that did not answer. `sessions`: names of
     requested sessions that have not ended.
     """
 
@@ -85,7 +85,7 @@ class TailAnswer(NamedTuple):
 
     @classmethod
     def parse(cls, values: Any) -> "TailAnswer":
-        """Return the answer in this JSON, which `spell` made. Raises `ValueError`, `LookupError` or `TypeError`."""
+        """Return the answer from JSON values that `spell` wrote. Raises `ValueError`, `LookupError` or `TypeError`."""
         segment, left_out, began, missing, sessions = (values[name] for name in cls._fields)
         if type(left_out) is not int or type(began) is not bool or not isinstance(segment, str):
             raise TypeError
@@ -94,12 +94,12 @@ class TailAnswer(NamedTuple):
         return cls(b64decode(segment, validate=True), left_out, began, tuple(missing), tuple(sessions))
 
     def spell(self) -> str:
-        """Return it as JSON text."""
+        """Return the answer as JSON text."""
         values = self._asdict() | {"segment": b64encode(self.segment).decode("ascii")}
         return json.dumps(values) + "\n"
 
     def plus(self, other: "TailAnswer") -> "TailAnswer":
-        """Return the sum of this answer and another worker's."""
+        """Return the sum of this answer and the answer of another worker."""
         return TailAnswer(
             self.segment + other.segment,
             self.left_out + other.left_out,
@@ -111,7 +111,7 @@ class TailAnswer(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class TailWatch:
-    """Keeps the requested records, up to `ROOM` bytes, until `take`. `_header` is the block in front of them."""
+    """Keeps the requested records, up to `ROOM` bytes, until `take`. `_header` is the block before the records."""
 
     request: TailRequest
     _header: bytes
@@ -122,7 +122,7 @@ class TailWatch:
     _left_out: int = 0
 
     def event(self, context: bytes, payload: bytes) -> None:
-        """Keep an event of a session, if it was requested. `context` and `payload` are those of its block."""
+        """Keep an event of a session, if events were requested. `context`, `payload`: the content of its block."""
         if self.request.destinations:
             return
         if self._room <= 0:
@@ -131,7 +131,7 @@ class TailWatch:
             self._put(BlockKind.EVENT, 0, context, b"", payload)
 
     def leg(self, recorder: LegRecorder) -> None:
-        """Keep the requested frames in this recorder of a leg, whose `context` must be set."""
+        """Keep the requested frames of this recorder of a leg. The recorder's `context` must be set."""
         sizes = bytearray()
         pieces: list[bytes] = []
         room = self._room
@@ -145,7 +145,7 @@ class TailWatch:
                 if room <= 0:
                     self._left_out += 1
                     continue
-                # Which frame was its leg's first is not certain here: a passcode is looked for in each.
+                # It is unknown which frame was the leg's first, so a passcode is looked for in each frame.
                 head = self._capture.head(frame, opening=True)
                 body = frame.data[frame.body : min(frame.end, frame.body + self.request.bodies)]
                 sizes += pack_sizes(len(head), len(body), frame.end - frame.body)
@@ -168,7 +168,7 @@ class TailWatch:
         self._room -= len(block)
 
     def take(self) -> TailAnswer:
-        """Return what was kept since the last call, and forget it."""
+        """Remove the records since the last call, and return them."""
         segment = b"".join([self._header, *self._blocks]) if self._blocks else b""
         answer = TailAnswer(segment, self._left_out)
         self._blocks.clear()
@@ -177,7 +177,7 @@ class TailWatch:
 
 
 def single(frames: Frame | Run) -> Iterator[Frame]:
-    """Yield the frames of a run one by one; the run must have `kept`. A single frame is yielded as it is."""
+    """Yield the frames of a run one by one; the run must have `kept`. A single frame is yielded unchanged."""
     if type(frames) is not Run:
         assert isinstance(frames, Frame)
         yield frames

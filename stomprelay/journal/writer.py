@@ -1,4 +1,4 @@
-"""Writing segments, one file after the other. What was written can be read even if the relay is killed at any time."""
+"""Writing segments, one file after the other. Written blocks can be read even if the relay is killed at any time."""
 
 import os
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _MODE: Final = 0o640
 
 class Writer:
     """The segments of one run of a relay, each of at most `size` bytes and `age` seconds. Times are in ns since 1970.
-    Methods raise `OSError`, and may be called again after that: a block that was written in part is cut off first.
-    Only one thread may use it. Call `close` at the end.
+    Methods raise `OSError`, and may be called again after an error. A half-written block is cut off before the next
+    write. Only one thread may use a writer. Call `close` at the end.
     """
 
     __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_told",
@@ -48,8 +48,8 @@ class Writer:
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes | memoryview, now: int, event: bytes = b"") -> None:
-        """Append blocks, and an event about them, to one segment: all of them or, if `OSError` is raised, none. They
-        survive a crash of the machine only after `sync`.
+        """Append blocks, and an event about them, to one segment. If `OSError` is raised, nothing is appended. The
+        blocks survive a crash of the machine only after `sync`.
         """
         size = len(data) + len(event)
         if self._file >= 0 and self._end and (self._end + size > self._size or self._is_old(now)):
@@ -61,7 +61,7 @@ class Writer:
         self._append([piece for piece in (header, data, event) if piece])
 
     def sync(self) -> None:
-        """Sync to the disk what was written, and the name of a new file."""
+        """Sync to disk the written bytes, and the name of a new file."""
         if self._unsynced and self._file >= 0:
             disk.sync(self._file)
             self._unsynced = False
@@ -70,8 +70,8 @@ class Writer:
             self._new = False
 
     def roll(self, now: int, *, force: bool = False, alive: bytes = b"") -> bool:
-        """End the segment if it is old enough, or with `force`. Return whether it was ended. With the event `alive`,
-        the next segment begins at once, so that a living relay always has an open segment.
+        """End the segment if it is old enough, or if `force` is True. Return whether it was ended. With the event
+        `alive`, the next segment begins at once, so that a living relay always has an open segment.
         """
         ended = False
         if self._file >= 0 and (force or self._is_old(now)):
@@ -85,7 +85,7 @@ class Writer:
         return ended
 
     def close(self, now: int) -> None:
-        """End the segment, if there is one. If that fails with `OSError`, `Folder.recover` does it later."""
+        """End the segment, if there is one. If that raises `OSError`, `Folder.recover` ends the segment later."""
         try:
             self.roll(now, force=True)
         finally:
@@ -107,7 +107,7 @@ class Writer:
                     self._file = _locked(self.directory / f"{name}{OPEN}")
                     break
                 except FileExistsError:
-                    # Another run was given the same digits; what it wrote stays.
+                    # Another run has the same random digits. Its segments stay.
                     self.number += 1
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.directory)) from None
@@ -157,7 +157,7 @@ class Writer:
                 path.unlink()
                 self.number -= 1
         except FileNotFoundError:
-            # Another process removed it; the next call begins a new one.
+            # Another process removed the segment. The next call begins a new one.
             os.close(self._file)
             self._forget()
             raise
@@ -169,7 +169,7 @@ class Writer:
 
 
 def _locked(path: Path) -> int:
-    """Return the descriptor of a new file, open and locked against `Folder.recover` of other processes."""
+    """Create a file, and lock it against `Folder.recover` of other processes. Return its descriptor."""
     while True:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
         try:
@@ -180,5 +180,5 @@ def _locked(path: Path) -> int:
             os.close(file)
             path.unlink(missing_ok=True)
             raise
-        # `Folder.recover` of another process removed it between the two calls.
+        # `Folder.recover` of another process removed the file between the two calls.
         os.close(file)

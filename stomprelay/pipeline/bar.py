@@ -1,4 +1,4 @@
-"""A bar on a terminal: how much is done, how fast, how long it will take. It is shown after `AFTER` seconds."""
+"""A bar on a terminal: how much is done, how fast, and the time left. It appears after `AFTER` seconds."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,19 +15,19 @@ AFTER: Final = 2.0
 OFTEN: Final = 0.5
 """Seconds between two drawings."""
 _ROOM: Final = 14
-"""Columns that a bar needs; where there are fewer it is left out, and the words are cut at the edge."""
+"""Columns that a bar needs. On a narrower terminal only name and figures are shown, cut at the edge."""
 _WIDEST: Final = 110
 _SIZES: Final = ("B", "KiB", "MiB", "GiB")
 
 
 class ProgressBar:
-    """A line with a name, a bar and how many `unit` are done. `octets`: these are bytes. For any thread."""
+    """A line with a name, a bar and the amount done, in `unit`. `octets`: the unit is bytes. Any thread may use it."""
 
     def __init__(
         self, out: TextIO, unit: str = "", *, octets: bool = False, clock: Callable[[], float] = monotonic
     ) -> None:
         self.live: Final = out.isatty()
-        """Whether anything is ever drawn."""
+        """Whether the output is a terminal. On other output no bar is drawn."""
         self._out = out
         self._unit = unit
         self._octets = octets
@@ -39,8 +39,8 @@ class ProgressBar:
         self._width = 0
 
     def begin(self, name: str, total: float = 0, done: float = 0) -> None:
-        """Begin with this name. `total`: the whole amount, 0 if unknown; `done`: the amount that was done before.
-        Raises `ImportError` on a terminal if tqdm is missing.
+        """Begin a bar with this name. `total` is the whole amount, 0 if unknown; `done` is the amount that was done
+        before. Raises `ImportError` on a terminal if tqdm is missing.
         """
         if self.live:
             import tqdm  # noqa: F401 - the command line is there without the pipeline's packages
@@ -51,15 +51,15 @@ class ProgressBar:
     def set(
         self, done: float, total: float | None = None, name: str | None = None, share: float = 0.0
     ) -> None:
-        """Set the amount that is done; None leaves `total` or `name` as it is. `share`: the part of the whole time
-        that is over, from 0 to 1, if that is not the part of the amount.
+        """Set the amount that is done. A `total` or `name` of None changes nothing. `share` is the part of the whole
+        time that is over, from 0 to 1. If `share` is 0, `done` divided by the total is used.
         """
         self._done, self._share = done, share
         self._total = self._total if total is None else total
         self._name = self._name if name is None else name
 
     def draw(self) -> None:
-        """Draw the bar, if there is a terminal and the work has lasted long enough."""
+        """Draw the bar, if the output is a terminal and the work has lasted `AFTER` seconds."""
         with self._lock:
             began = self._began
             if not self.live or began is None or self._clock() - began < AFTER:
@@ -71,7 +71,7 @@ class ProgressBar:
             self._width = len(line)
 
     def wipe(self) -> None:
-        """Remove the bar from the screen, so that other lines can be written; `draw` shows it again."""
+        """Remove the bar from the screen, so that other lines can be written. The next `draw` shows the bar again."""
         with self._lock:
             if self._width:
                 self._out.write(f"\r{' ' * self._width}\r")
@@ -86,7 +86,7 @@ class ProgressBar:
             self._out.flush()
 
     def beside(self, say: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a function that writes a line above the bar, as `say`."""
+        """Return a function that removes the bar and then calls `say`, so that the line stays above the bar."""
 
         def told(text: str) -> None:
             with self._lock:
@@ -108,7 +108,7 @@ class ProgressBar:
 
         def follow() -> None:
             while not over.wait(OFTEN):
-                # A session that ended meanwhile cannot be asked; who works with it says so.
+                # A session that ended meanwhile cannot be asked; its user reports the error.
                 with suppress(Exception):
                     look()
                 self.draw()
@@ -139,7 +139,7 @@ class ProgressBar:
         return text
 
     def _amount(self, number: float, like: float, *, unit: bool = False) -> str:
-        """Return a number, in the unit of bytes that fits `like`; with the unit's name if `unit`."""
+        """Return a number as text; bytes in the unit that fits `like`. With `unit`, the unit is shown, too."""
         if self._octets:
             power = next((n for n in (0, 1, 2) if like < 1024 ** (n + 1)), 3)
             text = f"{number / 1024**power:,.1f}" if power else f"{number:,.0f}"
@@ -179,7 +179,7 @@ class Tasks:
                 )
                 counts = [(one.numCompletedTasks, one.numTasks) for one in stages if one is not None]
                 if found is not None and found.status != "RUNNING":
-                    # What it had planned and left out needs not be done.
+                    # The tasks that were planned and left out need not be done.
                     self._over[job] = sum(finished for finished, _ in counts)
                     continue
                 done += sum(finished for finished, _ in counts)
@@ -193,7 +193,7 @@ class Tasks:
 
 @contextmanager
 def tasks(out: TextIO, name: str, spark: "SparkSession") -> Iterator[ProgressBar]:
-    """Draw a bar of Spark's tasks while the context is entered. It gives the bar."""
+    """Draw a bar of Spark's tasks while the context is entered. The value of the context is the bar."""
     bar = ProgressBar(out, "tasks")
     if not bar.live:
         yield bar
@@ -219,7 +219,7 @@ def many(count: int, noun: str, ending: str = "s") -> str:
 
 
 def spelled(seconds: float) -> str:
-    """Return a duration in words, whole seconds or minutes."""
+    """Return a duration as text, in whole seconds or minutes."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
@@ -227,8 +227,8 @@ def spelled(seconds: float) -> str:
 
 
 class Shares:
-    """How far several steps are, from 0 to 1, by the time that each took the last time. `usual` has the seconds of
-    each step for the first time.
+    """Estimates which part of the time of several steps is over, from 0 to 1. Each step is expected to take as long as
+    the last time. `usual` has the seconds that each step is expected to take the first time.
     """
 
     def __init__(self, usual: Mapping[str, float], clock: Callable[[], float]) -> None:
@@ -239,16 +239,16 @@ class Shares:
         self._since = 0.0
 
     def begin(self) -> None:
-        """Begin the steps anew."""
+        """Forget which steps have ended, because all steps begin again."""
         self._now, self._step = {}, ""
 
     def step(self, name: str) -> None:
-        """Record that a step begins, and that the one before it has ended."""
+        """Record that a step begins, and that the previous step has ended."""
         self._close()
         self._step, self._since = name, self._clock()
 
     def end(self) -> None:
-        """Record that all steps have ended: their times are the last times from now on."""
+        """Record that all steps have ended. From now on `share` expects each step to take as long as it took now."""
         self._close()
         self._took = self._now or self._took
 
@@ -267,7 +267,7 @@ class Shares:
 
 
 class Steps:
-    """Shows which of several steps is at work. `usual`: their names in order, each with its usual time."""
+    """Shows which of several steps is running. `usual` has the names of the steps in order, with their usual times."""
 
     def __init__(self, bar: ProgressBar, name: str, usual: Mapping[str, float]) -> None:
         self.bar: Final = bar
@@ -277,7 +277,7 @@ class Steps:
         bar.begin(name, len(usual))
 
     def step(self, name: str) -> None:
-        """Show that a step begins, and that the one before it has ended."""
+        """Show that a step begins, and that the previous step has ended."""
         self._shares.step(name)
         self.bar.set(self._begun, name=f"{self._name}, {name}", share=self._shares.share())
         self._begun += 1

@@ -19,9 +19,9 @@ class Command(NamedTuple):
     module: str
     about: str
     spark: bool = True
-    """Whether it starts Spark and takes the options of `add_spark`."""
+    """Whether the command starts Spark and has the options of `add_spark`."""
     format: bool = True
-    """Whether its `--format` is the format of the tables."""
+    """Whether the command has the option `--format` of `add_format`, for the format of the tables."""
 
 
 COMMANDS: Final = {
@@ -41,7 +41,7 @@ _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Return 0, or 1 with the reason on standard error. Raises `SystemExit` for wrong usage."""
+    """Run one command. Return the exit status, 1 after an error. Raises `SystemExit` for wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -82,7 +82,7 @@ def _told(error: Exception) -> str | None:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser for these arguments. Only their command is imported: others may need missing packages."""
+    """Return the parser. Only the module of the given command is imported: other modules may need missing packages."""
     parser = argparse.ArgumentParser(
         prog="stomprelay-pipeline",
         description="Tables from a relay's journal, by Spark, and what can be done with them.",

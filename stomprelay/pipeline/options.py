@@ -1,4 +1,4 @@
-"""Options that the commands share, and what they stand for."""
+"""Options that several commands have, and the functions that turn the texts of options into values."""
 
 import argparse
 import re
@@ -26,7 +26,7 @@ _SIZE: Final = re.compile(r"(\d+)([kmg]?)")
 
 
 def duration(text: str) -> float:
-    """Return the seconds of `90`, `90s`, `15m`, `12h`, `30d` or `4w`. Raises `ArgumentTypeError`."""
+    """Return the seconds in a text such as `90`, `90s`, `15m`, `12h`, `30d` or `4w`. Raises `ArgumentTypeError`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(
@@ -36,7 +36,7 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Return the bytes of `4096`, `64k`, `128m` or `1g`. Raises `ArgumentTypeError`."""
+    """Return the bytes in a text such as `4096`, `64k`, `128m` or `1g`. Raises `ArgumentTypeError`."""
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
         raise argparse.ArgumentTypeError(
@@ -46,7 +46,7 @@ def size(text: str) -> int:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in `one,other`, each once, sorted."""
+    """Return the names in a text such as `one,other`, sorted and without repetitions."""
     return tuple(sorted({each.strip() for each in text.split(",")}))
 
 
@@ -85,7 +85,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def moment(text: str) -> datetime | int:
-    """Return the time, or the number of a batch, in an option. Raises `ArgumentTypeError`."""
+    """Return the time or the number of a batch that an option gives. Raises `ArgumentTypeError`."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
@@ -98,9 +98,9 @@ def moment(text: str) -> datetime | int:
 
 
 def stretch(options: argparse.Namespace, now: int, *, named: bool = False) -> tuple[int | None, int | None]:
-    """Return the begin and the end that `--since` and `--until` name, in microseconds since 1970; None for an option
-    that was not given. Each is a time, or a duration before `now`. Raises `ValueError` for anything else, and if the
-    begin is not before the end. With `named`, the text of the error begins with the option's name.
+    """Return the begin and the end that `--since` and `--until` give, in microseconds since 1970; None for an option
+    that was not given. An option gives a time, or a duration before `now`. Raises `ValueError` for any other text, and
+    if the begin is not before the end. With `named`, the text of the error begins with the option's name.
     """
     begin, end = (
         _instant(getattr(options, name), now, f"--{name}: " if named else "") for name in ("since", "until")
@@ -195,14 +195,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(options: argparse.Namespace) -> Settings:
-    """Return the settings that the options ask for. Raises `ValueError` for impossible values."""
+    """Return the settings that the options give. Raises `ValueError` for impossible values."""
     known = {each.name for each in fields(Settings)}
     given = {name: value for name, value in vars(options).items() if name in known}
     return Settings(**given | {"format": table_format(options), "id_headers": tuple(options.id_headers)})
 
 
 def table_format(options: argparse.Namespace) -> str:
-    """Return the format that the option of `add_format` names, otherwise that of the existing tables."""
+    """Return the format that the option of `add_format` gives, otherwise the format of the existing tables."""
     return str(options.table_format or layout.found(options.tables))
 
 
@@ -221,8 +221,8 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session by the options of `add_spark`; see `launch.session`. A setting of `--conf` replaces the
-    one of the same name in `conf`.
+    """Return a Spark session with the options of `add_spark`; see `launch.session`. A setting of `--conf` replaces the
+    setting of the same name in `conf`.
     """
     bar = ProgressBar(sys.stderr)
     told = None if say is None else bar.beside(say)

@@ -1,8 +1,8 @@
-"""The tables that the pipeline makes: their columns, and the words that stand in them.
+"""The tables that the pipeline makes: their columns, and the fixed words in some columns.
 
-Every table is a folder of Parquet files, or a Delta table. All times are UTC. `date` and `hour` are those of the
-table's own time. Durations are whole microseconds. A journal's times are the relay's, taken when it had dealt with the
-chunk in which the frame came.
+Every table is a folder of Parquet files, or a Delta table. All times are UTC. `date` and `hour` are the day and the
+hour of a row's own time, such as `seen_at` in `messages`. Durations are whole microseconds. Times in the journal come
+from the relay's clock. The relay reads the clock after it has handled the chunk of bytes in which a frame came.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `kind` is its type in Spark SQL; `about` says what it holds and where it comes from."""
+    """One column. `kind` is its type in Spark SQL; `about` says what the column holds and its source."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ HOURLY: Final = (
 @dataclass(frozen=True)
 class Table:
     """A table. `partitions` are the columns whose values are in the names of folders. If `incremental`, each batch
-    adds a folder `batch=N` of its own; else a batch writes whole partitions anew.
+    adds a folder `batch=N` of its own. Otherwise a batch writes whole partitions anew.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """Return the schema of its files, as Spark's readers and `createDataFrame` take it."""
+        """Return the schema of the table's files, as Spark's readers and `createDataFrame` take it."""
         return ", ".join(column.ddl for column in self.columns)
 
     @property
@@ -58,7 +58,7 @@ class Table:
 
     @property
     def hourly(self) -> bool:
-        """Return whether its rows lie in folders by date and hour."""
+        """Return whether the table's rows are in folders by date and hour."""
         return self.partitions == HOURLY
 
 
@@ -70,7 +70,7 @@ UNDELIVERED: Final = "undelivered"
 UNCONFIRMED: Final = "unconfirmed"
 ABORTED: Final = "aborted"
 OUTCOMES: Final = (ACKED, DELIVERED, RETURNED, NACKED, UNDELIVERED, UNCONFIRMED, ABORTED)
-"""What becomes of a message, or of one delivery of it, the good outcomes first; `MESSAGES` says what each means."""
+"""Outcomes of a message, or of one delivery of a message, the good outcomes first. `MESSAGES` says what each means."""
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
 """Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a queue."""
 
@@ -350,7 +350,9 @@ VIEW: Final = "messages_with_heads"
 WITH_HEADS: Final = """SELECT m.*, f.headers AS head
 FROM messages m LEFT JOIN frames f
     ON f.segment = m.segment AND f.position = m.position AND f.number = m.number AND f.kind = 'frame'"""
-"""The view of that name, for any engine: messages with all headers of their SEND, else of their first MESSAGE."""
+"""The query of the view `VIEW`, for any engine. It adds to each message all headers of the SEND or, if the SEND was
+not seen, of the first MESSAGE.
+"""
 
 TABLES: Final = {
     table.name: table

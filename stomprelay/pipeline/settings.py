@@ -1,4 +1,4 @@
-"""The pipeline's settings, apart from Spark's own, and the limits of time that follow from it."""
+"""The pipeline's settings, except Spark's own settings, and the time limits that follow from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from stomprelay.journal.settings import SECRETS
 
 MOST_HEADERS: Final = 16
 LONGEST_HEADER: Final = 1024
-"""The most headers of a SEND that `messages` keeps, and the most letters of each. They are bounded because open rows
-are in memory.
+"""`messages` keeps at most so many headers of a SEND, and so many letters of each header. These limits exist because
+open rows are in memory.
 """
 
 SECOND = 1_000_000_000
@@ -18,8 +18,8 @@ SECOND = 1_000_000_000
 @dataclass(frozen=True)
 class Settings:
     """The settings of one pipeline; `options.add_settings` says what each means. Folders are paths, or URIs that Spark
-    understands. Durations are in seconds: `interval` and `retain` by the clock, the others of the journal's time.
-    Raises `ValueError` for impossible values, with a sentence for the user.
+    understands. Durations are in seconds. `interval` and `retain` are measured by the clock, all other durations by
+    the times in the journal. Raises `ValueError` for impossible values, with a sentence for the user.
     """
 
     journal: str
@@ -27,7 +27,7 @@ class Settings:
     checkpoint: str = ""
     format: str = "parquet"
     bytes_per_batch: int = 256 << 20
-    """By default Spark's driver can do with 2 GiB, and an executor with 1 GiB."""
+    """The default needs 2 GiB of memory for Spark's driver, and 1 GiB for an executor."""
     patience: float = 600.0
     linger: float = 10.0
     give_up: float = 3600.0
@@ -65,10 +65,10 @@ def _check_headers(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Limits in nanoseconds of the journal's time. `patience`: how long to wait for a missing segment, or for
-    the other half of a message. `linger`: from the last record of a settled message until its row is final.
-    `give_up`: the same for a message that is not settled. `stuck_after`: a delivery without an ACK is overdue
-    after this.
+    """Limits in nanoseconds of the journal's time. `patience`: how long to wait for a missing segment, or for the SEND
+    of a delivered message. `linger`: from the last record of a settled message until its row is final. `give_up`: from
+    the last record of a message that is not settled until its row is final. `stuck_after`: how long a delivery may
+    wait for its ACK before it is overdue.
     """
 
     patience: int = 600 * SECOND

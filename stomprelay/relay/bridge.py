@@ -1,11 +1,12 @@
 """Frames from one dialect to another.
 
-Headers are taken out, put in front, or respelled where their escapes differ; all else passes as it came. Between equal
-versions the broker judges a client's frames, else the bridge does. `STEPS` say which headers, by command.
+A bridge removes headers, puts headers in front, or respells headers that the two sides escape differently. Everything
+else passes as it came. `STEPS` says which headers change, by command. Between equal versions the broker judges a
+client's frames; otherwise the bridge judges them.
 
-Relays put headers of their own into clients' SENDs: `receipt` and `relay-trace`. Brokers hand them on in MESSAGEs, so
-every relay takes them out there, whichever relay put them in. A trace is unique to a SEND, and put in first; the
-journal recognises the SEND by it.
+Relays put headers of their own into clients' SENDs: `receipt` and `relay-trace`. Brokers pass these headers on in
+MESSAGEs, so every relay removes them there, also those of other relays. Each SEND has a trace of its own, as its first
+header. By the trace the journal recognises the SEND's MESSAGEs.
 """
 
 import re
@@ -65,11 +66,11 @@ _OCTETS: Final = [bytes([octet]) for octet in range(256)]
 
 _COMPILED: Final = compiled("stomprelay.wire._respell")
 SPELLER: "Final[type[Speller] | None]" = None if _COMPILED is None else _COMPILED.Speller
-"""What writes many frames anew; None where it was not built, or nothing compiled is wanted."""
+"""The compiled class that respells many frames at once; None if it was not built or nothing compiled is wanted."""
 
 
 class Spelling:
-    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, except that of CR."""
+    """How frames of `source` are spelled for `target`. `alike`: both escape alike, perhaps except for CR."""
 
     def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
         self._source = source
@@ -88,7 +89,7 @@ class Spelling:
             self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
 
     def _becomes(self, spelled: bytes) -> bytes | None:
-        """Return the target's spelling of a byte or an escape in a value; None if the value needs a look."""
+        """Return the target's spelling of a byte or escape; None if a value with it must be decoded as a whole."""
         try:
             value = self._source.decode(b"", b"." + spelled)[1:]
         except FrameError:
@@ -100,8 +101,8 @@ class Spelling:
     def respell(
         self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
     ) -> bool:
-        """Let the run be sent in the target's spelling, without the headers `drop`, and with headers of these `names`
-        and `values` in front. Return whether that is possible.
+        """Change the run to the target's spelling, without the headers `drop`, and with headers of these `names` and
+        `values` in front. Return whether that is possible.
         """
         if run.plain and not drop and not names:
             return True
@@ -114,7 +115,7 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values, each with an LF behind it, in the target's spelling; None if each value needs a look."""
+        """Return raw values, each before an LF, in the target's spelling; None if they must be read one by one."""
         if self._speller is None or (self._source.padded and b" " in text):
             return None
         spelled = self._speller.values(text)
@@ -122,7 +123,7 @@ class Spelling:
 
 
 class Edit(NamedTuple):
-    """Headers to take out, and decoded headers to put in front."""
+    """Headers to remove, and decoded headers to put in front."""
 
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
@@ -130,20 +131,20 @@ class Edit(NamedTuple):
 
 AS_IT_IS: Final = Edit()
 NOTHING: Final = Edit(())
-"""The frame is not for the other leg."""
+"""The edit of a frame that the other leg is not sent."""
 
 
 Editing = Callable[["Bridge", Frame, Session], Edit]
-"""Returns what a bridge changes in a frame of a session."""
+"""A function that returns what a bridge changes in a frame of a session."""
 
 _SPECIAL: Final = re.compile(rb"\n(%b|%b):" % (RECEIPT_HEADER, b"|".join(RESERVED)))
-"""Finds what makes a SEND worth a second look: a receipt asked for, or a header that only a broker may set."""
+"""Finds the headers of a SEND that need work: a receipt, or a header that only a broker may set."""
 _RECEIPT_ALONE: Final = [RECEIPT_HEADER]
 
 
 def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SEND: remove the headers that only a broker may set, and record a receipt that is asked for as owed; where the
-    session is `tracked`, its resender knows of it.
+    """SEND: remove headers that only a broker may set. Record the receipt, if there is one, as owed, unless the session
+    is `tracked`: then its resender does so.
     """
     found = _SPECIAL.findall(frame.data, frame.head - 1, frame.body)
     if not found:
@@ -163,7 +164,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def watch(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """Record what the frame opens or closes. Raises `ProtocolError` for a SUBSCRIBE it cannot follow, or too many."""
+    """Record what the frame opens or closes. Raises `ProtocolError`, and `LimitError` if too much is kept."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -178,7 +179,7 @@ def count_selector(bridge: "Bridge", headers: Headers, session: Session) -> None
 
 
 def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> None:
-    """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow."""
+    """Count an ignored selector. Raise `ProtocolError` for an invalid SUBSCRIBE, if the bridge `judges`."""
     count_selector(bridge, headers, session)
     if not bridge.judges:
         return
@@ -197,7 +198,7 @@ def _judge_subscribe(bridge: "Bridge", headers: Headers, session: Session) -> No
 
 
 def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """SUBSCRIBE and UNSUBSCRIBE: add or remove the `id`, where only one side names subscriptions."""
+    """SUBSCRIBE and UNSUBSCRIBE: add the `id` of the subscription if the client gave none."""
     headers = frame.headers(bridge.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(bridge, headers, session)
@@ -210,7 +211,7 @@ def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """ACK and NACK: use the broker's name for the delivery. The next broker gets none for a lost broker's delivery."""
+    """ACK and NACK: put in the broker's name for the delivery. An ACK for a lost broker's delivery is not sent on."""
     source, target, ledger = bridge.source, bridge.target, session.ledger
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
@@ -253,9 +254,9 @@ ACKNOWLEDGED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (ID,),
 }
-"""By naming: the headers with which an ACK or NACK names a delivery, see `session.recent`."""
+"""For each way of naming: the headers by which an ACK or NACK names a delivery, see `session.recent`."""
 SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
-"""By naming: headers that an ACK may have besides, and that tell more about the delivery."""
+"""For each way of naming: further headers of an ACK that tell more about the delivery."""
 
 
 _BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
@@ -264,13 +265,13 @@ NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.ACK: ((ID,), 2),
 }
-"""By naming: the headers that tell a broker which delivery an ACK is for, and the place in a row (see `session.recent`)
-where their values begin.
+"""For each way of naming: the headers by which an ACK names a delivery to the broker, and the index in a row (see
+`session.recent`) at which the values of these headers begin.
 """
 
 
 def _acknowledge(bridge: "Bridge", frame: Frame, session: Session) -> Edit | None:
-    """Settle an ACK or NACK by its names alone. Return the edit; None if the ledger has to be asked."""
+    """Settle an ACK or NACK without a look at its `Delivery`. Return the edit; None if the `Delivery` is needed."""
     source = bridge.source
     more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
     name = None if more else _row(frame, ACKNOWLEDGED[source.delivery])
@@ -293,7 +294,7 @@ def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Return the edit of an ACK or NACK where both sides use the same name. Two brokers may have given this name."""
+    """Both versions name deliveries alike: return the edit that puts the broker's name in place of a token."""
     if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
@@ -317,7 +318,7 @@ def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | Non
 
 
 def _by_message_alone(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
-    """Return the delivery of a message-id, even if the subscription that an ACK names is another one."""
+    """Return the delivery with the ACK's message-id, on the ACK's subscription or, if there is none, on another one."""
     message_id = frame.header(MESSAGE_ID, source)
     if message_id is None:
         return None
@@ -326,12 +327,12 @@ def _by_message_alone(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery
 
 def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
     token = frame.header(ID, source)
-    # Some clients go on saying message-id and subscription on 1.2.
+    # Some clients still use message-id and subscription on 1.2.
     return _by_message(frame, source, ledger) if token is None else ledger.by_token(token)
 
 
 def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
-    """Return the delivery that a client's ACK or NACK names; None where there is none."""
+    """Return the delivery that a client's ACK or NACK names; None if there is none."""
     return _FIND[source.delivery](frame, source, ledger)
 
 
@@ -347,11 +348,11 @@ DELIVERED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
 }
-"""By naming: the headers of a MESSAGE that name its delivery, see `session.recent`."""
+"""For each way of naming: the headers by which a MESSAGE names its delivery, see `session.recent`."""
 
 
 def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
-    """MESSAGE: add the names of its subscription and of the delivery that the client's version needs."""
+    """MESSAGE: record the delivery; give delivery and subscription the names that the client's version needs."""
     source, target = bridge.source, bridge.target
     if bridge.tracked and not bridge.judges:
         names = DELIVERED[source.delivery]
@@ -393,7 +394,7 @@ def deliver(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 
 def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
-    """Raise `Refused` or `ProtocolError` for a command that the other version lacks, or an unknown name in it."""
+    """Raise `Refused` if the other version lacks the command; otherwise `ProtocolError`, for an unknown delivery."""
     command = frame.command.decode()
     if bridge.carries(frame.command):
         raise ProtocolError(f"{command} names no message that awaits one")
@@ -401,7 +402,9 @@ def refuse(bridge: "Bridge", frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of `commands`: always, or where the dialects differ in one of `facts`, or account is kept (`tracks`)."""
+    """An edit of `commands`. The edit is made if there are no `facts`, if the dialects differ in one of the facts, or
+    if the bridge is `tracked` and the step `tracks`.
+    """
 
     commands: frozenset[bytes]
     facts: tuple[str, ...]
@@ -416,7 +419,7 @@ STEPS: Final = (
     Step(frozenset({ACK, NACK}), ("delivery",), name_delivery, tracks=True),
     Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver, tracks=True),
 )
-"""In order: a later step takes the place of an earlier one for its commands."""
+"""The steps, in order. A later step replaces an earlier one for the commands that both have."""
 
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
@@ -437,15 +440,15 @@ def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
 
 
 class Bridge:
-    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its bridge.
+    """Translates frames of `source` for a leg of `target`. It has no state, so one bridge serves many sessions.
 
-    `selectors`: the broker honours them. `tracked`: account is kept of MESSAGEs, because the session may move.
-    `judges`: the bridge has to refuse what it cannot follow; between equal versions the broker judges. `alike`: both
-    sides name deliveries alike. `spelling`: for runs where it judges. `facing`: the dialect of a broker that is sent
-    frames as they came. `names`: a client of another version names deliveries by the broker's own names, not by tokens
-    of ours. `names_subscriptions`: the target has to be told an id of each subscription, also of those that the client
-    gave none. `misreads`: the other side may take a receipt with a backslash for another receipt, because it reads it
-    as it came.
+    `selectors`: the broker applies selectors. `tracked`: the relay records MESSAGEs, because the session may move.
+    `judges`: the versions differ, so the bridge must refuse frames that it cannot translate. Between equal versions the
+    broker decides. `alike`: both sides name deliveries alike. `spelling` respells runs, if the bridge judges. `facing`:
+    the broker's dialect, if frames pass to the broker as they came. `names`: the versions differ, and the target names
+    deliveries by the broker's own names, not by tokens of ours. `names_subscriptions`: the target must be told an id of
+    each subscription, even if the client gave none. `misreads`: the other side may read a receipt with a backslash or a
+    CR as a different receipt.
     """
 
     def __init__(
@@ -492,24 +495,24 @@ class Bridge:
         self.misreads = self._heard is not None
 
     def carries(self, command: bytes) -> bool:
-        """Whether the other leg may be sent this command: between equal versions any, and the broker judges it."""
+        """Whether this command may be sent to the other leg. Between equal versions every command may."""
         return not self.judges or command in self.target.commands
 
     def with_steps(self, steps: dict[bytes, Editing]) -> "Bridge":
-        """Return the same bridge with other steps, by command."""
+        """Return a bridge like this one, but with these steps by command."""
         other = Bridge(self.source, self.target, self.loss, selectors=self.selectors, tracked=self.tracked)
         other.steps = steps
         return other
 
     def carry(self, frame: Frame, session: Session) -> bytes:
-        """Return the bytes for the other leg, empty where the frame is not for it. Raises as `head` does."""
+        """Return the bytes for the other leg; empty if that leg is not sent the frame. Raises as `head` does."""
         head = self.head(frame, session)
         if not head:
             return frame.wire if head is None else b""
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """Return a frame of the relay's in the client's name, without a body and `content-length`. Raises `Refused`."""
+        """Return a frame that the relay sends for the client. It has no body, no `content-length`. Raises `Refused`."""
         if command is SUBSCRIBE:
             count_selector(self, headers, session)
         if self._heard is not None:
@@ -521,7 +524,7 @@ class Bridge:
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
-        """Return the frame by which the relay leaves a broker, whose RECEIPT says that it has read all before."""
+        """Return the frame with which the relay leaves a broker. Its RECEIPT shows that earlier frames were read."""
         return self.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], session)
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
@@ -532,8 +535,8 @@ class Bridge:
         return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """Return a frame's new head with its blank line; None: it passes as it came; b"": it is not for the other leg.
-        Raises `ProtocolError` or `Refused`.
+        """Return a frame's new head with its blank line. None: the frame passes as it came. b"": the other leg is not
+        sent the frame. Raises `ProtocolError`, `Refused` or `LimitError`.
         """
         memo = frame.memo
         if memo is not None and memo is session.memo:
@@ -560,7 +563,7 @@ class Bridge:
         return head
 
     def _note(self, receipt: bytes | None, heard: Dialect, session: Session) -> None:
-        """Record a receipt that the broker will read as another one, and so answer with another spelling."""
+        """If the broker will read this receipt as a different text, and so will answer with that text, record both."""
         if receipt is None:
             return
         taken = heard.decode(RECEIPT_HEADER, self.target.encode(receipt))
@@ -573,7 +576,7 @@ class Bridge:
         return data.find(b"\r", head - 2, body) < 0 and data.find(b"\\r", head, body) < 0
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """Return the head with those values respelled that the target escapes differently."""
+        """Return the frame's new head. Values that the target escapes differently are respelled."""
         crlf = frame.crlf
         head = self._cut(frame, edit)
         lines = head.split(b"\n")
@@ -591,7 +594,7 @@ class Bridge:
 
     @staticmethod
     def _cut(frame: Frame, edit: Edit) -> bytes:
-        """Return the header lines and blank line that the edit keeps, without the command line."""
+        """Return the header lines that the edit keeps, and the blank line; not the command line."""
         lines = frame.data[frame.head - 1 : frame.body]
         return _having(edit.drop).sub(b"", lines) if edit.drop else lines
 
@@ -603,7 +606,7 @@ class Bridge:
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """Return a header line without its LF; empty if it is left out: see `LossPolicy` for what is inexpressible."""
+        """Return a header line without its LF; empty if the header is left out, see `LossPolicy`."""
         target = self.target
         if not self.judges:
             return target.write_line(name, value)  # as a peer of the same version spelled it
@@ -613,15 +616,15 @@ class Bridge:
             session.lose("loss_name")
             return b""
         if not target.speakable(value):
-            # A changed id or destination would be another one.
+            # A changed id or destination would name something else.
             self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
             value = target.replace_line_ends(value, _percent if self.loss is LossPolicy.PERCENT else _blank)
         return b"%b:%b" % (spelled, target.encode(value))
 
     def spell_name(self, name: bytes) -> bytes | None:
-        """Return a decoded header name in the target's spelling; None where it has none. Where both versions have the
-        source's spelling it is kept, as consumers may know it.
+        """Return a decoded header name in the target's spelling; None if the target cannot express the name. The
+        source's spelling is kept if both versions have it, because consumers may know it.
         """
         target = self.target
         if self._raw_names:
@@ -646,7 +649,7 @@ class Parting(Bridge):
     """A bridge to a broker that gives no RECEIPT for DISCONNECT. If the client asks for one, BEGIN is sent instead."""
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """As `Bridge.head`."""
+        """See `Bridge.head`."""
         head = super().head(frame, session)
         if frame.command is not DISCONNECT or frame.raw(RECEIPT_HEADER) is None:
             return head
@@ -655,17 +658,17 @@ class Parting(Bridge):
         )
 
     def leave(self, receipt: bytes, session: Session) -> bytes:
-        """As `Bridge.leave`."""
+        """See `Bridge.leave`."""
         return b"%b\nreceipt:%b\n\n%b" % (_PARTING, receipt, END)
 
 
 TRACE: Final = b"relay-trace"
-"""The header's name."""
+"""The header that holds the trace of a SEND."""
 RECEIPTS: Final = b"-receipt-"
-"""In the middle of the relay's own receipt ids, between the session's name (`relay-...`) and a number."""
+"""The middle of the relay's own receipt ids, between the session's name (`relay-...`) and a number."""
 
 OWN: Final = TRACE, b"%b:relay-" % RECEIPT_HEADER
-"""Headers, as `Rule` has them, one of which is in each MESSAGE that something is taken out of."""
+"""Headers of relays, in the form that `Rule` uses. A MESSAGE with one of these headers needs an edit."""
 
 _LINES: Final = re.compile(
     rb"\n(?:%b:[^\n]*|%b:relay-[\w-]+%b[0-9]+\r?)(?=\n)" % (TRACE, RECEIPT_HEADER, RECEIPTS)
@@ -676,7 +679,7 @@ class ToClient(Bridge):
     """A bridge to a client. It first removes from a MESSAGE the headers that relays add for themselves."""
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """As `Bridge.head`."""
+        """See `Bridge.head`."""
         if frame.command is not MESSAGE:
             return super().head(frame, session)
         data, start, body = frame.data, frame.head - 1, frame.body
@@ -695,13 +698,13 @@ _LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tracer:
-    """Marks the SENDs of the session with this name, numbered from 1."""
+    """Puts a trace into each SEND of one session: the session's name and a number, from 1 on."""
 
     _name: bytes
     _number: int = 0
 
     def _marked(self, frame: Frame) -> bytes:
-        """Return the header lines of a SEND with a new trace, from the LF of the command line on."""
+        """Return the header lines of a SEND with a new trace. They begin with the LF of the command line."""
         self._number += 1
         trace = b"%b-%d" % (self._name, self._number)
         frame.trace = trace
@@ -709,12 +712,12 @@ class Tracer:
         return b"%b%b%b" % (_NEEDLE, trace, _LINE.sub(b"", lines) if _NEEDLE in lines else lines)
 
     def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Yield a client's frames, each SEND with a trace, in bytes of its own."""
+        """Yield a client's frames. Each SEND gets a trace. For this it is copied into new bytes."""
         for frame in frames:
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
     def headed(self, headed: NewHead) -> NewHead:
-        """Return a function as `headed` for `Joiner.carry`: it returns a frame's new head, with the trace of a SEND."""
+        """Return a function for `Joiner.carry` that does what `headed` does, and puts a trace into each SEND."""
 
         def traced(frame: Frame) -> bytes | None:
             if frame.command is not SEND:
@@ -744,8 +747,8 @@ def bridges_between(
     tracked: bool = False,
     parting: bool = False,
 ) -> Bridges:
-    """Return the bridges between two versions; between equal versions nothing is translated. `tracked`: the relay
-    keeps account of all deliveries. `parting`: see `Parting`.
+    """Return the bridges between two versions. Between equal versions they translate nothing. `tracked`: the relay
+    records all deliveries. `parting`: see `Parting`.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -761,7 +764,10 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """Return the versions to ask a broker for: the configured ones, else the client's and lower ones that it knows."""
+    """Return the versions to ask a broker for: the configured versions, if there are any. Otherwise these are the
+    client's version and all lower versions, except versions that the broker is known to lack. If no version is left,
+    these are all versions of the broker.
+    """
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
@@ -770,7 +776,9 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
-    """Return the broker's profile: the configured one, or by CONNECTED, unless its `session` is the client's."""
+    """Return and record the broker's profile: the configured one, otherwise what CONNECTED shows. If a header of the
+    client has the same value as `session`, the broker may have copied it, so `session` is ignored.
+    """
     session = b"" if offer.has_value(accord.session) else accord.session
     found = detect(accord.server, session) if upstream.profile is AUTO_PROFILE else upstream.profile
     broker.profile = found
@@ -778,7 +786,9 @@ def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) ->
 
 
 def credentials(upstream: Upstream, broker: Broker, client: Credentials | None = None) -> Credentials | None:
-    """Return the relay's credentials for this `client`, or the upstream's, escaped. None: the client's are used."""
+    """Return the credentials for a broker: `client`, or without it the upstream's. They are escaped if the broker
+    unescapes them. If the result is None, the broker gets the credentials in the client's CONNECT.
+    """
     own = client or upstream.credentials
     if own is None or not _escapes(upstream, broker):
         return own
@@ -786,7 +796,7 @@ def credentials(upstream: Upstream, broker: Broker, client: Credentials | None =
 
 
 def client_address(upstream: Upstream, broker: Broker, address: str | None) -> OwnHeader | None:
-    """Return CONNECT's header with the client's IP address, escaped; None where it is unknown or not told."""
+    """Return the header with the client's IP address for CONNECT, escaped; None if the upstream has no such header."""
     name = upstream.client_address_header
     if name is None:
         return None
@@ -797,7 +807,7 @@ def client_address(upstream: Upstream, broker: Broker, address: str | None) -> O
 
 
 def _escapes(upstream: Upstream, broker: Broker) -> bool:
-    """Whether a broker unescapes the values of CONNECT, as far as that is known."""
+    """Whether CONNECT is escaped for this broker: as the upstream says or, if it says nothing, as the profile says."""
     if upstream.connect_escape is not None:
         return upstream.connect_escape
     return (broker.profile or upstream.profile).connect_escape
@@ -806,8 +816,9 @@ def _escapes(upstream: Upstream, broker: Broker) -> bool:
 def to_client(
     bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
 ) -> Passing:
-    """Return which frames of a broker may pass in runs. `receipts`: no RECEIPT is for the relay. `ours` records
-    RECEIPTs that are all for the relay. Call this again after SUBSCRIBE and UNSUBSCRIBE.
+    """Return which frames of a broker may pass in runs. `receipts`: RECEIPTs may pass, because none is for the relay.
+    `ours`: if it is given, it records RECEIPTs, and returns whether all of them are for the relay. Call `to_client`
+    again after SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or bridge.names) and session.subscriptions.acknowledging > 0
@@ -834,7 +845,7 @@ def to_client(
 
 @cache
 def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
-    """Return the rules. `naming`: how deliveries are named, if account is kept of them; otherwise None."""
+    """Return the rules of `to_client`. `naming`: how deliveries are named; None if deliveries are not recorded."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not bridge.names else DELIVERED[naming]
         unless = OWN if ACK_HEADER in wants else (ACK_HEADER, *OWN)
@@ -848,7 +859,7 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
 
 
 def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
-    """Record MESSAGEs between two versions, and respell them. Return False if each needs a look: see `deliver`."""
+    """Record and respell MESSAGEs between two versions. Return False if each must go through `deliver`."""
     wants = run.rule.wants
     rows, width = bridge.spelling.values(run.values), len(wants)
     if rows is None:
@@ -877,7 +888,9 @@ def to_broker(
     parts: bool = False,
     unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return what may pass of a client: `sends`, with `parts` if needed, of which `unkept` counts those not kept."""
+    """Return which frames of a client may pass in runs. `sends`: SENDs may pass in runs, too. `parts`: the caller needs
+    the `parts` of their runs. `unkept` is called with the number of SENDs without a receipt.
+    """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends, parts=parts)
 
@@ -922,7 +935,7 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
-    """Settle ACKs or NACKs between two versions. Return False if each needs a look: see `name_delivery`."""
+    """Settle ACKs or NACKs between two versions. Return False if each must go through `name_delivery`."""
     names, first = NAMED[bridge.target.delivery]
     values = session.values(run.values, first, first + len(names))
     said = None if values is None else bridge.spelling.values(values)

@@ -1,4 +1,4 @@
-"""Counts by destination. Above `LOOKS` frames a second, one frame stands for all since the last look."""
+"""Counts by destination. Above `LOOKS` frames a second only some are examined, and each of them counts for several."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,20 +12,20 @@ from stomprelay.wire.names import DESTINATION, MESSAGE, SEND
 from stomprelay.wire.run import Passing, Run
 
 LOOKS: Final = 1000
-"""Frames that are looked at in a second, about: a thousandth of what a processor does."""
+"""About how many frames are looked at in a second. A processor handles a thousand times as many frames."""
 _FEWER: Final = 8
 """The factor by which fewer frames are looked at when there are too many. It is large, because one look costs as much
 as passing many frames.
 """
 TURN: Final = 60
-"""Ticks after which places in the table may go to others."""
+"""Ticks after which the table gives places to other destinations."""
 _SPREAD: Final = 40503
 _ROUND: Final = 65536
-"""Both make the intervals differ, so that they do not keep step with a client that sends regularly."""
+"""`_SPREAD` and `_ROUND` vary the intervals, so that these do not keep step with a client that sends regularly."""
 
 
 class DestinationCounter:
-    """Counts the frames of all sessions of a process. Call `passed` for what passes, and once a second `tick`."""
+    """Counts the frames of all sessions of a process. Call `passed` for frames that pass, and `tick` once a second."""
 
     def __init__(self) -> None:
         self.table = DestinationCounts()
@@ -33,7 +33,7 @@ class DestinationCounter:
         self._looks = self._number = self._ticks = 0
 
     def passed(self, found: Frame | Run, session: Session, dialect: Dialect, frames: int) -> int:
-        """Count frames of a leg that end with these. Returns how many more may pass before the next call."""
+        """Count `frames` frames of a leg; `found` has the last. Call this again after the returned number of frames."""
         self._left -= frames
         if self._left > 0:
             return self._left
@@ -76,7 +76,7 @@ class DestinationCounter:
             self.table.count(name, DestinationTally(messages=stands_for, message_bytes=size))
 
     def tick(self) -> None:
-        """Call this once a second. Few frames: look at more of them. Once a minute destinations change places."""
+        """Call this once a second. It adjusts how many frames are looked at, and which destinations have places."""
         if self._looks < LOOKS // 4 and self._every > 1:
             self._every //= 2
             over = max(self._left - self._every, 0)
@@ -101,11 +101,13 @@ QUEUE: Final = b"/queue/"
 _TO_QUEUE: Final = b"\ndestination:" + QUEUE
 _HEAD: Final = 1024
 _SMALL: Final = 2048
-"""Bytes in which a destination is looked for."""
+"""A run whose frames have more bytes than this on average is not searched as a whole."""
 
 
 def _of_queues(run: Run) -> int:
-    """Return how many frames of a run go to queues. In a large run the first and the last frame may stand for all."""
+    """Return how many frames of a run go to queues. In a run of large frames, the first and the last frame decide for
+    all frames, if both go to queues or neither does.
+    """
     if run.after - run.start > _SMALL * run.count:
         ends = [run.data.find(_TO_QUEUE, at, min(at + _HEAD, run.after)) >= 0 for at in (run.start, run.last)]
         if ends[0] is ends[1]:
@@ -114,7 +116,7 @@ def _of_queues(run: Run) -> int:
 
 
 def queue_runs(passing: Passing, count: Callable[[int], None]) -> Passing:
-    """Return the same rules; `count` gets the number of frames that pass by them and have a queue as destination."""
+    """Return the same rules. `count` is called with the number of passing frames whose destination is a queue."""
 
     def takes(run: Run) -> bool:
         if not passing.takes(run):
@@ -127,7 +129,7 @@ def queue_runs(passing: Passing, count: Callable[[int], None]) -> Passing:
 
 
 def queue_frames(frames: Iterator[Frame | Run], count: Callable[[int], None]) -> Iterator[Frame | Run]:
-    """Return the same frames; `count` is called for each frame (not for runs) whose destination is a queue."""
+    """Yield the same frames. `count` is called for each frame (not for runs): with 1 for a queue, otherwise with 0."""
     for found in frames:
         if type(found) is not Run and found.command in (SEND, MESSAGE):
             count(int((found.raw(DESTINATION) or b"").startswith(QUEUE)))
@@ -135,18 +137,18 @@ def queue_frames(frames: Iterator[Frame | Run], count: Callable[[int], None]) ->
 
 
 class Tallies:
-    """The counts of all sessions of a process: `times` of durations, `counter` by destination where it is used."""
+    """The counts of all sessions of a process: `times`, and frames by destination in `counter` if this is wanted."""
 
     def __init__(self) -> None:
         self.times = Times()
         self.counter: DestinationCounter | None = None
 
     def count_destinations(self) -> None:
-        """Count by destination from now on, if this is not done yet. Then call `tick` of the counter."""
+        """Count frames by destination from now on. Then call `tick` once a second."""
         if self.counter is None:
             self.counter = DestinationCounter()
 
     def tick(self) -> None:
-        """Call it once a second."""
+        """Call this once a second."""
         if self.counter is not None:
             self.counter.tick()

@@ -1,8 +1,8 @@
-"""Effects that only a relay asks of the service, the outbox that collects all effects, the notes about a session, in
-words for the log and as facts for the journal, and the joining of frames into one write.
+"""Effects that only a relay asks of the service, the outbox that collects all effects, the notes about a session
+(words for the log, facts for the journal), and the joining of frames into one write.
 
-`beats` = 1: a peer was silent for too long. `delivering` = 1: the client is gone, and what it sent is still delivered.
-`possibly_lost`: SENDs. The note of a loss has a `broker` only where the session had one.
+Facts of notes: `beats` = 1: a peer was silent for too long. `delivering` = 1: the client is gone, and what it sent is
+still delivered. `possibly_lost`: a number of SENDs. A loss has a `broker` only if the session had one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,9 +41,10 @@ class Identify:
 
 @dataclass(slots=True)
 class Pass:
-    """Until the relay's next input, chunks of `leg` may go straight on to `to`: whole frames that `passing` lets pass
-    (with their last LF if the peer `trails`), a run as it came or as `instead`. The rest goes to `received`. None: no
-    chunk may. Report with `Relay.passed` what passed. The service need not do it.
+    """Until the relay's next input, chunks of `leg` may be written to `to` without the relay. A chunk must consist of
+    whole frames that `passing` allows, with the LF after the last frame if the peer `trails`. If a run has `instead`,
+    write that in place of the run. Give all other bytes to `received`. If `passing` is None, no chunk may pass. Report
+    what passed to `Relay.passed`. The service may ignore this effect.
     """
 
     leg: Leg
@@ -54,7 +55,7 @@ class Pass:
 
 @dataclass(slots=True)
 class Took:
-    """Count that something took so many seconds: `name` is one of `TIMES`, `label` the listener's or upstream's."""
+    """Count that something took so many seconds. `name` is one of `TIMES`, `label` names the listener or upstream."""
 
     name: str
     label: str
@@ -63,7 +64,7 @@ class Took:
 
 @dataclass(slots=True)
 class Report:
-    """Log this error with its traceback: the relay has a bug. The error's text may quote a peer."""
+    """Log this error with its traceback, because it is a bug of the relay. The error's text may quote a peer."""
 
     error: Exception
 
@@ -72,8 +73,8 @@ Effect = effects.Effect | Identify | Open | Pass | Report | Took
 
 
 class Outbox(list[Effect]):
-    """The effects of one client's relay, in order; it is empty after each input. `legs`: those that are open, or asked
-    for; the client's needs no `Open`.
+    """The effects of one client's relay, in order. After each input it is empty. `legs`: the client's leg, and each leg
+    that an `Open` asked for and no `Close` has ended.
     """
 
     __slots__ = ("legs",)
@@ -92,21 +93,19 @@ class Outbox(list[Effect]):
         self += effects
 
     def drain(self) -> list[Effect]:
-        """Return all effects since the last call, and forget them; the caller must perform them in order."""
+        """Return all effects since the last call, and forget them. The caller must perform them in order."""
         effects = [*self]
         self.clear()
         return effects
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
-        """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
+        """Write `data`, whole frames or a heart-beat, to a leg. No effect if the leg's connection has ended."""
         if not leg.gone:
             leg.heartbeat.sent_at = now
             self.append(Send(leg, data))
 
     def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
-        """Write the heart-beats that are due on connected legs. Return the first leg whose peer is silent for too
-        long, or None.
-        """
+        """Write heart-beats that are due. Return the first leg whose peer is silent for too long, or None."""
         for leg in legs:
             if leg is None or not leg.beating:
                 continue
@@ -118,23 +117,24 @@ class Outbox(list[Effect]):
 
 
 SILENT: Final = "sent nothing for too long (heart-beat)"
-"""The reason of a loss for want of heart-beats."""
+"""The reason of a loss because of missing heart-beats."""
 
 
 class End(Enum):
     """The side that ended a session."""
 
     CLIENT = "client"
-    """It sent DISCONNECT, closed its connection, or fell silent."""
+    """The client sent DISCONNECT, closed its connection, or fell silent."""
     BROKER = "broker"
-    """It sent an ERROR and closed, was lost with nothing to take its place, or none could be had."""
+    """A broker sent an ERROR and closed, or a broker was lost and not replaced, or no broker was found."""
     RELAY = "relay"
-    """It stops, or cannot go on with what the client sent."""
+    """The relay stops, or cannot go on with what the client sent."""
 
 
 class Reason(NamedTuple):
-    """Why a session ends: the client's ERROR (none if `message` is empty), `text` for the log, the client's bytes that
-    are the cause, the receipt of the frame at fault, and the side that ended the session.
+    """Why a session ends. `message` and `detail` are for the client's ERROR; without a `message` there is no ERROR.
+    `text` is for the log. `quoted`: the client's bytes that are the cause. `receipt`: that of the frame at fault.
+    `end`: the side that ended the session.
     """
 
     message: str
@@ -184,7 +184,7 @@ def found(
     product: Profile,
     resent: int,
 ) -> Note:
-    """A broker answered CONNECTED. `before`: the session's last broker. `resent`: frames sent again."""
+    """Return the note that a broker answered CONNECTED. `before`: the last broker. `resent`: frames sent again."""
     facts = _facts(broker, upstream)
     facts["version"] = version.decode("ascii")
     facts["product"] = product.name
@@ -196,42 +196,42 @@ def found(
 def fault(
     event: Event, broker: Broker | None, upstream: Upstream, reason: str, *, detail: bool = True
 ) -> Note:
-    """A broker did not accept the session (REFUSED), or the session lost it (LOST)."""
+    """Return the note that a broker did not accept the session (REFUSED), or that the session lost it (LOST)."""
     return Note(event, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=detail)
 
 
 def vain(group: Group, upstream: Upstream, passes: int) -> Note:
-    """No broker of the group was found in so many passes."""
+    """Return the note that no broker of the group was found in this number of passes."""
     text = f"no broker of {group} in {passes} attempts"
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """The session leaves a broker, because of a fault, for another one."""
+    """Return the note that the session leaves a broker because of a fault, and looks for another one."""
     text = f"broker {broker} is left: {reason}"
     return Note(Event.LOST, text, _facts(broker, upstream, reason), detail=True)
 
 
 def moved(broker: Broker | None, upstream: Upstream) -> Note:
-    """A broker is left because the session was asked to."""
+    """Return the note that the session leaves a broker because it was asked to move."""
     return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream), detail=True)
 
 
 def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A group is out for the rest of the session, with its present or last broker, if any."""
+    """Return the note that a group is left out for the rest of the session. `broker`: its present or last broker."""
     facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
     return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
 
 
 def missed(group: Group, upstream: Upstream) -> Note:
-    """From now on a group misses SENDs."""
+    """Return the note that a group misses SENDs from now on."""
     reason = "its queue is full"
     facts = {**_facts(None, upstream, reason), "group": group.name}
     return Note(Event.LOST, f"group {group.name} misses what is sent: {reason}", facts)
 
 
 def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
-    """An ERROR of one group of several is not passed on."""
+    """Return the note that a group's ERROR is not passed to the client, because there are other groups."""
     return Note(
         Event.IGNORED,
         f"group {group.name}: {reason}",
@@ -242,7 +242,7 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 def unconfirmed(
     brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """The session ends because these brokers did not answer in time. `missing`: how many SENDs may be lost."""
+    """Return notes that the session ends, because these brokers did not answer. `missing`: SENDs that may be lost."""
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]
@@ -257,21 +257,21 @@ def unconfirmed(
 
 
 def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
-    """The session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`: no bytes are at
-    fault.
+    """Return the note that the session ends with an ERROR. `side`: the side that sent the bytes at fault. `detail`:
+    True if no bytes are at fault.
     """
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 
 
 def turned_away(refusal: Refusal) -> Note:
-    """A client is not let in."""
+    """Return the note that a client is refused, so that no session starts."""
     facts = {"side": End.CLIENT.value, "message": "access refused", "reason": refusal.ground.value}
     return Note(Event.ERROR, f"access refused ({refusal.ground.value}): {refusal.text}", facts)
 
 
 def not_renewed(refusal: Refusal) -> Note:
-    """A connected client sent a new token that is not valid; its session continues until the old token expires."""
+    """Return the note that a client's new token is not valid. The session continues until the old token expires."""
     facts = {"side": End.CLIENT.value, "message": "new token refused", "reason": refusal.ground.value}
     text = (
         f"new token refused ({refusal.ground.value}): {refusal.text}; the one before counts until it expires"
@@ -280,7 +280,7 @@ def not_renewed(refusal: Refusal) -> Note:
 
 
 def unheard(error: StompError) -> Note:
-    """An error of a broker that cannot be sent to the client, because the client is gone."""
+    """Return the note of a broker's error that the client cannot be sent, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
     return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
 
@@ -289,46 +289,44 @@ def unheard(error: StompError) -> Note:
 
 
 def vanished(text: str, *, delivering: bool = False) -> Note:
-    """The client left without DISCONNECT. `delivering`: its frames are still being delivered."""
+    """Return the note that the client left without DISCONNECT. `delivering`: its frames are still being delivered."""
     facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
     return Note(Event.VANISHED, text, facts, detail=delivering)
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
-    """The session is over. `quiet`: the reason was already logged."""
+    """Return the note that the session is over. `quiet`: the log already has the reason."""
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
 def stopped(text: str, lost: int, end: End = End.RELAY) -> Note:
-    """The session has ended for the reason in the text; `lost` SENDs may be lost. `end`: which side ended it."""
+    """Return the note that the session ended, as `text` says. `lost`: SENDs that may be lost. `end`: who ended it."""
     loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
     return ended(end, f"{text}{loss}")
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
-    """The session ended with its broker. `settled`: the client had sent DISCONNECT."""
+    """Return the note that the session ended with its broker. `settled`: the client had sent DISCONNECT."""
     end = End.CLIENT if settled else End.BROKER
     text = "the client sent DISCONNECT" if settled else f"broker {reason}"
     return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})
 
 
 NewHead = Callable[[Frame], bytes | None]
-"""Returns a frame's new head; None: it passes as it came; `NOTHING`: it does not pass; `NO_MORE`: nor is any frame
-behind it looked at. May raise `StompError`.
+"""Returns a frame's new head. None: the frame passes as it came. `NOTHING`: the frame does not pass. `NO_MORE`: this
+frame does not pass, and no later one is looked at. May raise `StompError`.
 """
 
 NOTHING: Final = b""
 NO_MORE: Final = bytes(bytearray(b"\0"))
-"""It is compared by identity, because no head is the same object."""
+"""Compare with `is`: no other head is the same object."""
 
 TURN: Final = 512
-"""The frames of one leg in one turn, some milliseconds' work, so that no peer holds up the others."""
+"""The number of frames of one leg in one turn: some milliseconds' work, so that no peer holds up the others."""
 
 
 class Joiner:
-    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add` and `write`, then
-    `take`.
-    """
+    """Collects what is written to one leg, in as few slices as possible. Call `carry`, `add`, `write`, then `take`."""
 
     __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 
@@ -340,7 +338,7 @@ class Joiner:
         """How many frames the last `carry` looked at."""
 
     def carry(self, frames: Iterator[Frame | Run], new_head: NewHead) -> None:
-        """Add frames, up to a DISCONNECT. Raises as `frames` and `new_head`; the frames before the error are added."""
+        """Add frames, up to a DISCONNECT. Raises as `frames` and `new_head` do; frames before the error are added."""
         count = 0
         data, stop = self._data, self._stop
         try:
@@ -371,8 +369,8 @@ class Joiner:
             self.frames = count
 
     def add(self, frame: Frame | Run, head: bytes | None, extra: bytes = b"") -> None:
-        """Add a frame, with another `head` unless that is None, and with the header lines `extra` in front. In a run
-        the last frame gets `extra`.
+        """Add a frame, with another `head` if that is not None, and with the header lines `extra` in front. In a run
+        only the last frame gets `extra`.
         """
         if type(frame) is Run:
             frame = frame.instead or frame
@@ -395,13 +393,13 @@ class Joiner:
         self._stop = frame.after
 
     def write(self, wire: bytes) -> None:
-        """Put in whole frames of the relay's own."""
+        """Add whole frames of the relay's own."""
         self._end()
         self._done.append(wire)
 
     def take(self, *, trails: bool = False) -> bytes:
-        """Return everything that was collected, and forget it. If the peer `trails` but its last LF has not come yet,
-        that LF is added, because clients may wait for it.
+        """Return everything that was collected, and forget it. If the peer `trails`, and the LF after its last frame
+        has not come yet, this LF is added, because clients may wait for it.
         """
         data, start, stop, done = self._data, self._start, self._stop, self._done
         if trails and stop and stop == len(data) and data[-1] == 0:
@@ -423,7 +421,7 @@ class Joiner:
 
 
 def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
-    """Write a RECEIPT frame for each of these ids, because no broker will, if the client is connected."""
+    """If the client is connected, write a RECEIPT frame for each of these ids, because no broker will send it."""
     if receipts and not client.gone:
         frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
         outbox.send(client, b"".join(frames), now)

@@ -1,6 +1,6 @@
-"""Judges each SEND and SUBSCRIBE, and the headers of each UNSUBSCRIBE, by the rules. All readings that a broker may
-have of a head are judged, and a frame that cannot be judged is refused. So is any frame with two `content-length`,
-behind which a broker could find other frames.
+"""Judges each SEND and SUBSCRIBE, and the headers of each UNSUBSCRIBE, by the rules. Brokers may read a head in several
+ways, and each of these readings is judged. A frame that cannot be judged is refused. A frame with two `content-length`
+is refused, too, because brokers could disagree about its end.
 """
 
 import re
@@ -43,7 +43,7 @@ from stomprelay.wire.run import Passing, Rules, Run
 Found = TypeVar("Found", Frame, Frame | Run)
 
 _KNOWN: Final = 64
-"""How many destinations are remembered with the rules that match them."""
+"""The highest number of destinations that are remembered, each with the rules that match it."""
 _LONGEST: Final = 256
 """The longest destination that is remembered, in bytes."""
 _AUTO: Final = frozenset({AUTO})
@@ -61,7 +61,7 @@ _READINGS: Final[tuple[Callable[[bytes], bytes], ...]] = (
 
 
 def readings(value: bytes) -> list[str]:
-    """Return all readings that brokers may have of a destination. Raises `Refused` for odd characters in it."""
+    """Return all readings that brokers may have of a destination. Raises `Refused` for control characters."""
     found = {value: None}
     if _UNCERTAIN.search(value):
         for reading in _READINGS:
@@ -76,13 +76,13 @@ def readings(value: bytes) -> list[str]:
 
 
 def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
-    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` where that is unknown."""
+    """Return all places that a SEND or SUBSCRIBE may name, each once. Raises `Refused` if they cannot be known."""
     destinations = _read(headers, DESTINATION)
     if not destinations:
         raise _unclear("there is no destination")
     found = [Place(command, each) for each in destinations]
     if command == SUBSCRIBE:
-        # The queue is consumed from, and what the topic is sent goes into it from now on.
+        # The broker takes from the queue, and puts into it from now on what is sent to the topic.
         found += [Place(verb, each) for each in _bound(headers, naming) for verb in (SUBSCRIBE, SEND)]
     if naming.dead_letters is not None:
         exchange, key = naming.dead_letters
@@ -98,18 +98,18 @@ def places(command: bytes, headers: Headers, naming: Naming) -> list[Place]:
 
 
 def _bound(headers: Headers, naming: Naming) -> list[str]:
-    """Return the first names, in all readings, of the queues that these headers name beside the destination."""
+    """Return the queues that a header names in addition to the destination: the first names, of all readings."""
     return [] if naming.bound is None else [f"/queue/{each}" for each in _read(headers, naming.bound)]
 
 
 def _read(headers: Headers, wanted: bytes) -> list[str]:
-    """Return all readings of the values of each header that a broker may take for `wanted`, each once."""
+    """Return all readings of the values of the headers that a broker may take for `wanted`; each reading once."""
     values = [value for name, value in headers if folded(name) == wanted]
     return [*dict.fromkeys([text for value in values for text in readings(value)])]
 
 
 def request(command: bytes, headers: Headers, size: int) -> Request:
-    """Return the request of a SEND or SUBSCRIBE with these headers, in every way that brokers may read it."""
+    """Return the request of a SEND or SUBSCRIBE with these headers. `acks` has each mode that some broker may read."""
     modes = [header for header in headers if folded(header[0]) == ACK_HEADER] if command == SUBSCRIBE else []
     acks = MODES
     if not modes:
@@ -125,9 +125,7 @@ def _unclear(detail: str, quoted: bytes | None = None) -> Refused:
 
 @lru_cache
 def _sure(rules: Rules) -> Rules:
-    """Return the same rules, limited to frames that all brokers read alike. The runs of SENDs have their
-    destinations.
-    """
+    """Limit these rules to frames that all brokers read alike. In a run of SENDs the values are the destinations."""
     barred = (RECEIPT_HEADER, *(ANY_NAMES.dead_letters or ()))
     return tuple(
         [
@@ -142,7 +140,7 @@ def _sure(rules: Rules) -> Rules:
 
 
 class Shown(NamedTuple):
-    """A new token that a client sent, and the receipt that it asked for, if any."""
+    """A new token that a client sent, and the receipt that the client asked for, if any."""
 
     claim: Claim
     receipt: bytes | None
@@ -150,8 +148,9 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Renewal:
-    """New tokens of a connected client: each comes as `passcode` of a SEND to `destination`, which no broker is sent.
-    One token is checked at a time (`asked`); of the tokens that come meanwhile only the last one is checked next.
+    """The new tokens of a connected client. Each token is the `passcode` of a SEND to `destination`; no broker is sent
+    this SEND. One token is checked at a time: `asked`. If more tokens come during a check, only the last of them is
+    checked afterwards.
     """
 
     destination: bytes
@@ -161,7 +160,7 @@ class Renewal:
     _next: Shown | None = None
 
     def takes(self, frame: Frame, dialect: Dialect) -> bool:
-        """Return whether a frame has a new token, which is then checked, now or next: ask `Guard.asked`."""
+        """Return whether a frame has a new token. If so, the token is checked now, or after the present check."""
         if frame.command is not SEND or frame.header(DESTINATION, dialect) != self.destination:
             return False
         self._next = Shown(
@@ -172,7 +171,7 @@ class Renewal:
         return True
 
     def answered(self) -> bytes | None:
-        """A token was checked: begin with the next one. Return the client's receipt; give it if the token is valid."""
+        """A token was checked: start the next check. Return the receipt to give to the client if the token is valid."""
         before, self.asked, self._next = self.asked, self._next, None
         if self.asked is not None:
             self._outbox.put(Identify(self._client, self.asked.claim))
@@ -181,9 +180,9 @@ class Renewal:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Guard:
-    """Judges one client's frames by its rules; `counters` counts refusals. SENDs with a new token are for `renewal`.
-    While the guard is `active`, every frame has to pass through `judged`. `doubts`: subscriptions that may not be
-    allowed any more; None: there are none.
+    """Judges one client's frames by its rules. `counters` counts refusals. `renewal` takes SENDs with a new token.
+    While the guard is `active`, every frame must pass through `judged`. `doubts`: subscriptions that may not be
+    allowed any more; None if there are none.
     """
 
     _rules: AccessRules | None
@@ -226,7 +225,7 @@ class Guard:
         return None if self._renewal is None else self._renewal.answered()
 
     def judged(self, frames: Iterator[Found], dialect: Dialect) -> Iterator[Found]:
-        """Yield the frames except those with a new token. Raises `Refused` at a frame that is not allowed."""
+        """Yield the frames except those with a new token. Raises `Refused` for a frame that is not allowed."""
         for found in frames:
             if not isinstance(found, Run):
                 if self._renewal is not None and self._renewal.takes(found, dialect):
@@ -239,7 +238,7 @@ class Guard:
             yield found
 
     def passing(self, passing: Passing) -> Passing:
-        """Return these rules, for runs that are always allowed. All other frames have to go through `judged`."""
+        """Return these rules, limited to runs that are always allowed. All other frames must pass through `judged`."""
 
         def takes(run: Run) -> bool:
             if run.command == SEND:
@@ -251,19 +250,19 @@ class Guard:
         return Passing(_sure(passing.rules), takes)
 
     def _allowed(self, destination: bytes) -> bool:
-        """Return whether all SENDs to this destination are known to be allowed, whatever else they contain."""
+        """Return whether every SEND to this destination is known to be allowed, whatever else it contains."""
         if self._renewal is not None and destination == self._renewal.destination:
             return False
         matching = None if self._known is None else self._known.get(destination)
         return self._rules is None or (matching is not None and matching.settled)
 
     def doubt(self, subscriptions: list[Subscription]) -> None:
-        """These open subscriptions may not be allowed any more: ask for an `objection`. The guard keeps the list."""
+        """Record that these open subscriptions may be forbidden. Next, call `objection`. The guard keeps the list."""
         subscriptions.reverse()
         self.doubts = None if self._its_policy() is None else subscriptions
 
     def objection(self, most: int) -> Refused | None:
-        """Judge some doubted subscriptions. Return the error for a denied one. Repeat while there are `doubts`."""
+        """Judge at most `most` of the `doubts`. Return an error if one is forbidden. Repeat while there are more."""
         policy, doubted = self._policy, self.doubts
         if policy is None or doubted is None:
             return None
@@ -318,7 +317,7 @@ class Guard:
                 if self._known is None or len(self._known) >= _KNOWN:
                     self._known = {}
                 self._known[value] = matching
-        if matching.settled:  # whatever else it says
+        if matching.settled:  # whatever its other headers are
             return
         if headers is None:
             headers = frame.headers(dialect) if matching.headers else []
@@ -336,7 +335,7 @@ class Guard:
 
 
 UNGUARDED: Final = Guard(None, ANYBODY, {})
-"""For all clients without rules that show no tokens: there may be very many."""
+"""For all clients without rules and tokens. These share one guard, because there may be very many of them."""
 
 
 def _decide(policy: ClientRules, matching: MatchingRules, request: Request) -> None:

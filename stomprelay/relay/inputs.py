@@ -1,4 +1,4 @@
-"""The inputs of a session, as values for `Relay.handle`. Only bytes come by `Relay.received`."""
+"""The inputs of a session, as values for `Relay.handle`. Only bytes come in another way, by `Relay.received`."""
 
 from dataclasses import dataclass
 
@@ -12,21 +12,19 @@ from stomprelay.wire.errors import StompError
 
 @dataclass(slots=True)
 class OnLeg:
-    """Something happened to the connection of a leg. Nothing that happens to a closed leg has an effect."""
+    """Something happened to the connection of a leg. The input has no effect if the leg is closed."""
 
     leg: Leg
 
 
 @dataclass(slots=True)
 class Opened:
-    """A client connected. Give the bytes that it sends to `Relay.received`."""
+    """A client connected. Pass the bytes that the client sends to `Relay.received`."""
 
 
 @dataclass(slots=True)
 class BrokerConnected:
-    """The connection of an `Open` is established. `address`: the client's IP address as brokers shall see it; None
-    without one.
-    """
+    """The connection of an `Open` exists. `address`: the client's IP address, for brokers; None if it is unknown."""
 
     leg: Leg
     address: str | None = None
@@ -34,7 +32,7 @@ class BrokerConnected:
 
 @dataclass(slots=True)
 class NotConnected(OnLeg):
-    """The connection that an `Open` asked for failed. `tried` is False where the reason lies with this process."""
+    """The connection of an `Open` failed. `tried` is False if this process could not even try to connect."""
 
     reason: str
     tried: bool = True
@@ -49,7 +47,7 @@ class Lost(OnLeg):
 
 @dataclass(slots=True)
 class HalfClosed:
-    """The client sends nothing more, and may still read. `Lost` follows when its connection ends."""
+    """The client sends nothing more, but may still read. `Lost` follows when its connection ends."""
 
 
 @dataclass(slots=True)
@@ -59,17 +57,17 @@ class GaveWay(OnLeg):
 
 @dataclass(slots=True)
 class Paused(OnLeg):
-    """The leg is not read from any more, by back-pressure or by a `Pause`."""
+    """The relay does not read from the leg any more, because of back-pressure or a `Pause`."""
 
 
 @dataclass(slots=True)
 class Resumed(OnLeg):
-    """The leg is read from again."""
+    """The relay reads from the leg again."""
 
 
 @dataclass(slots=True)
 class Blocked(OnLeg):
-    """A broker's connection cannot be written to for now. Report it where the session is not `coupled`."""
+    """A broker's connection cannot be written to for now. Report this only if the session is not `coupled`."""
 
 
 @dataclass(slots=True)
@@ -84,38 +82,40 @@ class Woke:
 
 @dataclass(slots=True)
 class Identified:
-    """The answer to `Identify`: the client is identified and its session may start or continue."""
+    """The answer to `Identify`: the client is identified, and its session may start or continue."""
 
     identity: Identity
 
 
 @dataclass(slots=True)
 class Unwanted:
-    """The answer to `Identify`: the client is identified, but may not connect now. It is sent this error."""
+    """The answer to `Identify`: the client is identified, but may not connect now. The client is sent this error."""
 
     error: StompError
 
 
 @dataclass(slots=True)
 class Unknown:
-    """The answer to `Identify`: the client is not identified or not allowed; or its new token is not valid."""
+    """The answer to `Identify`: the client is not identified, is not allowed, or its new token is not valid."""
 
     refusal: Refusal
 
 
 @dataclass(slots=True)
 class StopBegan:
-    """The service begins to stop: sessions end when all is delivered. Report `Stopped` if that takes too long."""
+    """The service begins to stop: sessions end when all is delivered. Report `Stopped` if this takes too long."""
 
 
 @dataclass(slots=True)
 class Stopped:
-    """The service stops: the session ends at once. SENDs that may be lost are counted."""
+    """The service stops: the session ends at once. The relay counts the SENDs that may be lost."""
 
 
 @dataclass(slots=True)
 class Killed:
-    """End the session for this reason: deliver first, for one `disconnect_timeout`. The second time end it at once."""
+    """End the session for this reason. Before the end, the relay delivers what it can, for one `disconnect_timeout` at
+    most. A second `Killed` ends the session now.
+    """
 
     why: Reason
 
@@ -123,7 +123,7 @@ class Killed:
 @dataclass(slots=True)
 class Leave:
     """Leave this broker for `target`, or for any other broker, at a quiet moment or after `within` seconds. With
-    `may_stay` the session stays if there was no quiet moment.
+    `may_stay` the session stays if there is no quiet moment in that time.
     """
 
     broker: Broker
@@ -134,27 +134,27 @@ class Leave:
 
 @dataclass(slots=True)
 class Reconsidered:
-    """A broker is up again: links that wait for the time of their next attempt try at once."""
+    """A broker is up again: links that wait for their next attempt try at once."""
 
 
 @dataclass(slots=True)
 class Ruled:
-    """These are the listener's rules from now on. The session ends where they do not allow one of its subscriptions."""
+    """These are the listener's rules from now on. The session ends if they forbid one of its subscriptions."""
 
     rules: AccessRules | None
 
 
 @dataclass(slots=True)
 class Limited:
-    """The listener's limits have changed. `address`: the client's, as its limiter counts it now."""
+    """The listener's limits have changed. `address`: the address under which the limiter counts the client now."""
 
     address: str | None
 
 
 @dataclass(slots=True)
 class Watched:
-    """Watch the session for a sample of its RECEIPTs and ACKs, unless its client is within a frame; report `Looked`
-    once a second until `Relay.watched` is False.
+    """Watch the session for a sample of its RECEIPTs and ACKs, unless the client has sent part of a frame. Report
+    `Looked` once a second until `Relay.watched` is False.
     """
 
     looks: Looks
@@ -162,7 +162,7 @@ class Watched:
 
 @dataclass(slots=True)
 class Looked:
-    """Time has passed: stop watching the session for samples if no more are needed."""
+    """A second has passed while the session was watched. If the sample is over, the relay stops watching."""
 
 
 Input = (

@@ -1,8 +1,8 @@
 """One client joined to its brokers.
 
-`Relay.handle` takes what happens (`inputs`), `Relay.received` the bytes; both return the effects that the service must
-perform, in order. `now` is in seconds of one clock that never goes back. No input raises: where one would, which is a
-bug, the session ends (`Relay.failed`). Only whole frames are written.
+`Relay.handle` takes what happens (`inputs`), `Relay.received` takes bytes. Both return the effects, which the service
+must perform in order. `now` is in seconds of one clock that never goes back. No call for an input raises: if a bug
+raises an exception, the relay ends the session (`Relay.failed`). Only whole frames are written.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,6 @@ from stomprelay.relay.effects import (
     stopped,
     unheard,
 )
-from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.guard import UNGUARDED, Guard, Renewal
 from stomprelay.relay.link.link import (
     LOST,
@@ -56,7 +55,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.rates import Limiter, TokenBucket
 from stomprelay.relay.model.rules import ANYBODY, AccessRules, Ground, Identity, Refusal
 from stomprelay.relay.sample import Sample
-from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import BEAT, NO_BEATS, Leg, LegState, Side
@@ -75,12 +73,12 @@ JUDGED: Final = 128
 
 @dataclass(slots=True, eq=False, repr=False)
 class Relay:
-    """The join of one client's leg with those of its brokers.
+    """Joins one client's leg with the legs of its brokers.
 
     `name` is unique. `client` is the client's leg. `chance` returns numbers from 0 up to 1. `passes`: the caller
-    performs `Pass`. `counter` counts by destination. `identity`: the client, as far as it is known. `limiter`: the
-    listener's limits, which count the client by `address`. `opened_at`: when the client came, in seconds; infinity
-    before.
+    performs `Pass`. `counter` counts by destination. `identity`: `ANYBODY` until the client is identified. `limiter`:
+    the listener's limits, which count the client by `address`. `opened_at`: when the client connected, in seconds;
+    infinity before.
     """
 
     listener: Listener
@@ -113,7 +111,7 @@ class Relay:
 
     @property
     def login(self) -> bytes | None:
-        """The user name of the client, else the login in its CONNECT as written there; None without one."""
+        """The client's user name. Without a user name: the login as it is written in CONNECT; None without a login."""
         if self.identity.user:
             return self.identity.user.encode()
         return None if self._connection is None else self._connection.login
@@ -125,32 +123,34 @@ class Relay:
 
     @property
     def allowed(self) -> tuple[Pass, ...]:
-        """What may pass without the relay now: the last `Pass` of each leg."""
+        """What may pass without the relay now: the last `Pass` for each leg."""
         return () if self._connection is None else self._connection.turns.allowed
 
     @property
     def coupled(self) -> bool:
-        """Whether no side is read faster than the other accepts; otherwise report `Blocked` and `Unblocked`."""
-        return self._connection is not None and isinstance(self._connection.flow, Single)
+        """Whether the service reads each side only as fast as the other side accepts bytes. If not, report `Blocked`
+        and `Unblocked`.
+        """
+        return self._connection is not None and self._connection.flow.coupled
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit because of which the relay does not read from the client; None if there is none."""
+        """The rate limit that keeps the relay from reading from the client; None if no limit does."""
         return None if self._connection is None else self._connection.turns.held_by
 
     @property
     def ending(self) -> bool:
-        """Whether the relay ends the session: brokers are read from though the client takes nothing."""
+        """Whether the relay ends the session. If so, read from the brokers even if the client accepts nothing."""
         return self._connection is not None and self._connection.shutdown.ending is not None
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen: no link has a broker or looks for one, either."""
+        """Whether nothing more will happen: the client's leg is closed, and no link has a broker or looks for one."""
         return self.client.closed and all(link.ended for link in self.links)
 
     @property
     def kept(self) -> int:
-        """The bytes that are kept of the session now, incomplete frames included."""
+        """The bytes that are kept of the session now, including incomplete frames."""
         size = self.client.decoder.buffered
         if self._connection is not None:
             size += self._connection.session.kept.size
@@ -170,7 +170,7 @@ class Relay:
 
     @property
     def pledged(self) -> bool:
-        """Whether the relay keeps SENDs that it promised to deliver (`confirm`)."""
+        """Whether the relay keeps SENDs that it promised to deliver (with `confirm`)."""
         connection = self._connection
         if connection is None or not any(link.upstream.confirm for link in connection.flow.links):
             return False
@@ -179,7 +179,7 @@ class Relay:
     # Inputs
 
     def handle(self, event: inputs.Input, now: float) -> list[Effect]:
-        """Return the effects of an input, handled by the relay (`_own`), the client's `Opening`, or the session."""
+        """Give an input to the relay itself (`_own`), the client's `Opening`, or its session. Return the effects."""
         if isinstance(event, inputs.OnLeg) and event.leg.closed:
             return []
         owner = self._connection or self._opening
@@ -198,7 +198,7 @@ class Relay:
             return self.failed(bug)
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
-        """Bytes were received on a leg."""
+        """Bytes were received on a leg. Return the effects."""
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
@@ -220,7 +220,7 @@ class Relay:
             return self.failed(bug)
 
     def _ended(self) -> list[Effect]:
-        """Settle what the input changed, and return its effects. Call this at the end of each input."""
+        """Set the next `Wake` and what may pass now; return the effects. Call this at the end of each input."""
         connection, outbox, client = self._connection, self._outbox, self.client
         if connection is not None:
             shutdown, turns, flow = connection.shutdown, connection.turns, connection.flow
@@ -242,7 +242,7 @@ class Relay:
         return effects
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
-        """Count frames of a leg, `size` bytes, that a `Pass` sent straight on to `to`, the last at the time `at`."""
+        """Count `frames` frames of `leg` (`size` bytes) that a `Pass` sent to `to`, the last one at the time `at`."""
         if self._connection is not None:
             self._connection.passed(leg, to, frames, size, at)
 
@@ -287,11 +287,11 @@ class Relay:
         buckets = () if limiter is None else limiter.buckets(now, self.address, self.identity.user)
         connection.limit(Pace(buckets) if buckets else None, now)
 
-    # How long it waits
+    # Samples
 
     @property
     def watched(self) -> bool:
-        """Whether it is watched for samples."""
+        """Whether the session is watched for samples."""
         return self._sample is not None
 
     def _watched(self, event: inputs.Watched, now: float) -> None:
@@ -307,7 +307,7 @@ class Relay:
             self._sample = None
 
     def _watch(self, sample: Sample, leg: Leg, data: bytes, now: float) -> None:
-        """Give the sample the bytes that came, and those that the client was sent in answer."""
+        """Give the sample the received bytes, and the bytes that the client is sent in answer."""
         try:
             if leg is self.client and data:
                 self._outbox.put(*sample.from_client(data, now))
@@ -315,13 +315,13 @@ class Relay:
                 if type(sent) is Send and sent.leg is self.client:
                     self._outbox.put(*sample.to_client(sent.data, now))
         except StompError:
-            self._sample = None  # whoever reads it says so
+            self._sample = None  # the code that reads the bytes reports the error
         if sample.over(now):
             self._sample = None
 
     def failed(self, error: Exception) -> list[Effect]:
-        """End the session after a bug: the client is sent an ERROR, all legs are closed, nothing is kept. Returns the
-        effects, earlier ones included. SENDs that brokers did not confirm are counted.
+        """End the session after a bug: send the client an ERROR, close all legs, keep nothing. Count the SENDs that
+        brokers did not confirm. Return all effects, including the effects from before the bug.
         """
         outbox, connection, client = self._outbox, self._connection, self.client
         self.counters["faults"] += 1
@@ -348,14 +348,14 @@ class Relay:
         for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(LegState.CLOSED)
-            outbox.put(Close(leg, How.LINGER))  # which brings brokers what they were sent
+            outbox.put(Close(leg, How.LINGER))  # brokers still get what was sent
         outbox.put(Wake(inf))
         return self._ended()
 
-    # Until the client is in
+    # Before the session starts
 
     def _let_in(self, let: Let, now: float) -> None:
-        """Start the client's session, and handle what it did in the meantime."""
+        """Start the client's session, and handle what the client did while its identity was found out."""
         client, listener, opening = self.client, self.listener, self._opening
         self.identity = let.identity
         self._opening = None
@@ -394,13 +394,14 @@ class Relay:
         inputs.Watched: _watched,
         inputs.Looked: _looked,
     }
-    """The inputs that concern more than the client's `Opening` or its session."""
+    """The inputs that the relay handles itself. Others go to the client's `Opening` or to its session."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientConnection:
-    """A session from CONNECT on. Call `begin` first. `flow` carries frames, `links` have the brokers, `Shutdown` ends
-    it. `login`: the client's, or None. `due`: the time of its next `Wake` may have changed.
+    """A session from CONNECT on. Call `begin` first. `flow` carries the frames, and its `links` lead to the brokers.
+    `shutdown` ends the session. `login`: the login in the client's CONNECT, or None. `due`: the time of the session's
+    next `Wake` may have changed.
     """
 
     _client: Leg
@@ -424,7 +425,7 @@ class ClientConnection:
         self.shutdown = Shutdown(client, listener, session, self.flow, buffer, outbox)
 
     def limit(self, pace: Pace | None, now: float) -> None:
-        """Carry the client's frames at this pace from now on; None means without a limit."""
+        """Carry the client's frames at this pace from now on; None: without a limit."""
         if self.buffer.pace is not None:
             self.buffer.pace.leave()
         self.buffer.pace = pace
@@ -435,7 +436,7 @@ class ClientConnection:
     # Inputs
 
     def begin(self, now: float, *, paused: bool) -> None:
-        """Look for brokers while the client waits for CONNECTED. `paused`: it is not read from already."""
+        """Look for brokers while the client waits for CONNECTED. `paused`: reading from the client has stopped."""
         client, dialect = self._client, self.session.dialect
         client.enter(LegState.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         if paused:
@@ -477,7 +478,7 @@ class ClientConnection:
             self._fail(leg, error, now)
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
-        """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
+        """Frames of `leg` were sent straight to `to`; see `Relay.passed`."""
         session, downstream = self.session, leg is self._client
         session.counters["client_bytes" if downstream else "broker_bytes"] += size
         link, _ = self._place(to if downstream else leg)
@@ -494,7 +495,7 @@ class ClientConnection:
         leg.heartbeat.received_at = to.heartbeat.sent_at = at
 
     def gave_way(self, event: inputs.GaveWay, now: float) -> None:
-        """Continue with the leg's waiting work."""
+        """Other sessions had their turn: carry the frames of this leg that still wait."""
         self.turns.deferred -= {event.leg}
         if event.leg is self._client:
             self._review(now)
@@ -511,7 +512,7 @@ class ClientConnection:
         self.due = True
 
     def _connected(self, event: inputs.BrokerConnected, now: float) -> None:
-        """Have the link send CONNECT. A connection that no link needs any more is closed."""
+        """Make the link send CONNECT. If no link needs the connection any more, close the connection."""
         leg = event.leg
         link, _ = self._place(leg)
         if leg.closed or link is None:
@@ -520,7 +521,7 @@ class ClientConnection:
             link.connected(leg, now, event.address)
 
     def _not_connected(self, event: inputs.NotConnected, now: float) -> None:
-        """Have the link try the next broker."""
+        """Make the link try the next broker."""
         link, arrives = self._place(event.leg)
         if link is not None and arrives:
             what = "did not connect" if event.tried else "could not be asked"
@@ -530,7 +531,7 @@ class ClientConnection:
             self._sought([link], now)
 
     def lost(self, event: inputs.Lost, now: float) -> None:
-        """A lost client leaves its brokers; a lost broker is replaced by another one."""
+        """The connection of a leg ended. A lost client leaves its brokers; a lost broker is replaced."""
         leg, reason = event.leg, event.reason
         link, arrives = self._place(leg)
         if link is not None and arrives:
@@ -554,7 +555,7 @@ class ClientConnection:
                 self._broker_lost(link, f"closed the connection: {reason}", now, clean=clean)
 
     def half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """A client that is owed nothing is gone. Others may still read."""
+        """The client sends no more. If it is owed answers, it can still read them. Otherwise it counts as gone."""
         if self.shutdown.owing:
             self.shutdown.half_closed(now)
             self._finish(now)
@@ -562,7 +563,7 @@ class ClientConnection:
             self.lost(inputs.Lost(self._client, CLOSED), now)
 
     def _finish(self, now: float) -> None:
-        """See to a client that half-closed its connection: see `Shutdown.finish`."""
+        """Call `Shutdown.finish`, because the client half-closed its connection or the session ends."""
         self._carry(self._client, lambda: self.shutdown.finish(now), now)
         self._hurry()
 
@@ -601,10 +602,10 @@ class ClientConnection:
             link.woke(now)
         self._sought(due, now)
         if now >= self.turns.deadline or (self._client.state is LegState.CONNECTED and self.buffer.unread):
-            self._release(now)  # its pace allows more, or a link stays, for which the client was held
+            self._release(now)  # the pace allows more, or a link stays, and the client waited for this
 
     def _leave(self, event: inputs.Leave, now: float) -> None:
-        """Nothing changes once the client sent DISCONNECT."""
+        """Make the links to this broker move. If the client has already sent DISCONNECT, nothing changes."""
         for link in self.flow.links:
             if link.broker is event.broker and self.flow.disconnect is DisconnectState.NONE:
                 link.leave(now, event.within, event.target, may_stay=event.may_stay)
@@ -635,31 +636,29 @@ class ClientConnection:
             self.shutdown.cut(event.why)
 
     def end(self, why: Reason, now: float) -> None:
-        """End the session in good order: see `Shutdown.end`."""
+        """End the session in the normal way, see `Shutdown.end`. Nothing changes if the client's leg is closed."""
         if self._client.closed:
             return
         self._carry(self._client, lambda: self.shutdown.end(why, now), now)
         self._hurry()
 
     def _fail(self, leg: Leg, error: StompError, now: float, end: End | None = None) -> None:
-        """End the session in good order with this ERROR: see `Shutdown.fail`."""
+        """End the session in the normal way with this ERROR, see `Shutdown.fail`."""
         self._carry(self._client, lambda: self.shutdown.fail(leg, error, now, end), now)
         self._hurry()
 
     def _blocked(self, event: inputs.Blocked, now: float) -> None:
-        """The broker's connection accepts no more. A broker that has not answered CONNECT is sent nothing more
-        anyway.
-        """
-        if isinstance(self.flow, Fanout) and not self._place(event.leg)[1]:
+        """The broker's connection accepts no bytes now: tell the flow, unless this is the next broker of a move."""
+        if not self.flow.coupled and not self._place(event.leg)[1]:
             self.flow.blocked(event.leg)
 
     def _unblocked(self, event: inputs.Unblocked, now: float) -> None:
         flow = self.flow
-        if isinstance(flow, Fanout) and not self._place(event.leg)[1]:
+        if not flow.coupled and not self._place(event.leg)[1]:
             self._carry(self._client, lambda: flow.unblocked(event.leg, now), now)
 
     def unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The client may stay until its old token expires; it gets no receipt for the new one."""
+        """The new token is not valid, so it gets no receipt. The client may stay until the old token expires."""
         guard = self.flow.guard
         if guard.asked and not self._client.closed:
             turn_away(event.refusal, self.session.counters, self._outbox, not_renewed)
@@ -668,8 +667,8 @@ class ClientConnection:
     # Brokers accept
 
     def _answered(self, leg: Leg, data: bytes, now: float) -> None:
-        """A broker's first frame: it accepts the session, or another broker is asked, or the client gets the broker's
-        ERROR.
+        """A broker sent its first frame. The broker accepts the session, or another broker is asked, or the client
+        gets the broker's ERROR.
         """
         link, arrives = self._place(leg)
         if link is None:
@@ -682,7 +681,7 @@ class ClientConnection:
         try:
             answer = link.answered(data, now)
         except StompError as wrong:
-            # What is not STOMP is as good as no answer where there may be another broker.
+            # Where there may be another broker, an answer that is not STOMP counts as no answer.
             if link.resender is None:
                 raise
             link.refused(f"it answered CONNECT with what is not STOMP: {wrong.message}", now, STRANGE)
@@ -704,7 +703,7 @@ class ClientConnection:
         self._sought([link], now)
 
     def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
-        """A link has a broker. The client is answered when there are enough of them, and only once."""
+        """A broker accepted the session of this link. Once enough links have a broker, answer the client's CONNECT."""
         client, flow, counters, outbox = self._client, self.flow, self.session.counters, self._outbox
         connection = link.connection
         leg, broker = connection.leg, connection.broker
@@ -733,7 +732,7 @@ class ClientConnection:
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
-        # Whether more is to be done than to carry what came meanwhile.
+        # True if there is more to do than to carry what the client sent in the meantime.
         more = (client.gone and not first) or connection.done or link.moving is not None or link.hasty
         if (not client.gone or connection.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
@@ -754,7 +753,7 @@ class ClientConnection:
                 self._finish(now)
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
-        """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
+        """Send the client CONNECTED, with its version and our own heart-beats. `accepted` is from the newest broker."""
         client, session = self._client, self.session
         terms = None if self._offer is None else self._offer.terms
         self._offer = None  # links that may need another broker have it
@@ -769,7 +768,7 @@ class ClientConnection:
     # Frames
 
     def _to_broker(self, now: float, data: bytes = b"", most: int = TURN) -> int:
-        """Carry at most `most` frames of the client: those in its leg and in `data`. Return how many were carried."""
+        """Carry at most `most` frames of the client: from its leg, then from `data`. Return how many were carried."""
         client, flow = self._client, self.flow
         before, failure, frames = flow.disconnect, None, self.session.client_frames
         try:
@@ -780,7 +779,7 @@ class ClientConnection:
                 self.session.kept.check()
         except StompError as error:
             failure = error
-        opened = flow.opened() if type(flow) is Fanout else None
+        opened = None if flow.coupled else flow.opened()
         if opened:
             self._begin(opened, now)
         if not (opened and client.closed):
@@ -821,16 +820,14 @@ class ClientConnection:
         self._carried(leg, before, failure, now)
 
     def _hurry(self) -> None:
-        """Let links continue that have more for their brokers than this turn allows: in the next turn, or at their
-        time.
-        """
+        """Give a next turn to links that have more to send than this turn allows. Compute the next `Wake` anew."""
         for link in self.flow.links:
             if link.hasty and link.state.leg is not None:
                 self.turns.give_way(link.state.leg)
         self.due = True
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
-        """Frames of a leg were carried, until `failure` if there was one. `before`: the state of DISCONNECT before."""
+        """Frames of a leg were carried: handle the results, and `failure`. `before`: the state of DISCONNECT before."""
         flow, shutdown, client = self.flow, self.shutdown, self._client
         if flow.survives:
             self._dismiss(now)
@@ -856,7 +853,9 @@ class ClientConnection:
             self._finish(now)
 
     def _dismiss(self, now: float) -> None:
-        """Refuse frames for which brokers close connections. In an upstream with several groups the quorum decides."""
+        """Fail the session because of frames after which brokers close the connection. This is only for upstreams with
+        one group. With several groups, `Quorum` does it.
+        """
         for link in self.flow.links:
             if link.resender is not None and link.resender.refused_frames and len(link.upstream.groups) == 1:
                 for error in link.resender.take_refused():
@@ -864,7 +863,7 @@ class ClientConnection:
                     self._hurry()
 
     def _release(self, now: float) -> None:
-        """Carry what the client sent while it had no broker."""
+        """Carry what the client sent while no frames could be carried to its brokers."""
         try:
             self.turns.release(self._to_broker, now)
         except StompError as error:
@@ -880,7 +879,7 @@ class ClientConnection:
     # Brokers come and go
 
     def _place(self, leg: Leg) -> tuple[Link | None, bool]:
-        """Return the link of this leg (None: there is none), and whether the leg leads to the next broker of a move."""
+        """Return the link of this leg, or None; and whether the leg leads to the next broker of a move."""
         for link in self.flow.links:
             if link.state.leg is leg:
                 return link, False
@@ -895,7 +894,9 @@ class ClientConnection:
         self._sought(links, now)
 
     def _sought(self, links: list[Link], now: float, *, lost: bool = False) -> None:
-        """These links looked for brokers, after a loss or not. End the session if it needs one that found none."""
+        """Handle what the search of these links has found so far. End the session if a needed link has no broker left
+        to try. `lost`: a broker was lost before the search.
+        """
         failure = None
         try:
             for link in links:
@@ -912,7 +913,7 @@ class ClientConnection:
         self._broker_failed(failure, [link for link in self.flow.links if link.ended], now)
 
     def _move(self, now: float) -> bool:
-        """Send DISCONNECT to the brokers of quiet links that have to move. Return whether there are any."""
+        """Send DISCONNECT to the brokers that links have to leave and can leave now. Return whether there are any."""
         moves = False
         for link in self.flow.links:
             if link.moving is not None and link.departing and link.leaves(now):
@@ -921,14 +922,14 @@ class ClientConnection:
         return moves
 
     def _broker_failed(self, error: StompError, links: list[Link], now: float) -> None:
-        """End the session, because of what happened to the brokers of these links."""
+        """End the session with this error, whose cause is the brokers of these links."""
         self.shutdown.lose(links)
         for link in links:
             link.end()
         self._fail(self._client, error, now, End.BROKER)
 
     def _broker_lost(self, link: Link, reason: str, now: float, *, clean: bool = False) -> None:
-        """A broker was lost or left while a client was connected. `clean`: the connection closed in good order."""
+        """A broker was lost or left while a client was connected. `clean`: the connection was closed normally."""
         flow = self.flow
         if flow.over(link):
             self.shutdown.ended_with(link, reason, clean=clean)
@@ -953,19 +954,19 @@ class ClientConnection:
             self._carried(self._client, before, None, now)
 
     def _stopped_short(self, link: Link, reason: str, now: float) -> None:
-        """A link cannot move to the broker that it asked: it asks another one, or stays."""
+        """The next broker of a move did not accept. The link asks another one, or stays with its broker."""
         link.next_refused(reason, now)
         self._left_at_once(now)
 
     def _left_at_once(self, now: float) -> None:
-        """Let the links leave that can leave at once. If a link stays, a client that was held for it continues."""
+        """Move the links that can move now. If a link keeps its broker, carry what the client sent in the meantime."""
         self._move(now)
         self.due = True
         if self._client.state is LegState.CONNECTED:
             self._release(now)
 
     def _fell_silent(self, leg: Leg, now: float) -> None:
-        """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
+        """A peer sent nothing for longer than the heart-beats allow: treat the leg as lost."""
         self.session.counters["beats_missed"] += 1
         link, arrives = self._place(leg)
         if link is not None and arrives:
@@ -980,10 +981,10 @@ class ClientConnection:
         missed = StompError("heart-beat missed", "nothing came for longer than was agreed")
         self._fail(leg, missed, now, End.CLIENT)
 
-    # Its rules change, or it shows a new token
+    # New rules, and new tokens of the client
 
     def renewed(self, identity: Identity, now: float) -> None:
-        """The client sent a valid new token: its session may last until that expires, with the token's groups."""
+        """Let the session last until the client's new, valid token expires, and use the groups of this token."""
         client, guard = self._client, self.flow.guard
         if client.gone or client.closed:
             return
@@ -1006,14 +1007,14 @@ class ClientConnection:
         self._doubt(now)
 
     def _doubt(self, now: float) -> None:
-        """Have all subscriptions judged again."""
+        """Judge all subscriptions again by the rules."""
         flow = self.flow
         if flow.guard is not UNGUARDED:
             flow.guard.doubt([each for link in flow.links for each in link.session.subscriptions])
             self._review(now)
 
     def _review(self, now: float) -> None:
-        """Judge more of the doubted subscriptions. End the session where one is not allowed."""
+        """Judge more of the doubted subscriptions. If one is not allowed, end the session."""
         guard, client = self.flow.guard, self._client
         if guard.doubts is None or client.closed or self.shutdown.begun:
             return
@@ -1043,4 +1044,4 @@ class ClientConnection:
         inputs.Leave: _leave,
         inputs.Reconsidered: _reconsidered,
     }
-    """What each input does to a session."""
+    """What the session does for each input."""

@@ -1,5 +1,5 @@
-"""How long a client waits for a RECEIPT, and a broker for an ACK: one of each, of a session that is watched meanwhile.
-No frame of it passes without the relay.
+"""Measures how long a client waits for a RECEIPT, and a broker for an ACK: one sample of each, in one session. While
+it is watched, every frame of the session goes through the relay.
 """
 
 from dataclasses import InitVar, dataclass, field
@@ -32,37 +32,37 @@ from stomprelay.wire.names import (
 )
 
 BEGIN: Final = 2.0
-"""Seconds in which a SEND or a MESSAGE has to come that can be a sample."""
+"""Seconds within which a SEND with receipt, or a MESSAGE that needs an ACK, must come to begin a sample."""
 LONGEST: Final = 60.0
-"""Seconds after which nothing is waited for any more; what took longer counts as so long."""
+"""Seconds after which the watching ends. A sample that is still incomplete then counts as so long."""
 MOST_BYTES: Final = 1024 * 1024
-"""Bytes of a frame that is not complete, at most: nothing is learnt from a session that sends such."""
+"""The most bytes of an incomplete frame. A session that sends a larger frame is not watched any more."""
 _NAMES: Final = {
     DeliveryNaming.MESSAGE_ID: ((MESSAGE_ID,), (MESSAGE_ID,)),
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ((SUBSCRIPTION, MESSAGE_ID), (SUBSCRIPTION, MESSAGE_ID)),
     DeliveryNaming.ACK: ((ACK_HEADER,), (ID,)),
 }
-"""By naming: the headers with which a MESSAGE names its delivery, and those with which its ACK does."""
+"""For each way of naming deliveries: the headers that name a delivery in its MESSAGE, and those in its ACK."""
 
 Name = tuple[bytes | None, ...]
-"""What names a delivery."""
+"""The values that name a delivery."""
 
 
 @dataclass(slots=True, eq=False)
 class Looks:
-    """How many frames all sessions together may look at for samples. Each watched session adds to it."""
+    """How many frames may still be looked at for samples, in all sessions together. Each watched session adds some."""
 
     left: int
 
     def add(self, frames: int, most: int) -> None:
-        """Let `frames` more frames be looked at, but not more than `most` in all."""
+        """Allow `frames` more frames to be looked at, up to `most` in all."""
         self.left = min(self.left + frames, most)
 
 
 @dataclass(eq=False, repr=False)
 class Sample:
-    """Watches a session, beginning between two frames. `over`: stop watching, or no `looks` are left. Give it what the
-    client sends and is sent.
+    """Watches a session from a moment at which no frame is incomplete. Give the sample all bytes that the client
+    sends, and all bytes that the client is sent. `over`: stop watching.
     """
 
     _listener: Listener
@@ -86,7 +86,7 @@ class Sample:
         self._to_client = Decoder(dialect, BROKER_COMMANDS, self._listener.upstream.limits)
 
     def over(self, now: float) -> bool:
-        """Whether to stop watching: both samples are there, or one is and the other cannot come."""
+        """Whether to stop watching: both samples are there, or the missing one cannot come, or a limit is reached."""
         unfit = self._looks.left <= 0 or self._from_client.buffered > MOST_BYTES
         if unfit or now > self._began + LONGEST:
             return True
@@ -95,7 +95,7 @@ class Sample:
         return receipt and (self._ack_over or (late and not self._acks))
 
     def given_up(self, now: float) -> list[Took]:
-        """Return the samples that are still incomplete, if they already take long."""
+        """If the watching took too long, return the incomplete samples, with their time until now; otherwise none."""
         found: list[Took] = []
         if now <= self._began + LONGEST:
             return found
@@ -106,7 +106,7 @@ class Sample:
         return found
 
     def from_client(self, data: bytes, now: float) -> list[Took]:
-        """The client sent these bytes. Return the finished measurements. Raises `StompError` for invalid bytes."""
+        """Record bytes that the client sent. Return the finished samples. Raises `StompError` for invalid bytes."""
         found: list[Took] = []
         self._from_client.feed(data)
         for frame in self._from_client.frames():
@@ -119,7 +119,7 @@ class Sample:
         return found
 
     def to_client(self, data: bytes, now: float) -> list[Took]:
-        """Record bytes that the client was sent. Returns and raises as `from_client`."""
+        """Record bytes that the client was sent. Returns and raises as `from_client` does."""
         found: list[Took] = []
         self._to_client.feed(data)
         for frame in self._to_client.frames():
@@ -143,7 +143,7 @@ class Sample:
         self._upstream = self._listener.routed(frame.header(DESTINATION, dialect) or b"").name
 
     def _delivered(self, frame: Frame, now: float) -> None:
-        """Begin the sample with a MESSAGE that needs an ACK; with cumulative ACKs remember its subscription, too."""
+        """Begin the sample with a MESSAGE that needs an ACK. A cumulative ACK of a later MESSAGE ends it, too."""
         if self._ack_over or (self._acks and self._mode != CUMULATIVE):
             return
         id = frame.header(SUBSCRIPTION, self._to_client.dialect)
@@ -165,6 +165,6 @@ class Sample:
         return None
 
     def _name(self, frame: Frame, side: int) -> Name:
-        """Return the names by which a MESSAGE (`side` 0), or an ACK or NACK (1), names its delivery."""
+        """Return the values by which a MESSAGE (`side` 0), or an ACK or NACK (`side` 1), names its delivery."""
         dialect = self._from_client.dialect
         return tuple([frame.header(name, dialect) for name in _NAMES[dialect.delivery][side]])

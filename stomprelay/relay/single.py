@@ -1,9 +1,10 @@
-"""Frames between a client and its one present broker, in both directions, until one of them disconnects."""
+"""Carries frames between a client and one broker at a time, in both directions."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar, Literal
 
 from stomprelay.relay.bridge import Bridges, Tracer, to_broker, to_client
 from stomprelay.relay.counting import DestinationCounter, queue_frames, queue_runs
@@ -35,11 +36,11 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 
 @dataclass(slots=True, eq=False, repr=False)
 class Single:
-    """A `Flow` with one link: one `Send` a chunk, made of slices. The service reads from neither leg faster than the
-    other can be written to.
+    """A `Flow` with one link. The frames of each chunk are written as one `Send`. The flow is `coupled`: if one leg
+    cannot be written to, the service does not read from the other leg.
 
-    `guard` judges the client's frames, `tracer` marks and `counter` counts them. `links` has its link, whose resender
-    they go by where the session `survives` its broker. `erred`: the broker sent an ERROR.
+    `guard` judges the client's frames, `tracer` marks them, `counter` counts them. `links` has the only link. If the
+    session `survives` its broker, the link's resender sends the client's frames. `erred`: the broker sent an ERROR.
     """
 
     _client: Leg
@@ -61,6 +62,7 @@ class Single:
     _bridges: Bridges = field(init=False)  # of the frames that are carried now
     links: list[Link] = field(init=False)
     survives: bool = field(init=False)
+    coupled: ClassVar[Literal[True]] = True
     _session: Session = field(init=False)
     _resender: Resender | None = field(init=False)
 
@@ -73,12 +75,12 @@ class Single:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a broker."""
+        """Whether the link has a broker."""
         return self._link.up
 
     @property
     def flowing(self) -> bool:
-        """Whether there is a broker that has been sent everything, and that the session is not leaving."""
+        """Whether there is a broker that has been sent its whole line, and the session is not leaving it."""
         state, resender = self._link.state, self._resender
         if type(state) is not Connected or (resender is not None and resender.line is not None):
             return False
@@ -86,18 +88,18 @@ class Single:
 
     @property
     def _careful(self) -> bool:
-        """Whether the broker has not been sent its whole line yet, so that part of it may wait for answers."""
+        """Whether the broker has not been sent its whole line yet. A part of the line may wait for answers."""
         return self._resender is not None and self._resender.line is not None
 
     @property
     def full(self) -> bool:
-        """Whether too much is unconfirmed to read from the client."""
+        """Whether so much is unconfirmed that the client must not be read from."""
         resender = self._resender
         return resender is not None and resender.unconfirmed.size >= resender.unconfirmed.most
 
     @property
     def crowded(self) -> bool:
-        """Whether too much is unconfirmed to read on after `full`."""
+        """Whether, after the flow was `full`, the client must still not be read from."""
         resender = self._resender
         return resender is not None and 2 * resender.unconfirmed.size > resender.unconfirmed.most
 
@@ -108,20 +110,20 @@ class Single:
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and has got everything that it is owed."""
+        """Whether the client sent DISCONNECT and has received everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             return self.disconnect_receipt is None and self.safe
         return self.disconnect is DisconnectState.CONFIRMED
 
     def guarded(self, guard: Guard) -> None:
-        """Let this guard judge the client's frames from now on. Call it also when the guard's rules have changed."""
+        """Let this guard judge the client's frames from now on. Call this again when the guard's rules have changed."""
         self.guard = guard
         self._passing = None
 
     # What passes without a look at each frame
 
     def passes(self) -> list[Pass]:
-        """Return what may pass straight on: frames that need no look, while nothing else is to be done."""
+        """Return what may pass without the relay: frames that the relay need not look at. The list may be empty."""
         link = self._link
         if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
             return []
@@ -134,7 +136,9 @@ class Single:
         return [from_client[1], from_broker]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
-        """Return what of the client's bytes may pass straight to this broker; None before frames were carried."""
+        """Return which frames of the client may pass through the relay in runs, and which may pass without the relay.
+        Return None before the first frame of the session.
+        """
         resender, session, bridges = self._resender, self._session, connection.bridges
         if self._passing is not None or self.disconnect is not DisconnectState.NONE:
             return self._passing
@@ -158,9 +162,7 @@ class Single:
         return self._passing
 
     def _from_broker(self, connection: Connected) -> tuple[Passing, Pass]:
-        """Return what of the broker's frames may pass through the relay without a look, and what may pass without the
-        relay.
-        """
+        """Return which frames of a broker may pass through the relay in runs, and which may pass without the relay."""
         session = self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
@@ -180,7 +182,7 @@ class Single:
     # Frames of the client
 
     def to_broker(self, now: float, most: int = TURN) -> None:
-        """Carry the frames that the client's leg has, `most` at most."""
+        """Carry the frames that the client's leg has, at most `most`."""
         link, client, resender, tracer = self._link, self._client, self._resender, self._tracer
         connection = link.state
         assert isinstance(connection, Connected)
@@ -221,21 +223,21 @@ class Single:
 
     @property
     def _awaits_receipts(self) -> bool:
-        """Whether the client needs receipts to go on, or leaves: then its broker is read from, whatever it owes it."""
+        """Whether the client waits for receipts, or leaves. Then the broker is read from, whatever ACKs it is owed."""
         return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
 
     def _read_on(self) -> None:
-        """Read from the broker again, unless the client still owes it too much."""
+        """Read from the broker again, unless the client still owes too many ACKs."""
         if not self._session.crowded or self._awaits_receipts:
             self._paused = False
             self._outbox.put(Resume(self._link.connection.leg))
 
     def _upward(self, frame: Frame) -> bytes | None:
-        """Return the new head of a client's frame, without a resender; see `NewHead`."""
+        """Return the new head of a client's frame if there is no resender; see `NewHead`."""
         session, bridge = self._session, self._bridges.to_broker
         if frame.command is not DISCONNECT:
             head = bridge.head(frame, session)
-            # A head that is remembered asks for no receipt.
+            # A SEND with a remembered head asks for no receipt.
             if frame.command is SEND and (
                 (frame.memo is not None and frame.memo is session.memo) or frame.raw(RECEIPT_HEADER) is None
             ):
@@ -251,7 +253,7 @@ class Single:
     def _resend(
         self, resender: Resender, frames: Iterator[Frame | Run], connection: Connected, now: float
     ) -> None:
-        """Send these frames of the client by the resender."""
+        """Send these frames of the client with the resender."""
         count = 0
         try:
             for frame in frames:
@@ -266,7 +268,7 @@ class Single:
                 if not self._client.gone:
                     resender.send(frame)
                 elif frame.command not in _FOR_NOBODY:
-                    with suppress(StompError):  # the rest is worth as much
+                    with suppress(StompError):  # later frames are still sent
                         resender.send(frame)
         finally:
             self._session.client_sent(count)
@@ -292,7 +294,7 @@ class Single:
         self._frame = frame.wire
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT when everything that was sent before is safe: the client will send no more."""
+        """The client will send no more: send DISCONNECT as soon as everything that it sent before is safe."""
         self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
@@ -302,8 +304,8 @@ class Single:
             self.send_disconnect(now)
 
     def stop_messages(self) -> None:
-        """Send the client no more MESSAGEs and no RECEIPT for its DISCONNECT; read from brokers regardless of
-        unacknowledged messages.
+        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT. Read from the broker, even if too
+        many messages are unacknowledged.
         """
         self._ends = True
         self._paused = False
@@ -360,7 +362,7 @@ class Single:
             if self._ends:
                 return NOTHING
             if self._erred:
-                self.erred = False  # it goes on: the ERROR will not explain what happens later
+                self.erred = False  # the broker goes on, so the ERROR is not why the session ends later
             return bridge.head(frame, self._session)
         receipt = self._session.asked(frame.header(RECEIPT_ID, self._bridges.broker))
         self._session.received(receipt)
@@ -406,7 +408,7 @@ class Single:
     # Brokers come and go
 
     def connected(self, link: Link, now: float) -> None:
-        """Send a new broker everything that it has to know. The first broker needs nothing."""
+        """Send a new broker all that the session needs there. The first broker needs nothing."""
         resender = self._resender
         self._from = self._passing = None
         if resender is None:
@@ -422,12 +424,12 @@ class Single:
                 self.send_disconnect(now)
 
     def over(self, link: Link) -> bool:
-        """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
+        """Whether the session is over: the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
         return self.erred or self.settled
 
     def lost(self, link: Link, now: float) -> None:
-        """Keep the frames that the next broker must be sent. Raises `StompError` without a resender, or if the outcome
-        of a COMMIT is unknown.
+        """Keep the frames that the next broker must be sent. Raises `StompError` if there is no resender, or if the
+        outcome of a COMMIT is unknown.
         """
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
@@ -439,23 +441,23 @@ class Single:
             raise unknown_outcome(receipt)
 
     def given_up(self, link: Link, now: float) -> None:
-        """Raise `StompError`: the session ends with its only link."""
+        """Raise the `StompError` with which the session ends, because its only link found no broker."""
         raise not_to_be_had(link, self.disconnect_receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """Return the broker's ERROR for the client."""
+        """Return the broker's ERROR, because the client gets it unchanged."""
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link if another broker can replace its broker, or if it is leaving its broker; otherwise none."""
+        """Return the link if its broker may still answer, and can be replaced by another broker; otherwise no link."""
         there = self._link.up or self._link.leaving
         return [self._link] if self._resender is not None and there else []
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs the link's brokers have not confirmed, and forget them."""
+        """Forget the SENDs that the link's brokers have not confirmed, and return how many may be lost."""
         return link.write_off()
 
     @property
     def _receives(self) -> bool:
-        """Whether the client waits for anything except receipts."""
+        """Whether the client may still get anything except receipts."""
         return self.disconnect is DisconnectState.NONE and not (self._client.gone or self._ends)

@@ -1,5 +1,5 @@
-"""Requests to the admin endpoint of a running relay: list, pause and resume its brokers; list and end its sessions;
-show frames as they pass; refuse new clients; read its configuration again.
+"""Requests to the admin endpoint of a running relay. They list, pause and resume brokers, list and end sessions, show
+frames as they pass, make the relay refuse new clients, and make it read its configuration again.
 
-`commands` the commands of the command line, and their output; `client` the connection, and the requests.
+`commands` has the commands of the command line, and their output; `client` has the connection and the requests.
 """

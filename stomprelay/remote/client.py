@@ -32,9 +32,10 @@ class AdminError(Exception):
 
 
 class AdminCredentials(NamedTuple):
-    """For an admin endpoint: its `token`; for TLS our `certificate` with its `key`, and `ca`, the relay's authorities
-    (None: the system's). `own` is the relay's certificate, if known: then an endpoint string uses TLS, too, and only it
-    is accepted.
+    """The credentials for an admin endpoint. `token`: the endpoint's token. `certificate`, `key`: files with the
+    client's certificate and its key. `ca`: a file with the authorities that sign the relay's certificate; None: the
+    system's authorities. `own`: a file with the relay's certificate. With `own`, TLS is used in any case, and no other
+    certificate is accepted.
     """
 
     token: bytes | None = None
@@ -47,7 +48,7 @@ class AdminCredentials(NamedTuple):
         return f"AdminCredentials(certificate={self.certificate!r}, ca={self.ca!r}, own={self.own!r})"
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for these credentials. Raises `AdminError` for a file that cannot be used."""
+        """Return the TLS context for these credentials. Raises `AdminError` if a file cannot be used."""
         file = self.own or self.ca
         try:
             context = ssl.create_default_context(cafile=self.ca, cadata=self.own and _leaf(self.own))
@@ -64,13 +65,13 @@ class AdminCredentials(NamedTuple):
 
 
 def _leaf(path: str) -> str:
-    """Return the first certificate of a file; later ones are authorities, which sign others as well."""
+    """Return the first certificate of a file. Further certificates belong to authorities, who may sign anything."""
     with open(path, encoding="ascii", errors="replace") as stream:
         return stream.read(LONGEST).partition(_END)[0] + _END
 
 
 def why(error: Exception) -> str:
-    """Return the reason of an error in words."""
+    """Return the text of an error, without its number or file name."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -123,7 +124,7 @@ RATES: Final = {
     "frames_rate": ("client_frames_rate", "broker_frames_rate"),
     "bytes_rate": ("client_bytes_rate", "broker_bytes_rate"),
 }
-"""The orders by the traffic in a second, both ways together."""
+"""For each order by traffic the two fields of a session whose sum is sorted: the rates of the two directions."""
 
 # Requests
 
@@ -131,8 +132,8 @@ _NONE: Final = AdminCredentials()
 
 
 class BrokerStatus(NamedTuple):
-    """A broker, as a relay reports it. Of its `sessions`, `moving` are about to leave it; `staying` cannot, for the
-    reason `stays`.
+    """A broker, as a relay reports it. `sessions`: how many sessions it has. `moving`: how many of them are about to
+    leave the broker. `staying`: how many cannot leave the broker, for the reason `stays`.
     """
 
     uri: str
@@ -147,7 +148,7 @@ class BrokerStatus(NamedTuple):
 
 
 class SessionPage(NamedTuple):
-    """Some sessions. `next` is the argument for the following ones, or None. `missing`: workers that did not answer."""
+    """Some sessions. `next`: the argument for the next page, or None. `missing`: workers that did not answer."""
 
     sessions: list[dict[str, Any]]
     next: str | None
@@ -155,7 +156,7 @@ class SessionPage(NamedTuple):
 
 
 class ReloadAnswer(NamedTuple):
-    """The settings that a reload changed, and those that need a restart."""
+    """The keys that a reload changed, and the keys whose changes need a restart."""
 
     changed: list[str]
     restart: list[str]
@@ -169,7 +170,9 @@ class DrainStatus(NamedTuple):
 
 
 class AdminClient:
-    """The admin endpoint of a running relay: a URL, or its endpoint string. All methods raise `AdminError`."""
+    """Sends requests to a running relay's admin endpoint. `place`: its URL or endpoint string. All methods raise
+    `AdminError`.
+    """
 
     def __init__(self, place: str, credentials: AdminCredentials = _NONE) -> None:
         self._place = place
@@ -187,27 +190,27 @@ class AdminClient:
         return self._request("GET", "/brokers", _brokers)
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker out of service, and return all brokers. Its sessions leave within these seconds; None: the
-        relay's setting.
+        """Take a broker out of service, and return all brokers. The broker's sessions have `within` seconds to leave
+        it; None: as long as the relay's setting says.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", _brokers, values)
 
     def resume(self, broker: str) -> list[BrokerStatus]:
-        """Take a broker (by its URI) into service again, and return all brokers."""
+        """Take the broker with this URI into service again, and return all brokers."""
         return self._request("POST", "/brokers/resume", _brokers, {"broker": broker})
 
     def sessions(self, filters: Iterable[tuple[str, str]], sort: str, limit: int, after: str) -> SessionPage:
-        """Return the first `limit` sessions that match all filters, or the first ones after `after`."""
+        """Return at most `limit` sessions that match all filters: the first ones, or those that follow `after`."""
         said = urlencode([*filters, ("sort", sort), ("limit", limit), ("after", after)])
         return self._request("GET", f"/sessions?{said}", _session_page)
 
     def reload(self) -> ReloadAnswer:
-        """Make the relay read its configuration again, and return the changes."""
+        """Make the relay read its configuration again, and return what changed."""
         return self._request("POST", "/reload", partial(_read, ReloadAnswer), {})
 
     def kill(self, name: str) -> None:
-        """End a session, by its name."""
+        """End the session with this name."""
         self._request("POST", f"/sessions/{quote(name, safe='')}/kill", lambda answer: answer["killed"], {})
 
     def drain(self) -> DrainStatus:
@@ -223,7 +226,7 @@ class AdminClient:
         return self._request("GET", "/drain", partial(_read, DrainStatus))
 
     def tail(self, request: TailRequest) -> TailAnswer:
-        """Return the frames that passed since the last request of this kind, which should be seconds ago at most."""
+        """Return the frames that passed since the last request of this name. Call this method again within seconds."""
         return self._request("POST", "/tail", TailAnswer.parse, request._asdict())
 
     def _request(
@@ -275,12 +278,12 @@ def _brokers(answer: Any) -> list[BrokerStatus]:
 def _session_page(answer: Any) -> SessionPage:
     page = _read(SessionPage, answer)
     for row in page.sessions:
-        session_cells(row)  # raises what tells that it is none
+        session_cells(row)  # raises an error if the row is no session
     return page
 
 
 def _read(kind: type[Record], answer: Any) -> Record:
-    """Return the record in an answer. Raises `LookupError` or `TypeError` where the answer has none."""
+    """Return the record in an answer. Raises `LookupError` or `TypeError` if the answer has no such record."""
     values = [answer[name] for name in kind._fields]
     for value, wanted in zip(values, get_type_hints(kind).values(), strict=True):
         inner = get_args(wanted) or (wanted,)
@@ -294,7 +297,7 @@ def _read(kind: type[Record], answer: Any) -> Record:
 
 
 def session_cells(row: Any) -> tuple[str, ...]:
-    """Return the cells of a session's line, with rates if it has some. Raises `KeyError` or `TypeError`."""
+    """Return the cells of a session's line, with rates if the session has some. Raises `KeyError` or `TypeError`."""
     more = [f"{row['more_destinations']} more"] if row["more_destinations"] else []
     numbers = [row[name] for name in ("unconfirmed", "unacknowledged", "client_bytes", "broker_bytes")]
     if any(type(number) is not int for number in numbers):
@@ -319,7 +322,7 @@ def session_cells(row: Any) -> tuple[str, ...]:
 
 
 def _duration(seconds: float) -> str:
-    """Return seconds in their two largest units: 41s, 3m05s, 2d07h."""
+    """Return a duration in its two largest units: 41s, 3m05s, 2d07h."""
     rest = int(seconds)
     for unit, name, smaller, its in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if rest >= unit:

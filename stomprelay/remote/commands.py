@@ -1,4 +1,4 @@
-"""The commands that ask a running relay: each prints lines, and returns the exit status."""
+"""The commands that ask a running relay. Each command prints lines, and returns the exit status."""
 
 import json
 import os
@@ -21,15 +21,15 @@ from stomprelay.wire.errors import visible
 ALL: Final = "*"
 
 _PAGE: Final = 1000
-"""Sessions in one request: the most that the relay returns."""
+"""The number of sessions in one request: the most that the relay returns."""
 _BETWEEN: Final = 1.0
 """Seconds between the two requests that measure the rates of sessions."""
 POLL: Final = 0.25
-"""Seconds from one answer to the next request. For `tail` the relay keeps frames meanwhile, up to a bound."""
+"""Seconds from one answer to the next request. Meanwhile the relay keeps frames for `tail`, up to a bound."""
 _GRACE: Final = 5.0
-"""Seconds added to the time that sessions have to leave a broker."""
+"""Seconds that `pause` waits longer than the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
-"""Seconds to wait for sessions to leave if `within` is not given: the relay's own setting is not known here."""
+"""Seconds to wait for sessions to leave if `within` is not given. The relay's own setting is not known here."""
 
 PrintLine = Callable[[str], None]
 
@@ -58,8 +58,8 @@ def sessions(
     rates: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Print the sessions that match, or the first `top`, and return the exit status. With rates it asks twice, a second
-    apart. Raises `AdminError` at the end if workers did not answer.
+    """Print the sessions that match all filters, or the first `top` of them, and return the exit status. For rates the
+    relay is asked twice, a second apart. If workers did not answer, `AdminError` is raised at the end.
     """
     filters, order = tuple(filters), RATES.get(sort)
     names: tuple[str, ...] = SESSION
@@ -81,7 +81,7 @@ def sessions(
 def _sessions(
     admin: AdminClient, filters: tuple[tuple[str, str], ...], sort: str, top: int | None
 ) -> tuple[list[dict[str, Any]], set[str]]:
-    """Return the sessions that match, page by page, and which workers did not answer."""
+    """Return at most `top` sessions that match all filters, and the names of workers that did not answer."""
     rows, missing, after = list[dict[str, Any]](), set[str](), ""
     while True:
         page = admin.sessions(filters, sort, _PAGE if top is None else min(_PAGE, top - len(rows)), after)
@@ -119,8 +119,8 @@ def pause(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Take a broker out of service, wait until it has no session, and return 0. Raises `AdminError` if some are left in
-    the end, or cannot leave.
+    """Take a broker out of service, wait until it has no session, and return 0. Raises `AdminError` if sessions are
+    left when the time is over, or cannot leave.
     """
     uri = _uri(admin.brokers(), name)
     statuses = _of(uri, admin.pause(uri, within))
@@ -157,8 +157,8 @@ def drain(
     *,
     as_json: bool = False,
 ) -> int:
-    """Make a relay refuse new clients, wait until it has no session, and return 0. Raises `AdminError` if some are left
-    after `within`.
+    """Make a relay refuse new clients, wait until it has no session, and return 0. Raises `AdminError` if sessions are
+    left after `within` seconds.
     """
     end, printed = inf if within is None else clock() + within, None
     status = admin.drain()
@@ -235,7 +235,7 @@ ORDERS: Final = (
     "to_broker_bytes",
 )  # fmt: skip
 BROKER: Final = ("broker", "upstream", "group", "state", "#sessions", "#moving", "#waiting")
-"""The columns; those whose names begin with # hold numbers and are aligned to the right."""
+"""The columns of the table of brokers. Columns whose names begin with # hold numbers, aligned to the right."""
 SESSION: Final = (
     "session", "login", "client", "version", "broker", "#age", "#idle", "#unconfirmed", "#unacknowledged",
     "#from client", "#from broker", "limited by", "subscribed to", "sent to",
@@ -244,7 +244,7 @@ SESSION_RATES: Final = (*SESSION[:9], "#frames/s", "#from client/s", "#from brok
 
 
 def with_rates(before: Iterable[Any], rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sessions of the second answer with their rates since the first. Raises `KeyError` or `TypeError`."""
+    """Yield the sessions in `rows` with their rates since the answer `before`. Raises `KeyError` or `TypeError`."""
     known = {row["session"]: row for row in before}
     for row in rows:
         old = known.get(row["session"], {})
@@ -273,7 +273,7 @@ def table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 def watch(
     sessions: Iterable[str], listeners: Iterable[str], destinations: Iterable[str], bodies: int
 ) -> TailRequest:
-    """Return a request under a unique name. An empty list selects all."""
+    """Return a request for `tail`, with a unique name. An empty list selects all."""
     name = os.urandom(8).hex()
     return TailRequest(name, tuple(sessions), tuple(listeners), tuple(destinations), bodies)
 
@@ -288,8 +288,9 @@ def tail(
     *,
     as_json: bool = False,
 ) -> int:
-    """Print what passes until `count` lines were printed or the named sessions have ended; return the exit status.
-    `remark` gets gaps. The relay is always told of the end. Raises `AdminError` if there is no such session.
+    """Print what passes, until `count` records are printed or the named sessions have ended. Return the exit status.
+    `remark` gets the lines about missing records and ended sessions. The last request tells the relay to stop. Raises
+    `AdminError` if a named session does not exist.
     """
     left = count
     sessions = set(request.sessions)
@@ -317,14 +318,14 @@ def tail(
             sleep(POLL)
     finally:
         if answers:
-            with suppress(AdminError):  # it ends by itself, soon
+            with suppress(AdminError):  # without this request the relay forgets the tail a little later
                 admin.tail(request._replace(over=True))
 
 
 def _over(answer: TailAnswer, sessions: set[str], *, first: bool) -> list[str]:
     """Return which of these sessions have ended. Raises `AdminError` for a session that never existed."""
     if answer.missing:
-        return []  # whoever did not answer may have them
+        return []  # workers that did not answer may have these sessions
     over = sorted(sessions.difference(answer.sessions))
     if over and (first or answer.began):
         raise AdminError(f"there is no session {json.dumps(over[0])}")

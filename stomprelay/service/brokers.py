@@ -1,5 +1,5 @@
-"""All brokers of a relay: their states, the names by which an operator chooses them, and taking them out of service
-and back; broker outages; and the checks that run once a second.
+"""All brokers of a relay. This module has their states, and finds brokers by the names that an operator uses. It pauses
+and resumes brokers, collects their outages, and runs checks once a second.
 """
 
 import random
@@ -25,7 +25,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.sample import Looks
 from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
-from stomprelay.service.connection.runtime import Runtime, Timed, Timers, log_note
+from stomprelay.service.connection.runtime import Runtime, Timed, log_note
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
@@ -57,13 +57,13 @@ class ConfiguredBroker(NamedTuple):
 
 
 class Brokers:
-    """Every broker of the upstreams in use, in the configuration's order. One address may be here several times."""
+    """Every broker of the upstreams in use, in the configuration's order. The same address may occur several times."""
 
     def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self.change(upstreams)
 
     def change(self, upstreams: Sequence[Upstream]) -> None:
-        """Use the brokers of these upstreams. The caller tells all that keep something for each broker."""
+        """Use the brokers of these upstreams. Next call `change` of all objects that keep data of brokers."""
         self.upstreams = upstreams
         self.configured = [
             ConfiguredBroker(upstream, group, broker)
@@ -76,14 +76,14 @@ class Brokers:
         return iter(self.configured)
 
     def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
-        """Return the brokers with this address, with this `host:port`, or all for `*`."""
+        """Return the brokers whose address or `host:port` is `word`; return all brokers for `*`."""
         return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))
 
 
 class Pauses:
-    """Takes brokers out of service and back. Clients get heart-beats meanwhile, and no ERROR: sessions finish and move
-    to another broker of their group, or wait until one is resumed; those of a plain address stay. The journal records
-    each pause and resume.
+    """Takes brokers out of service, and into service again. Clients get heart-beats meanwhile, and no ERROR. Sessions
+    complete their work and move to another broker of their group, or wait until a broker is resumed. Sessions of a
+    plain address stay. The journal records each pause and resume.
     """
 
     def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:
@@ -91,8 +91,9 @@ class Pauses:
         self._journal = journal
 
     def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
-        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds, including
-        those asked earlier; None: the upstream's `drain_timeout`.
+        """Take brokers out of service, and return at once. Their sessions leave within `within` seconds. If `within` is
+        None, they leave within the upstream's `drain_timeout`, and sessions that already have to leave are not asked
+        again.
         """
         brokers = tuple(brokers)
         for each in brokers:
@@ -109,7 +110,7 @@ class Pauses:
         self._leave(seconds, anew=within is not None)
 
     def _leave(self, seconds: Mapping[Broker, float], *, anew: bool) -> None:
-        """Ask sessions to leave brokers within so many seconds each; `anew`: also sessions that were asked before."""
+        """Ask sessions to leave these brokers within so many seconds. `anew`: also sessions that were asked before."""
         for session in tuple(self._sessions):
             leaving = {
                 link.broker
@@ -121,7 +122,7 @@ class Pauses:
                     session.handle(Leave(broker, seconds[broker]))
 
     def remove(self, left: Iterable[tuple[Upstream, Broker]]) -> None:
-        """Ask the sessions of removed brokers to leave. Sessions that wait for a broker try the others at once."""
+        """Ask the sessions of removed brokers to leave. Sessions that wait try the remaining brokers at once."""
         seconds = {broker: upstream.drain_timeout for upstream, broker in left}
         for broker in seconds:
             broker.health.pause()
@@ -129,7 +130,7 @@ class Pauses:
         self._wake()
 
     def resume(self, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Take these brokers into service again. Sessions that wait for one try at once."""
+        """Take these brokers into service again. Sessions that wait for a broker try at once to connect."""
         resumed = False
         for each in brokers:
             if each.broker.health.resume():
@@ -155,20 +156,21 @@ class Pauses:
 
 
 EVERY: Final = 1.0
-"""Seconds between two checks of all brokers, and of those in trouble."""
+"""Seconds between two checks of all brokers, and between two checks of the brokers in trouble."""
 QUIET: Final = 10.0
-"""Seconds after which a broker that is not down, and lost no more sessions, is no longer in trouble."""
+"""A broker that is not down is no longer in trouble after so many seconds without a lost session or failed attempt."""
 LAST: Final = 50
 LONGEST: Final = 200
-"""The largest number of characters of a reason: a broker may have chosen the text."""
+"""The largest number of characters that are shown of a reason. The broker may have chosen the text."""
 
 Place = tuple[str, str]
 
 
 class Outage(NamedTuple):
-    """The time of trouble with a broker, in seconds since 1970; `ended` is None while it lasts. `down`: the broker
-    could not be reached. Of the sessions that `lost` it, some continued `elsewhere`, others `waited`. `failed`: the
-    number of failed attempts. `reason`: the last failure.
+    """A time of trouble with a broker. `began` and `ended` are in seconds since 1970; `ended` is None while the trouble
+    lasts. `down`: the broker could not be reached. `lost`: how many sessions lost the broker. Of these sessions,
+    `elsewhere` continued at another broker and `waited` waited for this broker. `failed`: the number of failed
+    attempts. `reason`: the last failure.
     """
 
     upstream: str
@@ -183,7 +185,7 @@ class Outage(NamedTuple):
     reason: str
 
     def joined(self, other: "Outage") -> "Outage":
-        """Return one outage in place of two: this one, and `other`, which is the same as another process saw it."""
+        """Join this outage with `other`, the same outage in another process, and return the result."""
         over = self.ended is not None and other.ended is not None
         return self._replace(
             began=min(self.began, other.began),
@@ -199,8 +201,9 @@ class Outage(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Trouble:
-    """A broker in trouble since `began`; `since` is the same time in seconds since 1970. The counts are those of
-    `Outage`. `down`: the log says that it is down. `told`: how many losses and failures the log has reported.
+    """A broker in trouble since `began`; `since` is the same moment in seconds since 1970. The counts have the same
+    meaning as in `Outage`. `down`: the log says that the broker is down. `told`: how many losses and failures the log
+    has reported.
     """
 
     began: float
@@ -216,22 +219,22 @@ class _Trouble:
     reason: str = ""
 
     def hurt(self, reason: str, *, lost: bool) -> None:
-        """Count a session that lost the broker, or an attempt to reach it that failed."""
+        """Count a session that lost the broker (`lost`), or a failed attempt to reach the broker."""
         self.lost += lost
         self.failed += not lost
         self.reason = reason
 
     def survived(self, *, elsewhere: bool) -> None:
-        """Count a session that lost the broker and continued: at another one, or at this one when it was back."""
+        """Count a session that lost the broker and continued: at this broker again, or `elsewhere`."""
         self.elsewhere += elsewhere
         self.waited += not elsewhere
 
     def heard(self, now: float) -> None:
-        """Note that the broker has answered now: its trouble ends `EVERY` seconds later."""
+        """Record an answer of the broker. If the trouble was logged as down, it ends `EVERY` seconds later."""
         self.answered = now
 
     def news(self, brokers: Iterable[Broker], now: float) -> tuple[str, bool]:
-        """Return the next line of the log ("" for none), and whether the trouble is over."""
+        """Return what the log has to report next ("" for nothing), and whether the trouble is over."""
         down = False in [broker.health.up for broker in brokers]
         what = ""
         if down and not self.down:
@@ -261,33 +264,28 @@ class _Trouble:
 
 
 class Outages(Timed):
-    """Collects what sessions and probes report about brokers. Call `stop` at the end. `clock`:
-    nanoseconds since 1970.
-    """
+    """Collects reports of sessions and probes about brokers. Call `stop` at the end. `clock`: ns since 1970."""
 
-    __slots__ = ("_brokers", "_clock", "_last", "_seconds", "_timers", "_troubles")
+    __slots__ = ("_brokers", "_clock", "_last", "_troubles")
 
-    def __init__(
-        self, brokers: Brokers, timers: Timers, seconds: Callable[[], float], clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, brokers: Brokers, runtime: Runtime, clock: Callable[[], int]) -> None:
+        super().__init__(runtime)
         self._clock = clock
         self._last: deque[Outage] = deque(maxlen=LAST)
-        self._timers = timers
-        self._seconds = seconds
         self._brokers: dict[Place, list[Broker]] = {}
         self._troubles: dict[Place, _Trouble] = {}
         self.change(brokers)
 
     def change(self, brokers: Brokers) -> None:
-        """Collect notes about these brokers from now on. Notes about others are logged, and forgotten."""
+        """Collect notes about these brokers from now on. Log the last news about other brokers, and forget them."""
         known, self._brokers = self._brokers, {}
         for each in brokers:
             self._brokers.setdefault((each.upstream.name, str(each.broker)), []).append(each.broker)
         for place in [each for each in self._troubles if each not in self._brokers]:
-            self._look(place, self._troubles.pop(place), known[place], self._seconds())
+            self._look(place, self._troubles.pop(place), known[place], self.runtime.seconds())
 
     def noted(self, note: Note, probed: bool = False) -> None:
-        """Count what a note says of a broker. A note of a probe (`probed`) is about no session, and counts no loss."""
+        """Count what a note says about a broker. A note of a probe (`probed`) concerns no session, so count no loss."""
         facts = note.facts
         if "broker" not in facts:
             return
@@ -300,11 +298,11 @@ class Outages(Timed):
             if (before := self._troubles.get((place[0], lost))) is not None:
                 before.survived(elsewhere=place[1] != lost)
             if (here := self._troubles.get(place)) is not None:
-                here.heard(self._seconds())
+                here.heard(self.runtime.seconds())
         elif failed and (probed or note.detail):
-            now = self._seconds()
+            now = self.runtime.seconds()
             if not self._troubles:
-                self._timers.set(self, now + EVERY)
+                self.set_timer(now + EVERY)
             if place not in self._troubles:
                 self._troubles[place] = _Trouble(now, self.time, answered=now, until=now + QUIET)
             gone = note.event is Event.LOST and not probed
@@ -331,15 +329,15 @@ class Outages(Timed):
                 del self._troubles[place]
                 self._last.append(trouble.shown(place, self.time))
         if self._troubles:
-            self._timers.set(self, now + EVERY)
+            self.set_timer(now + EVERY)
 
     def stop(self) -> None:
         """Log the remaining news, and stop the timer: the service ends."""
-        now = self._seconds()
+        now = self.runtime.seconds()
         for place, trouble in self._troubles.items():
             self._look(place, trouble, self._brokers[place], now)
         self._troubles.clear()
-        self._timers.forget(self)
+        self.stop_timer()
 
     def _look(self, place: Place, trouble: _Trouble, brokers: Iterable[Broker], now: float) -> bool:
         """Log news about a broker, which may be in several groups. Return whether its trouble is over."""
@@ -370,8 +368,7 @@ def _short(reason: str) -> str:
 
 
 PATIENCE: Final = 2.5
-"""Seconds in which a session that was asked to move for balance may become quiet. After that other sessions are asked.
-"""
+"""A session that was asked to move for balance has so many seconds to become quiet. Then other sessions are asked."""
 
 WATCHED: Final = 16
 _CANDIDATES: Final = 512
@@ -379,7 +376,9 @@ _CANDIDATES: Final = 512
 _RECENT: Final = 2.0
 """A session is active if its client or broker sent something within so many seconds."""
 _LOOKS: Final = 2000
-"""Frames of watched sessions in a second: at a few microseconds each, no more than a hundredth of a processor."""
+"""How many frames of watched sessions may be looked at for each second. A look takes a few microseconds, so all looks
+together take at most a hundredth of a processor.
+"""
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -429,7 +428,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
     def prevented(self, protocol: LegProtocol, reason: str) -> None:
-        """End the probe without a result: the broker could not be asked."""
+        """End the probe without a result, because this process could not try to connect."""
         self.stop()
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
@@ -437,7 +436,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """Report to the probe that time has passed; it fails if its own time is over. The timer calls this."""
+        """Report to the probe that time has passed. The probe fails if its own time is over. The timer calls this."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:
@@ -448,7 +447,7 @@ class ProbeDriver(Driver):
     def _note(self, effect: Note) -> None:
         self.runtime.noted(effect, True)
         if effect.event is not Event.REFUSED:
-            effect = replace(effect, detail=True)  # the log has it of all sessions together
+            effect = replace(effect, detail=True)  # `Outages` logs the losses of all sessions together
         kind = f"upstream {self._upstream}: a probe"
         log_note(effect, _FORM, self.runtime.repeats, kind, upstream=self._upstream)
         if self._journal is not None:
@@ -466,8 +465,8 @@ class ProbeDriver(Driver):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds, when it is doubted, when its pause is over, and for
-    sessions that wait for it or for its group.
+    """Decides when a broker is probed: every `Checks.probe` seconds; when the broker is doubted; when the broker is
+    down and its time out of service is over; and when sessions wait for a group whose brokers are all down.
 
     Call `due` once a second; when it is True, begin the probe that `probe` returns.
     """
@@ -485,10 +484,10 @@ class Watch:
         self._again = now
         every = self._upstream.checks.probe
         if every:
-            self._at = now + every * self._chance()  # brokers of one list are not all asked at once
+            self._at = now + every * self._chance()  # the brokers of a list are not all probed at once
 
     def due(self, now: float) -> bool:
-        """Whether to probe the broker now: not if an operator paused it, and not while another probe of it runs."""
+        """Return whether to probe the broker now. False if an operator paused the broker, or if a probe is running."""
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
@@ -498,7 +497,7 @@ class Watch:
         return (now >= self._again and wanted) or now >= self._at
 
     def _awaited(self) -> bool:
-        """Return whether sessions wait for any broker of the group, and all are down."""
+        """Return whether sessions wait for any broker of the group while all its brokers are down."""
         healths = [each.health for each in self._group.brokers]
         waiting = self._group.reconnect is not None and any(each.coming for each in healths)
         return waiting and not any(each.up is not False for each in healths)
@@ -515,7 +514,7 @@ class Watch:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Allowance:
-    """How many sessions may move by now, at `rate` a second (0: none). Unused moves are kept for one second."""
+    """Limits how many sessions move, to `rate` a second (0: no session moves). Unused moves are kept for one second."""
 
     _rate: float
     _most: float = 0.0
@@ -538,7 +537,7 @@ class Allowance:
 
 
 class _Asked(NamedTuple):
-    """A link that was asked to move, and the broker that it should leave."""
+    """A link that was asked to move from the broker `origin` to the broker `target`."""
 
     link: Link
     origin: Broker
@@ -546,7 +545,7 @@ class _Asked(NamedTuple):
 
 
 class Sampling:
-    """Chooses sessions to watch for samples. Call `tick` once a second. `sessions` is a live collection of all."""
+    """Chooses sessions to watch for samples. Call `tick` once a second. `sessions` always has all sessions."""
 
     def __init__(self, sessions: Iterable[RelayDriver]) -> None:
         self._sessions = sessions
@@ -555,8 +554,8 @@ class Sampling:
         self._next = 0
 
     def tick(self, now: float) -> None:
-        """Stop watching the sessions that were watched long enough, and watch others instead."""
-        self._looks.add(_LOOKS, 5 * _LOOKS)  # after a quiet time, more at once
+        """Stop watching the sessions that were watched long enough, and watch other sessions instead."""
+        self._looks.add(_LOOKS, 5 * _LOOKS)  # after a quiet time more frames at once
         for session in self._watched:
             session.handle(Looked())
         self._watched = [session for session in self._watched if session.watched]
@@ -579,8 +578,8 @@ class Sampling:
 
 @dataclass(eq=False, repr=False)
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, if there is anything to check. `sessions` is a live collection of all
-    sessions. `watched`: the admin endpoint may be asked for readiness and times.
+    """Runs the checks while the service runs, if there is anything to check. `sessions` always has all sessions.
+    `watched`: the endpoint `admin` or `metrics` is configured. Then the checks run, and times are measured.
     """
 
     _runtime: Runtime
@@ -601,7 +600,7 @@ class PeriodicChecks(Service):
         self.change(watched=watched)
 
     def change(self, *, watched: bool) -> None:
-        """Check these brokers from now on. Running probes continue to their end."""
+        """Check the brokers that are configured now. Running probes continue to their end."""
         self._watched = watched
         now = self._runtime.seconds()
         self._watches = [
@@ -613,7 +612,7 @@ class PeriodicChecks(Service):
             self._begin()
 
     def startService(self) -> None:
-        """Begin, unless every upstream is a plain address and nothing is watched."""
+        """Begin the checks if `watched` is True, or if an upstream is `movable` or has probes."""
         super().startService()
         self._begin()
 
@@ -633,11 +632,11 @@ class PeriodicChecks(Service):
             probe.stop()
 
     def run(self) -> None:
-        """Run all checks once. If a check fails, that is logged, and the others still run."""
+        """Run all checks once. If a check fails, the failure is logged, and the other checks still run."""
         now = self._runtime.seconds()
         late = now - self._due
         self._runtime.tallies.times.record(LAG, "", late)
-        # Those that were missed are left out.
+        # Checks that were missed are not made up for.
         self._due += EVERY * max(1, floor(late / EVERY) + 1)
         for check in (self._probe_brokers, self._find_recovered, self._balance, self._measure):
             try:
@@ -646,7 +645,7 @@ class PeriodicChecks(Service):
                 _log.failure("a round failed")
 
     def _measure(self, now: float) -> None:
-        """Take samples of times that are too costly to measure for each frame, if they may be asked for."""
+        """Take samples of times, if an endpoint may be asked for them. Measuring each frame would cost too much."""
         if self._watched:
             self._sampling.tick(now)
             self._runtime.tallies.tick()
@@ -700,14 +699,12 @@ class PeriodicChecks(Service):
         placed = {broker: broker.health.sessions + broker.health.coming for broker in group.brokers}
         for asked in self._asked:
             for broker, sessions in ((asked.origin, -1), (asked.target, 1)):
-                if broker in placed:  # of another group; or taken out of this one since
+                if broker in placed:  # else it is of another group, or was removed
                     placed[broker] += sessions
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions of these brokers to move to the given targets, quiet sessions first. Return how many sessions
-        were asked.
-        """
+        """Ask sessions of these brokers to move to the targets, quiet sessions first. Return how many were asked."""
         count, now = 0, self._runtime.seconds()
         for quiet in (True, False):
             for session in tuple(self._sessions):
@@ -718,7 +715,7 @@ class PeriodicChecks(Service):
                     if origin is None or not wanted.get(origin):
                         continue
                     target = wanted[origin].pop()
-                    # Who stays apart from the others gets nothing of theirs.
+                    # A session that stays alone at its broker gets no messages of the other sessions.
                     may_stay = not quiet and not group.together
                     within = PATIENCE if may_stay else upstream.drain_timeout
                     session.handle(Leave(origin, within, target, may_stay))

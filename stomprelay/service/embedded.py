@@ -1,4 +1,4 @@
-"""The embedded broker as a service: one driver for each client, endpoints that it listens on, and one in memory."""
+"""The embedded broker as a service: drivers of clients, endpoints on which it listens, and an endpoint in memory."""
 
 import os
 import socket
@@ -82,7 +82,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.paused())
 
     def resumeProducing(self) -> None:
-        """Tell the core that there is room again."""
+        """Report to the core that the transport has room again."""
         self.perform(self.connection.resumed(self.runtime.seconds()))
 
     def stopProducing(self) -> None:
@@ -95,9 +95,7 @@ class BrokerDriver(Driver):
 
 
 class BrokerService(MultiService):
-    """Serves the embedded broker on these endpoints and to `memory`. `clients` are the open drivers. Raises
-    `BadEndpoint`.
-    """
+    """Serves the embedded broker on endpoints and through `memory`. `clients`: open drivers. Raises `BadEndpoint`."""
 
     def __init__(
         self,
@@ -134,7 +132,9 @@ class BrokerService(MultiService):
         super().startService()
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, close every client's connection, and wait until all have ended, or long enough."""
+        """Accept no more clients, and close every client's connection. The Deferred fires when all connections have
+        ended, or after `LINGER` and `GRACE` seconds.
+        """
         self.stopping = True
         return Deferred.fromCoroutine(self._stop())
 
@@ -163,7 +163,7 @@ class MemoryEndpoint:
         self._factory = factory
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
-        """Return a Deferred that fires with the client's protocol; it fails where there are no sockets left."""
+        """Return a Deferred that fires with the client's protocol; it fails if the system has no sockets left."""
         return deferLater(self._reactor, 0, self._join, factory)
 
     def _join(self, factory: IProtocolFactory) -> IProtocol:
@@ -177,7 +177,7 @@ class MemoryEndpoint:
         try:
             for end, each in zip(ends, (self._factory, NamedFactory("memory", build)), strict=True):
                 end.setblocking(False)
-                # The reactor takes a duplicate.
+                # The reactor duplicates the descriptor.
                 self._reactor.adoptStreamConnection(end.fileno(), socket.AF_UNIX, each)
         finally:
             for end in ends:

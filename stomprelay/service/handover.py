@@ -1,9 +1,9 @@
-"""A relay's sockets, handed over to the process that takes its place: an upgrade refuses no client.
+"""Hands a relay's sockets over to the process that takes its place, so that no client is refused during an upgrade.
 
-The running process listens on a UNIX socket, `handover`. The new process connects there before it listens, gets all
-listening sockets with their endpoints, and listens on those that it wants, without accepting yet. When it is ready it
-says so; only then the old one accepts no more, leaves the sockets' paths to the new one, and stops as at SIGTERM. If
-anything fails before that, the old one goes on.
+The running process listens on a UNIX socket, `handover`. The new process connects to this socket before it listens. It
+gets all listening sockets with their endpoints, and listens on the sockets that it wants, without accepting clients
+yet. When the new process is ready, it sends `leave`. Only then the old process accepts no more, leaves the sockets'
+paths to the new process, and stops as at SIGTERM. If anything fails before that, the old process continues.
 
     new     {"do": "take"}                              old     {"places": {"0": ["public", "tcp:61613"], ...}}, sockets
     new     {"do": "leave", "kept": ["0", ...]}         old     {"left": true}
@@ -55,8 +55,8 @@ _log: Final = logger()
 
 
 def stranger(own: socket.socket) -> int | None:
-    """Return the user at the other end of a UNIX socket, if it is neither root nor the relay's own; None also if the
-    system does not tell.
+    """Return the user at the other end of a UNIX socket; None for root, for the relay's own user, and if the system
+    does not report the user.
     """
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
@@ -76,7 +76,7 @@ def listening(services: IServiceCollection) -> Iterator[ListeningService]:
 
 
 def _place(endpoint: str) -> tuple[str, ...]:
-    """Return the place on which an endpoint string listens, without TLS and the PROXY protocol around the socket."""
+    """Return where an endpoint listens: path, or interface and port. TLS and PROXY headers make no difference."""
     parts = server(endpoint)
     if parts.kind == "unix":
         return "unix", parts.arguments["address"]
@@ -143,7 +143,7 @@ class _Offer(LineOnlyReceiver):
         self._end({"left": True})
 
     def stop(self) -> None:
-        """This process stops: leave the sockets that were offered, if any."""
+        """This process stops: leave the offered sockets to the other process. If no sockets were offered, refuse."""
         if self._given:
             self.leave(self._given)
         else:
@@ -173,8 +173,8 @@ class _Offer(LineOnlyReceiver):
 
 
 class Handover(MultiService):
-    """Hands the sockets of `relay` over at a UNIX socket of this path, and then stops this process. `busy`: why it
-    hands nothing over now; "" if it may.
+    """Hands the sockets of `relay` over at a UNIX socket of this path, and then stops this process. `busy`: why no
+    sockets may be handed over now, or "".
     """
 
     def __init__(self, path: str, relay: MultiService, reactor: Any) -> None:
@@ -200,7 +200,7 @@ class Handover(MultiService):
         try:
             is_socket = stat.S_ISSOCK(os.lstat(self._path).st_mode)
         except OSError:
-            return  # nothing is there, or what listens next knows why not
+            return  # no file is there, or the attempt to listen reports the error
         text = f"handover: {self._path}: is no socket"
         if is_socket:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -217,9 +217,9 @@ class Handover(MultiService):
         raise CannotStart(text)
 
     def startService(self) -> None:
-        """Begin to hand over."""
+        """Let other processes ask for the sockets from now on."""
         super().startService()
-        # Added before the service's own stop, it is called before that.
+        # This trigger is added before the one that stops the service, so it is called first.
         self._reactor.addSystemEventTrigger("before", "shutdown", self._stopping)
 
     def listening(self) -> list[ListeningService]:
@@ -227,14 +227,14 @@ class Handover(MultiService):
         return [each for each in listening(self._relay) if each.port is not None]
 
     def begin(self, offer: _Offer) -> str:
-        """Record a process that asks for the sockets, and return why it is refused; "" if it is not."""
+        """Record a process that asks for the sockets, and return why the process is refused; "" if it is accepted."""
         if self.busy or self._offer is not None:
             return self.busy or "another process takes over"
         self._offer = offer
         return ""
 
     def end(self, offer: _Offer) -> None:
-        """Record that a process no longer asks."""
+        """Record that a process no longer asks for the sockets."""
         if self._offer is offer:
             self._offer = None
 
@@ -252,8 +252,8 @@ class Handover(MultiService):
             self._offer.stop()
 
     def take_over(self) -> "TakenOver | None":
-        """Have the relay listen on the sockets of the one that runs. Return the service to start when the relay is
-        ready; None if none runs. Raises `BadEndpoint` if the other relay hands nothing over.
+        """Have the relay listen on the sockets of the running relay. Return the service to start when the relay is
+        ready; None if no other relay runs. Raises `BadEndpoint` if the running relay hands nothing over.
         """
 
         def refused(reason: str) -> BadEndpoint:
@@ -274,11 +274,11 @@ class Handover(MultiService):
             passage.close()
             raise BadEndpoint(f"handover: {self._path}: {error.strerror or error}") from None
         try:
-            # Root may have what anybody hands over, such as a relay that has left root's privileges.
+            # Root may take over from any user, for example from a relay that gave up root's privileges.
             if (user := stranger(own)) is not None and os.geteuid():
                 raise refused(f"it is of user {user}")
             passage.put({"do": "take"})
-            with suppress(BrokenPipeError):  # it has said why before
+            with suppress(BrokenPipeError):  # the refusal was sent before, and is received next
                 passage.flush()
             while not (found := passage.receive()):
                 pass
@@ -311,8 +311,8 @@ class Handover(MultiService):
 
 @dataclass(eq=False, repr=False)
 class TakenOver(Service):
-    """The sockets that a relay got from the earlier relay: the `passage` to it, and services by the keys of their
-    sockets. When this service starts, the earlier relay is told to leave.
+    """The sockets that a relay got from the earlier relay. `_passage` is the connection to the earlier relay; `_kept`
+    has the services by the keys of their sockets. When this service starts, it asks the earlier relay to leave.
     """
 
     _passage: Passage
@@ -323,7 +323,7 @@ class TakenOver(Service):
     _settled: bool = False
 
     def startService(self) -> None:
-        """Tell the earlier relay to leave, as soon as the reactor runs."""
+        """Ask the earlier relay to leave, as soon as the reactor runs."""
         super().startService()
         self._reactor.callWhenRunning(self._leave)
 
@@ -358,8 +358,8 @@ class TakenOver(Service):
 
 
 def _adopt(passed: PassedMessage, services: Iterable[ListeningService]) -> dict[str, ListeningService]:
-    """Have each service listen on a socket for its place, preferably on that of its own name; close the other sockets.
-    Return the services by key. Raises `BrokenMessage`.
+    """Have each service listen on a socket for its place, preferably on the socket of its own name. Close the sockets
+    that no service needs. Return the services by the keys of their sockets. Raises `BrokenMessage`.
     """
     try:
         known = {key: (str(name), _place(place)) for key, (name, place) in passed.said["places"].items()}

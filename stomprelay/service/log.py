@@ -1,5 +1,5 @@
-"""The relay's own lines in Twisted's log; how detailed they are (`log_level`); and a log in text or JSON on standard
-error, for a process that only runs the relay.
+"""Writes the relay's own lines to Twisted's log, if they have the level `log_level` or a higher one. For a process that
+only runs the relay, it also writes the log to standard error, in text or JSON.
 """
 
 import json
@@ -33,7 +33,7 @@ _MARK: Final = "<what is said>"
 _heads: Final[dict[tuple[int, Any], str]] = {}
 """The beginnings of lines (time, level), by second and level."""
 
-# Twisted's factories tell by their `repr` that they start and stop; which endpoint listens is told by its name.
+# Twisted's factories log their `repr` when they start and stop. The relay logs endpoints by their names instead.
 Factory.noisy = False
 
 
@@ -53,13 +53,13 @@ def heard(level: Any) -> bool:
 
 
 def literal(line: str) -> str:
-    """Return a line as a form that has no fields: its braces are doubled."""
+    """Return this line with doubled braces. Formatting the result, without fields, gives the line again."""
     return line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
 
 
 def write(level: Any, form: str, **fields: object) -> None:
-    """Write a line with this form and these fields. It is formatted at once, because Twisted's formatting takes longer
-    than all that a session does.
+    """Write a line with this form and these fields. The line is formatted at once, because Twisted's formatting takes
+    longer than all that a session does.
     """
     if heard(level):
         event = fields
@@ -75,21 +75,21 @@ def write(level: Any, form: str, **fields: object) -> None:
 
 
 def set_level(name: str) -> None:
-    """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
+    """Set the level of all lines of this process: debug, info, warn or error. The first level is info."""
     _level.setLogLevelForNamespace(_NAMESPACE, least := LogLevel.levelWithName(name))
     _heard.update((level, level >= least) for level in LogLevel.iterconstants())
 
 
-# The log of a process that is ours alone
+# The log of a process that only runs the relay
 
 OWN: Final = ("time", "level", "message", "source", "traceback")
-"""The names that each object of a JSON log has for itself; no field of ours is called so."""
+"""The names that each object of a JSON log contains. No field of the relay's own lines has one of these names."""
 
 
 def fields(event: LogEvent) -> dict[str, Any]:
     """Return the fields of an event, as numbers, truth values and text."""
     if "isError" in event:
-        return {}  # of Twisted's older log, where every event has the same names
+        return {}  # an event of Twisted's older log: all have the same names
     return {name: _plain(value) for name, value in event.items() if not name.startswith("log_")}
 
 
@@ -102,8 +102,8 @@ def _plain(value: object) -> object:
 
 
 def text_line(event: LogEvent) -> str | None:
-    """Return an event as `twistd` writes it; None for an event below the level that is set. The beginning of the lines
-    that `write` made is formatted once a second.
+    """Return an event as `twistd` writes it; None for an event below the level that is set. For lines of `write`, the
+    beginning is formatted only once a second.
     """
     level = event.get("log_level", LogLevel.info)
     if not heard(level):
@@ -142,5 +142,5 @@ FORMS: Final[dict[str, Callable[[LogEvent], str | None]]] = {"text": text_line, 
 
 
 def begin(form: str) -> None:
-    """Begin to write the log of this process to standard error, in one of `FORMS`. The level holds for all lines."""
+    """Begin to write the log of this process to standard error, in one of `FORMS`. The level applies to all lines."""
     globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, FORMS[form])])

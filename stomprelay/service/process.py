@@ -32,14 +32,14 @@ UNUSED: Final = {
     "SIGUSR1": "no log file is open that could begin anew; brokers are paused by `stomprelay pause`",
     "SIGUSR2": "brokers are resumed by `stomprelay resume`",
 }
-"""Signals that would end a process without a handler for them. The relay logs this text, and goes on."""
+"""Signals that would end a process without a handler. At such a signal the relay logs its text and continues."""
 
 
 class Signals(Service):
-    """Calls each of `actions` at the signal of its name, in the reactor's next turn, from `startService` to
-    `stopService`. Signals that were blocked before the start are delivered now. Outside the main thread nothing is
-    installed. `spare`: an existing handler stays, such as that of `twistd` for SIGUSR1; an ignored signal gets its
-    action.
+    """Calls an action in the reactor's next turn after its signal, from `startService` to `stopService`. `actions` has
+    the actions by the names of signals. A signal that was blocked before the start is unblocked. Outside the main
+    thread no handler is installed. `spare`: an existing handler stays, such as that of `twistd` for SIGUSR1; only a
+    signal that is ignored or has the default handling gets its action.
     """
 
     def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]], spare: bool = False) -> None:
@@ -97,7 +97,7 @@ def unused(reactor: Any) -> Signals:
 
 
 def start(service: Any, reactor: Any) -> None:
-    """Start the service, and let it stop before the reactor does. Run the reactor next."""
+    """Start the service. The reactor will stop the service before it stops itself. Run the reactor next."""
     service.privilegedStartService()
     service.startService()
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
@@ -111,16 +111,17 @@ class NotReloaded(Exception):
 
 
 class Reloaded(NamedTuple):
-    """The result of a reload: the keys that differ, and those that take effect only after a restart."""
+    """The result of a reload: the keys that differ, and the keys that take effect only after a restart."""
 
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
 
 class Reloads(MultiService):
-    """Reads the configuration anew from `source` and uses it, at SIGHUP and by `reload`, one after the other. `use`
-    gets the source as it is now and returns what changed; it raises `ConfigError`, `BadEndpoint` or `CannotStart` if
-    nothing can. `notice` gets True before and False after.
+    """Reads the configuration from `source` again and uses it, at SIGHUP and when `reload` is called, one reload at a
+    time. `use` gets the source as it is now, uses it, and returns what changed. If the configuration cannot be used,
+    `use` raises `ConfigError`, `BadEndpoint` or `CannotStart`. `notice` is called with True before a reload, with False
+    after it.
     """
 
     def __init__(
@@ -139,12 +140,12 @@ class Reloads(MultiService):
         Signals(reactor, {"SIGHUP": self._at_signal}, spare=True).setServiceParent(self)
 
     def stopService(self) -> Any:
-        """Reload nothing any more, and leave SIGHUP to others."""
+        """Refuse all reloads from now on, and restore the earlier handler of SIGHUP."""
         self.refuse()
         return super().stopService()
 
     def refuse(self) -> None:
-        """Reload nothing from now on: the relay stops."""
+        """Refuse all reloads from now on, because the relay stops."""
         self._refused = True
 
     def _at_signal(self) -> None:
@@ -191,12 +192,13 @@ class Reloads(MultiService):
 EVERY: Final = 5.0
 """Seconds between two checks whether the status has changed."""
 WATCHDOG: Final = "WATCHDOG_USEC"
-"""The variable that has the time within which systemd expects a watchdog notice."""
+"""The environment variable with the time within which systemd expects a watchdog notice."""
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`), or calls `tell` instead: that the relay is ready, lives and stops, and its
-    status in one line. Start this service last, and call `stopping` first. Without systemd's socket it does nothing.
+    """Notifies systemd (`sd_notify(3)`) that the relay is ready, is alive, and stops, and of its status in one line. If
+    there is a `tell`, `tell` gets these notices instead. Start this service last. Call `stopping` before anything is
+    stopped. Without `tell` and without systemd's socket nothing is sent.
     """
 
     def __init__(
@@ -234,12 +236,12 @@ class Notify(Service):
             self._send("READY=1")
 
     def stopping(self, within: float | None = None) -> None:
-        """Notify systemd that the relay begins to stop, and may need so many seconds."""
+        """Notify systemd that the relay begins to stop, and may need `within` seconds."""
         longest = [] if within is None else [f"EXTEND_TIMEOUT_USEC={round(within * 1_000_000)}"]
         self._send("STOPPING=1", "STATUS=stopping", *longest)
 
     def stopService(self) -> None:
-        """Send nothing more."""
+        """Send no more notices."""
         super().stopService()
         if self._loop.running:
             self._loop.stop()
@@ -327,7 +329,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 def keep_freed_memory() -> bool:
     """Let the C library keep freed memory; otherwise the system allocates new pages for each large chunk. Return False
-    without `mallopt`.
+    if there is no `mallopt`.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -343,14 +345,12 @@ def return_freed_memory() -> None:
 
 
 def memory_limit(configured: int | None) -> int:
-    """Return how many bytes may be kept of all clients: the configured number, otherwise half of the memory of this
-    process.
-    """
+    """Return how many bytes may be kept of all clients: the configured number, otherwise half of `available`."""
     return available() // 2 if configured is None else configured
 
 
 def available(root: Path = Path("/")) -> int:
-    """Return how many bytes this process may use, by the machine's memory and its control groups under `root`."""
+    """Return how many bytes of memory this process may use. The machine and control groups (under `root`) limit it."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in _limits(root):
         try:
@@ -386,4 +386,4 @@ def collect_rarely() -> None:
     """Let Python's garbage collector run rarely, and never examine the present objects. Sessions leave no garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5000)  # objects that are made and not freed; Python's own number is 700
+    gc.set_threshold(5000)  # how many more objects start the collector; Python's default is 700

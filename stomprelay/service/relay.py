@@ -62,12 +62,13 @@ _log: Final = logger()
 
 RULING: Final = 0.01
 MARGIN: Final = 10.0
-"""Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
+"""systemd is asked for so many seconds more than `stop_timeout` and `linger`, to write the journal to its end."""
 
 
 class Prepared(NamedTuple):
-    """Another configuration that a relay can use: the `change` to it; the ports that change, those of listeners first;
-    and `use`, which does the rest. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+    """Another configuration that a relay can use. `change` is the difference. `ports`: the ports that change, those of
+    listeners first. `use` is called to change everything else. Call `open`, then `commit` or `abandon`, in the same
+    turn of the reactor.
     """
 
     change: Change
@@ -75,7 +76,7 @@ class Prepared(NamedTuple):
     use: Callable[[], None]
 
     def open(self) -> None:
-        """Listen on all new endpoints; if one fails, listen on none of them and raise `CannotStart`."""
+        """Listen on all new endpoints. If an endpoint fails, listen on none of them and raise `CannotStart`."""
         try:
             for each in self.ports:
                 each.open()
@@ -84,7 +85,7 @@ class Prepared(NamedTuple):
             raise
 
     def abandon(self) -> None:
-        """Listen on no new endpoint: nothing has changed."""
+        """Close the new endpoints that were opened. Nothing else has changed."""
         for each in self.ports:
             each.abandon()
 
@@ -112,17 +113,17 @@ _DOOR: Final = attrgetter("name", "endpoint", "tls", "web")
 _ADMIN: Final = attrgetter("admin", "admin_token", "admin_tls", "admin_console", "admin_hosts", "metrics")
 """The settings that decide how admin and metrics listen and what they show."""
 _WAY: Final = attrgetter("name", "groups", "tls", "proxy_protocol", "versions", "connected")
-"""The settings of an upstream that decide how its brokers are connected to, and what is warned of."""
+"""The settings of an upstream that decide how the relay connects to its brokers, and which warnings are logged."""
 _PLAIN: Final = ("tcp:", "tcp6:", "unix:", MEMORY)
 """The beginnings of endpoints that need no files such as certificates."""
 
 
 class RelayService(MultiService):
-    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used. `config` is in use
-    now, `state` has the parts that run; the services in `when_ready` start when everything listens. `clock` is the time
-    of the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the process may have, None for
-    no limit. `inherited`: what a worker has from its parent. `source`: where a reload reads the configuration from,
-    None where there is no reload.
+    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for an endpoint that cannot be used.
+    `config` is in use now; `state` has the parts that run. The services in `when_ready` start when everything listens.
+    `clock` returns the time for the journal, in nanoseconds since 1970. `descriptors`: how many file descriptors the
+    process may have, None for no limit. `inherited`: what a worker has from its parent. `source`: from where a reload
+    reads the configuration, None if no reload is possible.
     """
 
     def __init__(
@@ -143,14 +144,14 @@ class RelayService(MultiService):
         self.config = config
         run = os.urandom(4).hex()
         shared = {} if inherited is None else {"total": inherited.kept}
+        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         memory = SessionMemory(
-            reactor, seconds, memory_limit(config.memory), trim=return_freed_memory, **shared
+            reactor, seconds, memory_limit(config.memory), sessions, trim=return_freed_memory, **shared
         )
         runtime = self._runtime = Runtime(reactor, seconds, memory)
         brokers = Brokers(config.upstreams)
-        sessions = Sessions(config.listeners, None if inherited is None else inherited.room)
         self._admission = Admission(runtime, sessions, lambda: self.config.clients)
-        # Added first, the journal ends last.
+        # The journal is added first, so that it ends last.
         settings, journal = config.journal, None
         if settings.directory is not None:
             journal = Journal(settings.directory, settings, reactor, run, lambda: sessions, clock)
@@ -160,7 +161,7 @@ class RelayService(MultiService):
         self._notify = Notify(self._status, reactor, tell=tell)
         reloads = None if source is None else Reloads(reactor, source, self._reload, self._notify.reloading)
         pauses = Pauses(sessions, journal)
-        outages = Outages(brokers, runtime.timers, seconds, clock)
+        outages = Outages(brokers, runtime, clock)
         self.state = RelayState(
             runtime,
             sessions,
@@ -216,7 +217,7 @@ class RelayService(MultiService):
     def _embedded_broker(
         self, config: Config, brokers: Iterable[tuple[Upstream, Broker]]
     ) -> BrokerService | None:
-        """Return the embedded broker if these brokers need one: the running one, else a new one."""
+        """Return the embedded broker: the running one, otherwise a new one if these brokers need it, otherwise None."""
         needed = any(each.endpoint == MEMORY for _, each in brokers)
         if not needed or self.embedded is not None:
             return self.embedded
@@ -260,15 +261,13 @@ class RelayService(MultiService):
     def _admin_services(self, config: Config) -> list[ListeningService]:
         if not config.watched or self._inherited is not None:
             return []
-        # A web server is not loaded where none is wanted.
+        # The web server is loaded only if it is wanted.
         from stomprelay.service.admin.site import admin_services
 
         return admin_services(config, self.state, self._reactor, self.clients.accept)
 
     def _connections(self) -> dict[str, list[TLSConnections]]:
-        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names their
-        files.
-        """
+        """Return the sources of TLS connections of listeners, admin and brokers, by the table that names the files."""
         found: dict[str, list[TLSConnections]] = {}
         for each in self._listening.services:
             if each.secured is not None:
@@ -290,7 +289,7 @@ class RelayService(MultiService):
         self._inherited = self._inherited._replace(sockets=sockets)
 
     def prepare(self, source: str, wanted: Config) -> Prepared:
-        """Return how another configuration would be used. Raises `ConfigError` or `BadEndpoint` if it cannot."""
+        """Return how another configuration can be used; change nothing yet. Raises `ConfigError` or `BadEndpoint`."""
         found = change(source, self.config, wanted)
         config = found.config
         before = self.config
@@ -362,7 +361,7 @@ class RelayService(MultiService):
             _log.warn(text, **facts)
 
     def _change_brokers(self, found: Change, endpoints: Mapping[Broker, BrokerEndpoint]) -> None:
-        """Use the brokers of another configuration, and those of existing sessions."""
+        """Use the brokers of another configuration. Keep the endpoints of brokers that existing sessions use."""
         listeners = {id(each.relay.listener): each.relay.listener for each in self.state.sessions}
         used = {
             broker
@@ -379,7 +378,7 @@ class RelayService(MultiService):
         self.state.outages.change(self.state.brokers)
 
     def _rule_sessions(self, ruled: Iterable[ListenerSessions]) -> None:
-        """Have the sessions of these listeners judged by the present rules, `RULING` seconds at a time."""
+        """Apply the present rules of these listeners to their sessions, for about `RULING` seconds in each turn."""
         waiting = [(session, each) for each in ruled for session in each]
         seconds = self._runtime.seconds
 
@@ -464,7 +463,7 @@ class RelayService(MultiService):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
         runtime.departures.close()
         if self.state.journal is not None:
-            # First, for it may take long, and who waits for this process is told meanwhile that it is there.
+            # The journal stops first: that may take long, and meanwhile `Notify` reports that this process is alive.
             await maybeDeferred(self.state.journal.disownServiceParent)
         await super().stopService()
         await maybeDeferred(signals.stopService)

@@ -31,7 +31,7 @@ _log: Final = logger()
 
 
 def chosen_reactor() -> Any:
-    """Return the reactor of this process: the installed one; otherwise ours, if the system has epoll."""
+    """Return the reactor of this process: the installed one; otherwise a `RelayReactor`, if the system has epoll."""
     if "twisted.internet.reactor" not in sys.modules:
         with suppress(ImportError):
             from stomprelay.service.connection.reactor import install
@@ -43,8 +43,8 @@ def chosen_reactor() -> Any:
 
 
 def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: bool = False) -> IService:
-    """Return the service for a configuration from `source`: a relay, or the parent of its workers. `taking_over`: it
-    takes the sockets of the running relay. Raises `BadEndpoint` or `ConfigError`.
+    """Return the service for a configuration from `source`: a relay, or the parent of its workers. `taking_over`: the
+    service takes the sockets of the running relay. Raises `BadEndpoint` or `ConfigError`.
     """
     if taking_over and config.handover is None:
         raise ConfigError(
@@ -53,7 +53,7 @@ def make(config: Config, source: ConfigSource, reactor: Any, *, taking_over: boo
     keep_freed_memory()
     service: Any
     if config.workers > 1:
-        # What only a parent needs is not loaded where there is none.
+        # The modules for a parent of workers are loaded only if they are needed.
         from stomprelay.service.workers.service import WorkersService
 
         service = WorkersService(config, source, reactor)

@@ -1,4 +1,4 @@
-"""What a running relay consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
+"""The parts of a running relay that its admin endpoint shows: sessions by listener, brokers, journal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address as IPv6
@@ -56,8 +56,8 @@ def _cost(listener: Listener) -> int:
 
 
 class ListenerSessions:
-    """The running sessions of one listener, and its counters. `listener` is for new sessions. `on_end` is called when a
-    session has ended. `cost`: how many descriptors a session may need: one for its client and one for each group.
+    """The running sessions of one listener, and its counters. New sessions use `listener`. `on_end` is called when a
+    session has ended. `cost`: how many descriptors a session may need, one for its client and one for each group.
     `limiter` limits connections and traffic of clients.
     """
 
@@ -70,11 +70,11 @@ class ListenerSessions:
         self.listener = listener
         self.cost = _cost(listener)
         self.ended: Final = self._remove
-        """A driver calls this when it is over. One bound method is enough for all of them."""
+        """A driver calls this when its session is over. All drivers share this one bound method."""
 
     def change(self, listener: Listener) -> bool:
-        """Use this listener, of the same name, for new sessions; its rates are for all sessions. Return whether its
-        rules differ from the ones before: then the caller tells the sessions.
+        """Use this listener, which has the same name, for new sessions. Its rates apply to all sessions. Return whether
+        its rules differ from the earlier rules. If they do, the caller must give the sessions the new rules.
         """
         before, self.listener = self.listener, listener
         if listener.rates != self.limiter.rates and self.limiter.change(listener.rates):
@@ -84,19 +84,19 @@ class ListenerSessions:
         return listener.rules != before.rules
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
-        """Add the session of a client that connected to this listener from an address, as Twisted has it."""
+        """Add the session of a client of this listener. `address`: the client's address, an object of Twisted."""
         place = network(address) if self.listener.clients_per_address is not None else None
         self._drivers[driver] = ()
         if place is not None:
             self.count(driver, (Scope.ADDRESS, place))
 
     def count(self, driver: RelayDriver, among: tuple[Scope, str]) -> None:
-        """Count a session for this address, or for this user, whose client is identified."""
+        """Count a session for this address, or for the user as whom its client was identified."""
         self._drivers[driver] += (among,)
         self._counts[among] = self._counts.get(among, 0) + 1
 
     def limited_by(self, address: object) -> str | None:
-        """Return the text by which the limiter groups clients of this address; None if it does not count addresses."""
+        """Return the text by which the limiter groups clients of this address; None if addresses are not limited."""
         return network(address) if self.limiter.asks_address else None
 
     def _remove(self, driver: RelayDriver) -> None:
@@ -118,9 +118,9 @@ class ListenerSessions:
 
 
 class Sessions:
-    """The sessions of all listeners; copy them before you end one. `listeners`: by name; `removed`: those of removed
-    listeners. `stopping`: no new session is accepted. `draining`: new clients are refused for now. `on_end` gets the
-    number of remaining sessions.
+    """The sessions of all listeners. Copy the collection before you end a session. `listeners` has the sessions of each
+    configured listener by its name, `removed` those of each removed listener. `stopping`: no new session is accepted.
+    `draining`: new clients are refused for now. `on_end` gets the number of remaining sessions.
     """
 
     def __init__(self, listeners: Iterable[Listener], on_end: Callable[[int], object] | None = None) -> None:
@@ -134,7 +134,7 @@ class Sessions:
 
     def change(self, listeners: Iterable[Listener]) -> list[ListenerSessions]:
         """Use these listeners from now on. A listener of the same name keeps its counts. Return the listeners whose
-        rules differ from the ones before.
+        rules have changed.
         """
         known, self.listeners = {**self.removed, **self.listeners}, {}
         ruled = []
@@ -178,9 +178,9 @@ class Sessions:
         return max((each.listener.linger for each in self.counted), default=0.0)
 
     async def end(self, within: float, runtime: Runtime) -> None:
-        """End all sessions: those with nothing left to deliver at once, the others when they have delivered it, all of
-        them after so many seconds, or at `hurry`. What may be lost is logged. Call `stop_accepting` before. Their
-        connections may take longer to close.
+        """End all sessions. Sessions with nothing left to deliver end at once, other sessions when they have delivered
+        everything. The rest ends after `within` seconds, or when `hurry` is called. The number of SENDs that may be
+        lost is logged. Call `stop_accepting` before. The connections may take longer to close.
         """
         begun = runtime.seconds()
         if within:
@@ -224,7 +224,7 @@ class Sessions:
         return sum(each.counters["possibly_lost"] for each in self.counted)
 
     def kill(self, name: str) -> bool:
-        """End the session of this name with an ERROR, as an operator asks. Return whether there is one."""
+        """End the session of this name with an ERROR, as an operator asks. Return whether there is such a session."""
         for session in self:
             if session.name == name:
                 _log.info("session {session} is ended, as an operator asked", session=name)
@@ -237,7 +237,7 @@ class Sessions:
         self._each(Stopped())
 
     def _each(self, event: Input) -> None:
-        """Give all sessions this input. If one fails, that is logged, and the others still get it."""
+        """Give all sessions this input. If a session fails, log that, and give the input to the other sessions."""
         for session in tuple(self):
             try:
                 session.handle(event)
@@ -247,7 +247,7 @@ class Sessions:
 
 class RelayState(NamedTuple):
     """The parts of a running relay. `reloads` is None in a worker. `certificates` returns when each certificate ends,
-    by its table. `started` is the relay's start. Both times are in seconds since 1970.
+    by its table in the configuration. `started` is the relay's start. All times are in seconds since 1970.
     """
 
     runtime: Runtime

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Keeps rows of values under names; `_rows.pyi` says what each call does.
 
-The contract. A text of rows is copied behind those that are there. A table finds a row by its name: by Python's own
-hash, which no peer can foresee, so that each row costs a constant time, in whatever order rows are named; most are named
-in the order in which they came, so the row behind the last one is tried first, which needs no hash. Of what was
-removed the room is used again when there is more of it than of rows. tests/session/test_rows.py holds it
-against a model.
+New rows are copied behind the old ones. A table finds a row by the hash of its name. The hash is Python's own, which no
+peer can foresee, so each row costs a constant time, in whatever order rows are named. Most rows are named in the order
+in which they came; so the row after the last named one is tried first, and this needs no hash. The room of removed rows
+is used again when they fill more room than the rows that are left. tests/session/test_rows.py compares this module with
+a model.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -29,18 +29,18 @@ cdef enum:
 
 
 cdef struct Row:
-    Py_ssize_t at       # where it stands
-    Py_ssize_t size     # 0: it was removed
-    Py_ssize_t name     # where its name stands
+    Py_ssize_t at       # where the row begins in the text
+    Py_ssize_t size     # 0: the row was removed
+    Py_ssize_t name     # where its name begins in the text
     Py_ssize_t length   # of the name
     Py_hash_t hash
-    Py_ssize_t before   # the row that is removed with it; -1: none
-    bint covers         # whether it may be removed with a later one
-    Py_ssize_t mark     # for `values` the call that had it last, for `resize` where it went
+    Py_ssize_t before   # the earlier row that is removed with this row; -1: none
+    bint covers         # whether the row is removed with a later row of the same first value
+    Py_ssize_t mark     # in `values`: the last call that found the row; in `resize`: its new index
 
 
 cdef inline Text past(Text at, Text end, int count) noexcept nogil:
-    """Behind so many LFs; NULL where there are not as many."""
+    """Return the place behind `count` LFs; NULL if there are fewer."""
     while count and at != NULL:
         at = <Text>memchr(at, c"\n", end - at)
         if at != NULL:
@@ -72,15 +72,15 @@ cdef class Rows:
     cdef int _width, _first, _stop
     cdef Row *_rows
     cdef char *_text
-    cdef uint32_t *_table       # the rows that are there, by their hashes, counted from 1; 0: none
-    cdef Py_ssize_t _count      # of rows, removed ones included
-    cdef Py_ssize_t _room       # for rows; the table has twice as many places
+    cdef uint32_t *_table       # numbers of the kept rows, from 1 on, by hash; 0: no row
+    cdef Py_ssize_t _count      # of rows, including removed ones
+    cdef Py_ssize_t _room       # how many rows have room; the table has twice as many places
     cdef Py_ssize_t _end, _capacity     # of the text
-    cdef Py_ssize_t _kept       # rows that are there
-    cdef Py_ssize_t _covering   # as many of them as cover others, or are covered
-    cdef Py_ssize_t _next       # the row that is tried first
+    cdef Py_ssize_t _kept       # how many rows were not removed
+    cdef Py_ssize_t _covering   # how many of these have `covers`
+    cdef Py_ssize_t _next       # the row that is tried first for the next name
     cdef Py_ssize_t _call
-    cdef dict _last             # the last row of each whose rows cover others
+    cdef dict _last             # for each covered first value: the last row with this value
 
     def __cinit__(self, int width, int first, int stop):
         if not 0 <= first < stop <= width:
@@ -140,7 +140,7 @@ cdef class Rows:
         return True
 
     cdef int chain(self, Py_ssize_t first, set covered) except -1:
-        """Note of the rows from `first` on which are removed with which."""
+        """Record, for each row from `first` on, the earlier row that is removed with it, if any."""
         cdef Py_ssize_t i, size = -1, last = -1
         cdef Text id, before = NULL
         cdef bint covers = False
@@ -221,14 +221,14 @@ cdef class Rows:
         return bytes(made)
 
     cdef Text behind(self, Text at, Text end) except NULL:
-        """Behind the name that begins there."""
+        """Return the place behind the name that begins at `at`."""
         at = past(at, end, self._stop - self._first)
         if at == NULL:
             raise ValueError("not as many values as names have")
         return at
 
     cdef Py_ssize_t named(self, Text name, Py_ssize_t length, Py_ssize_t first) noexcept:
-        """The row of this name, with this one tried first; -1: none."""
+        """Return the row with this name; -1 if there is none. The row `first` is tried first."""
         cdef Row *row = &self._rows[first]
         if first < self._count and row.size and row.length == length:
             if memcmp(self._text + row.name, name, length) == 0:
@@ -253,7 +253,7 @@ cdef class Rows:
         self._table[place] = i + 1
 
     cdef void unlink(self, Py_ssize_t i) noexcept:
-        """Take a row out of the table, and close the gap."""
+        """Remove a row from the table, and close the gap."""
         cdef Py_ssize_t mask = 2 * self._room - 1, gap = self._rows[i].hash & mask, place, home
         while self._table[gap] != i + 1:
             gap = (gap + 1) & mask
@@ -276,7 +276,7 @@ cdef class Rows:
         self._covering -= self._rows[i].covers
 
     cdef int resize(self, Py_ssize_t count, Py_ssize_t size) except -1:
-        """Make room for so many more rows of so many bytes, and twice that. What was removed is left behind."""
+        """Make room for twice the needed rows: the kept ones, and `count` more of `size` bytes. Drop removed rows."""
         cdef Py_ssize_t room = FEW, capacity = 2 * (self.size + size), known = self._count, end = 0, i, kept = 0
         while room < 2 * (self._kept + count):
             room *= 2
@@ -314,7 +314,7 @@ cdef class Rows:
         return 0
 
     cdef void release(self):
-        """Begin anew: nothing is held for what will come, for most sessions are idle."""
+        """Forget all rows and free the memory, because most sessions are idle."""
         free(self._rows)
         free(self._text)
         free(self._table)

@@ -1,4 +1,4 @@
-"""Deliveries: MESSAGEs that await an ACK, one by one and for each subscription."""
+"""Deliveries, which are MESSAGEs that await an ACK: one delivery, and all deliveries of a subscription."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -9,7 +9,7 @@ from stomprelay.session.subscriptions import Subscription
 
 
 class _Node:
-    """A tree of positions: the run from `start` up to `stop`, between two subtrees. `count`: all its positions."""
+    """A tree of positions: a run from `start` up to `stop` between two subtrees. `count`: the number of positions."""
 
     __slots__ = ("count", "height", "left", "right", "start", "stop")
 
@@ -34,7 +34,7 @@ def _count(tree: _Tree) -> int:
 
 
 def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both trees and the run between them; the heights of the trees may differ by 2 at most."""
+    """Return a tree of both trees and the run between them. The heights of the trees may differ by 2 at most."""
     if left is not None and left.height > _height(right) + 1:
         inner = left.right
         if inner is None or _height(left.left) >= inner.height:
@@ -51,7 +51,7 @@ def _balanced(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
 
 
 def _join(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
-    """Return a tree of both trees and the run between them, whatever the heights of the trees."""
+    """Return a tree of both trees and the run between them. The trees may have any heights."""
     if left is not None and left.height > _height(right) + 1:
         return _balanced(left.left, left.start, left.stop, _join(left.right, start, stop, right))
     if right is not None and right.height > _height(left) + 1:
@@ -60,7 +60,7 @@ def _join(left: _Tree, start: int, stop: int, right: _Tree) -> _Node:
 
 
 def _without_last(tree: _Node) -> tuple[_Tree, int, int]:
-    """Return the tree without its last run, and that run."""
+    """Return the tree without its last run; then the start and the stop of that run."""
     if tree.right is None:
         return tree.left, tree.start, tree.stop
     rest, start, stop = _without_last(tree.right)
@@ -74,7 +74,7 @@ def _first(tree: _Node) -> int:
 
 
 def _concatenated(left: _Tree, right: _Tree) -> _Tree:
-    """Return a tree of both trees; all positions of `left` are before those of `right`. Runs that touch become one."""
+    """Return a tree of both trees. All positions of `left` must come first. Runs that touch become one run."""
     if left is None or right is None:
         return right if left is None else left
     rest, start, stop = _without_last(left)
@@ -94,7 +94,7 @@ def _extended(tree: _Node, start: int) -> _Node:
 
 
 def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
-    """Return the positions below `at`, and the others."""
+    """Return a tree of the positions below `at`, and a tree of the positions from `at` on."""
     if tree is None:
         return None, None
     if at <= tree.start:
@@ -108,7 +108,7 @@ def _split(tree: _Tree, at: int) -> tuple[_Tree, _Tree]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Positions:
-    """A set of positions. A call takes time by the logarithm of its runs, iteration and a mixed `give` more."""
+    """A set of positions, kept as runs. Calls take logarithmic time; iteration and `give` may take longer."""
 
     _tree: _Tree = None
 
@@ -138,7 +138,7 @@ class Positions:
             tree = tree.right
 
     def add(self, position: int) -> None:
-        """Add a position behind all others."""
+        """Add a position that is higher than all others."""
         self._tree = _concatenated(self._tree, _Node(None, position, position + 1, None))
 
     def take_below(self, at: int) -> Self:
@@ -147,13 +147,13 @@ class Positions:
         return type(self)(below)
 
     def remove(self, position: int) -> None:
-        """Remove one position of the set."""
+        """Remove one position from the set."""
         below = self.take_below(position)
         self.take_below(position + 1)
         self.give(below)
 
     def give(self, taken: Self) -> None:
-        """Add positions that were taken. `taken` is empty afterwards."""
+        """Add the positions of `taken`, which is empty afterwards."""
         done: _Tree = None
         one, other = self._tree, taken._tree
         while one is not None and other is not None:
@@ -176,8 +176,8 @@ class Positions:
         return count
 
     def last(self, fits: Callable[[int], bool]) -> int | None:
-        """Return the last position for which `fits` is true, or None. If it is true for a position, it must be true for
-        all before it.
+        """Return the last position for which `fits` is true, or None. If `fits` is true for a position, it must be
+        true for all earlier positions.
         """
         found, tree = None, self._tree
         while tree is not None:
@@ -195,19 +195,19 @@ class Positions:
 
 
 TOKEN: Final = b"relay-ack-"
-"""The beginning of each token of ours, in front of its number."""
+"""The first part of each token of ours; a number follows."""
 THING: Final = 512
-"""How many bytes a kept delivery or name costs beside its text: its objects, and its places in tables."""
+"""The bytes that a kept delivery or name costs in addition to its text: its objects, and its entries in tables."""
 
 
 def is_token(name: bytes) -> bool:
-    """Whether the name of a delivery has the form of the relay's tokens. It may be the token of another relay."""
+    """Whether the name of a delivery has the form of a token of ours. The token may be one of another relay."""
     return name.startswith(TOKEN)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class DeliveryNumbers:
-    """Gives the deliveries of one client their numbers, from 1 on, in order, as a reader of the journal counts."""
+    """Numbers the deliveries of one client 1, 2, 3 and so on. A reader of the journal numbers them in the same way."""
 
     _next: int = 1
 
@@ -224,18 +224,18 @@ class TakenPositions(Sized, Iterable[int], Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerConnection:
-    """A broker's connection, as far as deliveries are concerned: `lost` once it has ended."""
+    """The state of a broker's connection, shared by its deliveries. `lost`: the connection has ended."""
 
     lost: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Delivery:
-    """A MESSAGE that needs an ACK, by the broker's names. `token` is our name for it, `position` its place in
-    `unsettled`.
+    """A MESSAGE that needs an ACK. `message_id` and `ack` are the broker's names for the delivery, `token` is the
+    relay's. `order`: its number. `position`: its place in `unsettled`.
 
-    `tokened`, `hidden`: the client got the token in place of the `ack` value, or of the message-id. `lost`: its broker
-    was lost and awaits no ACK. `gone`: it was settled for good, or forgotten.
+    `tokened`: the client got the token in place of the `ack` value. `hidden`: the client got the token in place of the
+    message-id. `lost`: the broker was lost and awaits no ACK. `gone`: the delivery was settled for good, or forgotten.
     """
 
     unsettled: "UnsettledDeliveries"
@@ -254,33 +254,31 @@ class Delivery:
 
     @property
     def subscription(self) -> Subscription:
-        """Its subscription."""
+        """The subscription of the delivery."""
         return self.unsettled.subscription
 
     @property
     def lost(self) -> bool:
-        """Whether the connection of the broker that it came from has ended."""
+        """Whether the connection that the delivery came from has ended."""
         return self._connection.lost
 
     @property
     def pending(self) -> bool:
-        """Whether it awaits its ACK. A delivery that is neither pending nor `gone` was acknowledged in an open
-        transaction.
-        """
+        """Whether the delivery awaits its ACK. Otherwise it is `gone`, or was acknowledged in an open transaction."""
         return not self.gone and self.unsettled.awaits(self.position)
 
     @property
     def rank(self) -> int:
-        """An ACK of a name looks for rank 0 first, then 1 (the subscription ended), then 2 (the broker was lost)."""
+        """2 if the broker was lost, else 1 if the subscription ended, else 0. An ACK is for the lowest rank."""
         return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
 
     @property
     def token(self) -> bytes:
-        """The relay's own name for it, for ACKs of 1.2 without an `ack` value, or if another delivery has its name."""
+        """The relay's own name for the delivery. The client gets it if the broker's name is missing or taken."""
         return TOKEN + b"%d" % self.order
 
     def move(self, unsettled: "UnsettledDeliveries") -> None:
-        """Move a pending delivery from its account to another one."""
+        """Move this pending delivery to another account."""
         self.unsettled.remove(self.position)
         self.unsettled = unsettled
         self.position = unsettled.add(self, self._connection)
@@ -289,8 +287,8 @@ class Delivery:
 @dataclass(slots=True, eq=False, repr=False)
 class UnsettledDeliveries(ABC):
     """The deliveries of one subscription that are pending or were acknowledged in open transactions, by position.
-    `take` returns what an ACK settles: forget that (`release`), or hold it for the transaction, and perhaps
-    `give_back`.
+    `take` returns the positions that an ACK settles. Next, the caller calls `release` with these positions. If the ACK
+    is in a transaction, the caller does so at COMMIT; at ABORT the caller calls `give_back`.
     """
 
     subscription: Subscription
@@ -304,7 +302,7 @@ class UnsettledDeliveries(ABC):
 
     @property
     def empty(self) -> bool:
-        """Whether there are none, pending or held."""
+        """Whether there is no delivery, neither pending nor held by a transaction."""
         return not self._deliveries
 
     @property
@@ -314,14 +312,14 @@ class UnsettledDeliveries(ABC):
 
     @property
     def live_from(self) -> int:
-        """The first position whose broker is not lost: all pending ones before it are lost, none after it is."""
+        """The first position whose broker is not lost. Pending deliveries are lost if they are before this position."""
         return self._next if self._connection.lost else self._live_from
 
     def __getitem__(self, position: int) -> Delivery:
         return self._deliveries[position]
 
     def add(self, delivery: Delivery, connection: BrokerConnection) -> int:
-        """Add a delivery that came on this connection, the newest; return its position."""
+        """Add a delivery of this connection as the newest one. Return its position."""
         position = self._next
         if connection is not self._connection:
             self._connection = connection
@@ -341,12 +339,12 @@ class UnsettledDeliveries(ABC):
         return self.take_below(self._next)
 
     def release(self, taken: TakenPositions) -> Iterator[Delivery]:
-        """Forget the deliveries that were taken, and yield them. The caller must exhaust the iterator."""
+        """Forget the deliveries at these positions, and yield them. The caller must exhaust the iterator."""
         for position in taken:
             yield self._deliveries.pop(position)
 
     def call_again(self, delivery: Delivery, again: Callable[[Delivery], None]) -> None:
-        """Call `again` with a held delivery when held deliveries are given back, unless it is gone by then."""
+        """Call `again` with this held delivery at the next `give_back`, unless the delivery is gone by then."""
         self._again.append((delivery, again))
         if len(self._again) > self._room:
             self._again = [each for each in self._again if not each[0].gone]
@@ -376,7 +374,7 @@ class UnsettledDeliveries(ABC):
 
     @abstractmethod
     def take(self, position: int) -> TakenPositions:
-        """Take the delivery at this position, and others as the subscription's mode says. Return their positions."""
+        """Take the delivery at this position, and earlier ones if ACKs are cumulative. Return the taken positions."""
 
     @abstractmethod
     def take_below(self, position: int) -> TakenPositions:
@@ -398,7 +396,7 @@ class UnsettledDeliveries(ABC):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Individual(UnsettledDeliveries):
-    """The deliveries of a subscription in which an ACK is for one delivery."""
+    """The deliveries of a subscription on which each ACK settles one delivery."""
 
     _pending: set[int] = field(default_factory=set)
     _live: int = 0  # of the newest connection
@@ -414,7 +412,7 @@ class Individual(UnsettledDeliveries):
         return (position,)
 
     def take_below(self, position: int) -> TakenPositions:
-        """Take all pending deliveries below a position. Looks at each pending delivery."""
+        """Take all pending deliveries below a position. The time grows with the number of pending deliveries."""
         taken = [each for each in self._pending if each < position]
         self._pending.difference_update(taken)
         self._live -= sum(each >= self._live_from for each in taken)
@@ -441,7 +439,7 @@ class Individual(UnsettledDeliveries):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Cumulative(UnsettledDeliveries):
-    """The deliveries of a subscription in which an ACK covers all earlier deliveries, too."""
+    """The deliveries of a subscription on which an ACK also settles all earlier deliveries."""
 
     _pending: Positions = field(default_factory=Positions)
 
@@ -451,7 +449,7 @@ class Cumulative(UnsettledDeliveries):
         return self._pending.below(self.live_from)
 
     def take(self, position: int) -> TakenPositions:
-        """Take the delivery at this position and all before it."""
+        """Take the delivery at this position and all earlier ones."""
         return self._pending.take_below(position + 1)
 
     def take_below(self, position: int) -> TakenPositions:
@@ -464,7 +462,7 @@ class Cumulative(UnsettledDeliveries):
         return taken.below(self.live_from)
 
     def latest(self, order: int) -> Delivery | None:
-        """Return the last pending delivery with a number below `order`; None without one."""
+        """Return the last pending delivery with a number below `order`; None if there is none."""
         last = self._pending.last(lambda position: self._deliveries[position].order < order)
         return None if last is None else self._deliveries[last]
 

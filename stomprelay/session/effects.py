@@ -1,4 +1,4 @@
-"""What a relay or the embedded broker asks of the service, in order. Names are imperative; `leg` is the connection."""
+"""What a relay or the embedded broker asks of the service, in order. Names are imperative. `leg` is the connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Event(Enum):
 
 @dataclass(slots=True)
 class Send:
-    """Write `data` to the leg: whole frames, or beats."""
+    """Write `data` to the leg: whole frames, or heart-beats."""
 
     leg: Leg
     data: bytes = field(repr=False)  # a CONNECT holds a passcode
@@ -48,7 +48,7 @@ class Send:
 
 @dataclass(slots=True)
 class Close:
-    """End the leg's connection. Ignore what it still receives, and do not report it `lost`."""
+    """End the leg's connection. Ignore bytes that the leg still receives, and do not report the connection's end."""
 
     leg: Leg
     how: How
@@ -70,8 +70,8 @@ class Resume:
 
 @dataclass(slots=True)
 class GiveWay:
-    """The leg has more work than one turn allows. Stop reading, let other connections go first, then report that it
-    gave way.
+    """The leg has more work than one turn allows. Stop reading from the leg, serve other connections first, then
+    report that the leg gave way.
     """
 
     leg: Leg
@@ -79,7 +79,7 @@ class GiveWay:
 
 @dataclass(slots=True)
 class Wake:
-    """Call `woke` at this time, in place of the time of the last `Wake`; infinity means never."""
+    """Wake the conversation at this time (`woke`), instead of the time of the last `Wake`. Infinity: never."""
 
     at: float
 
@@ -91,7 +91,7 @@ Fact = str | int
 @dataclass(slots=True)
 class Note:
     """A line for the log and an event for the journal, with `facts` by name. `quiet`: only for the journal. `detail`:
-    only in a detailed log. It contains no secret and no body.
+    only in a detailed log. A note contains no secret and no body.
     """
 
     event: Event
@@ -102,4 +102,4 @@ class Note:
 
 
 Effect = Send | Close | Pause | Resume | GiveWay | Wake | Note
-"""What every conversation may ask the service for; a relay also asks for connections to brokers."""
+"""The effects that every conversation may use. A relay has further ones: `relay.effects`."""

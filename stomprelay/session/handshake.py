@@ -1,5 +1,6 @@
-"""CONNECT and CONNECTED as values; they are never escaped. Headers of the other side pass in their order. The relay
-replaces versions, heart-beats and, where an upstream has them, virtual host and credentials.
+"""CONNECT and CONNECTED as values. Their headers are never escaped. The headers of one side pass to the other side in
+their order. The relay replaces the versions and the heart-beats, and also the virtual host and the credentials if the
+upstream has them.
 """
 
 from collections.abc import Mapping
@@ -37,15 +38,15 @@ _SPELLED: Final = {
     for number in range(len(DIALECTS))
     for each in map(frozenset, combinations(DIALECTS, number + 1))
 }
-"""All sets of versions: sessions share them."""
+"""All sets of versions. Sessions share these objects."""
 _KNOWN: Final = frozenset(DIALECTS)
 _TEXTS: Final = {each: b",".join(version for version in DIALECTS if version in each) for each in _SPELLED}
 _NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER)}
-"""Names of headers that sessions share: an offer is kept for as long as its client may need another broker."""
+"""Names of headers. Sessions share them, because a session keeps its offer as long as it may need another broker."""
 
 
 _TRIMMED: Final = bytes(range(33))
-"""Octets around a header's name that some brokers do not count as a part of it."""
+"""Octets around a header's name that some brokers do not count as part of the name."""
 
 
 def _first(headers: Headers, name: bytes) -> bytes | None:
@@ -56,7 +57,7 @@ def _first(headers: Headers, name: bytes) -> bytes | None:
 
 
 def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
-    """Return the headers with these values, each in its old place or at the end. None removes a header."""
+    """Return the headers with these values, each in its old place or at the end. The value None removes a header."""
     left = dict(values)
     result: Headers = []
     for name, old in headers:
@@ -69,13 +70,13 @@ def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
 
 
 def _without_body(frame: Frame) -> Headers:
-    """Return the headers of a CONNECT or CONNECTED that is written anew, without the LFs that may be its body."""
+    """Return the headers of a CONNECT or CONNECTED; without `content-length` if the frame has a body (of LFs)."""
     headers = frame.headers(V1_0)
     return put(headers, {CONTENT_LENGTH: None}) if frame.end > frame.body else headers
 
 
 def versions(value: bytes) -> frozenset[bytes]:
-    """Return the versions in the value of an `accept-version` or `version` header, without the blanks around them."""
+    """Return the versions in the value of an `accept-version` or `version` header, stripped of blanks."""
     parts = value.split(b",")
     spelled = frozenset([part.strip(b" ") for part in parts] if b" " in value else parts)
     return _SPELLED.get(spelled, spelled)
@@ -85,20 +86,20 @@ _NEGOTIATING: Final = frozenset(version for version, dialect in DIALECTS.items()
 
 
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
-    """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
+    """Return these versions as a header value, lowest first. It has no blanks, because brokers do not strip them."""
     return _TEXTS.get(_KNOWN.intersection(spoken), b"")
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Login and passcode that a broker is sent in place of the client's own. No repr shows the passcode."""
+    """The login and passcode that a broker gets in place of the client's own. No repr shows the passcode."""
 
     login: bytes
     passcode: bytes | None = field(default=None, repr=False)
 
 
 class OwnHeader(NamedTuple):
-    """A header that the relay itself adds to CONNECT. None: remove this header, whoever wrote it."""
+    """A header that the relay adds to CONNECT. The value None means that CONNECT must not have this header."""
 
     name: bytes
     value: bytes | None
@@ -111,9 +112,9 @@ class Offer:
     headers: Headers = field(repr=False)
     versions: frozenset[bytes]
     terms: Terms | None
-    """What its `heart-beat` header holds; None where it has no such header."""
+    """The terms in the `heart-beat` header; None if there is no such header."""
     credentials: Credentials | None = None
-    """What brokers are told in place of the client's own, or of their upstream's; None: as the upstream has it."""
+    """The credentials for brokers, if they differ from the upstream's and from those in CONNECT; otherwise None."""
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
@@ -128,15 +129,15 @@ class Offer:
         return cls(headers, versions(accept) if accept is not None else frozenset({V1_0.version}), terms)
 
     def first(self, name: bytes) -> bytes | None:
-        """Return the value of a header, the first where there are several; None where there is none."""
+        """Return the first value of a header; None if CONNECT has no such header."""
         return _first(self.headers, name)
 
     def with_credentials(self, credentials: Credentials | None) -> "Offer":
-        """Return the offer with these credentials for brokers; None: those of the upstream."""
+        """Return the offer with these credentials for brokers; None: the credentials of the upstream."""
         return self if credentials is None else replace(self, credentials=credentials)
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
-        """Return the highest version in `spoken` that the client accepts. Raises `ProtocolError` without one."""
+        """Return the highest version in `spoken` that the client accepts. Raises `ProtocolError` if there is none."""
         dialect = highest(self.versions, spoken)
         if dialect is None:
             supported = spell_versions(spoken).decode()
@@ -159,8 +160,8 @@ class Offer:
         """Return the CONNECT frame for a broker: the client's headers, with the versions `asked` and the heart-beats
         `terms`.
 
-        `host`, `credentials` and `added` replace those headers of the client, in any spelling; one without a value is
-        left out.
+        `host`, `credentials` and `added` replace the client's headers of these names, however the names are spelled. A
+        passcode or `added` value that is None removes the header.
         """
         values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
         above, names = not asked.isdisjoint(_NEGOTIATING), dict(self.headers)
@@ -191,18 +192,18 @@ class Offer:
         return value in [each for _, each in self.headers]
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` sends a `heart-beat` header: not for 1.0 alone, unless the client sent one."""
+        """Whether `connect` sends a `heart-beat` header: for 1.0 alone, only if the client's CONNECT has one."""
         return self.terms is not None or not asked.isdisjoint(_NEGOTIATING)
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """Return the terms for the broker. Without a `heart-beat` header in CONNECT expect no beats of the broker."""
+        """Return the terms for the broker. Without a `heart-beat` header in CONNECT, they expect no beats."""
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 
 def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | None:
-    """Return the CONNECT in a client's first bytes, or the foreign protocol; None if it is incomplete. Later bytes stay
-    in the decoder. Raises `StompError` for other bytes, and for more than `most` bytes without a complete CONNECT
-    (leading EOLs do not count).
+    """Return the CONNECT in a client's first bytes, or the foreign protocol; None if CONNECT is incomplete. Later
+    bytes stay in the decoder. Raises `StompError` for other bytes, and for more than `most` bytes without a complete
+    CONNECT (leading EOLs do not count).
     """
     begun = decoder.begun
     if begun or not decoder.buffered:
@@ -225,7 +226,7 @@ def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | 
 
 @dataclass(slots=True)
 class Accord:
-    """What CONNECTED settles: the version's dialect, the heart-beats, `server` and `session` (empty where absent)."""
+    """What CONNECTED says: the dialect of its version, the heart-beats, `server` and `session` (empty if absent)."""
 
     headers: Headers
     dialect: Dialect
@@ -235,9 +236,7 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """Return what CONNECTED settles; a malformed `heart-beat` counts as none. Raises `ProtocolError` for an unknown
-        version.
-        """
+        """Return what CONNECTED says; a malformed `heart-beat` counts as absent. Raises `ProtocolError`."""
         headers = _without_body(frame)
         first = dict(reversed(headers))  # of several headers of one name
         version = (first.get(VERSION) or V1_0.version).strip(b" ")
@@ -254,7 +253,7 @@ class Accord:
         """Return the CONNECTED frame for the client: the broker's headers, with the version of `dialect` and our
         heart-beats.
 
-        `terms`: None where the client sent no `heart-beat`. `session`: the header's value where the broker sent none.
+        `terms`: None if the client sent no `heart-beat`. `session`: the value of this header if the broker sent none.
         """
         values: dict[bytes, bytes | None] = {}
         if dialect.negotiates or _first(self.headers, VERSION) is not None:

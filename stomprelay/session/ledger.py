@@ -1,6 +1,6 @@
-"""Deliveries that await their ACK. The relay keeps this account where the two sides name deliveries differently, or
-where the session may move to a broker that does not know the deliveries. Of the newest deliveries only the names are
-kept (`recent`). A range of deliveries is settled or lost in one step, whatever its length.
+"""Deliveries that await their ACK. The relay keeps this account if the two sides name deliveries differently, or if
+the session may move to a broker that does not know the deliveries. For the newest deliveries only the names are kept
+(`recent`). A range of deliveries is settled or lost in one step, whatever its length.
 """
 
 from collections.abc import Iterable
@@ -43,14 +43,14 @@ def _ended_cost(account: UnsettledDeliveries) -> int:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Line:
-    """Deliveries of one name, by `rank` and then age. Deliveries that are no longer pending, or have another rank now,
-    are removed when they come first.
+    """The deliveries that have the same name, ordered by `rank` and then by age. A delivery that is no longer pending,
+    or whose rank has changed, stays until it is the first, and is then removed.
     """
 
     _waiting: list[list[tuple[int, Delivery]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])
     _size: int = 0
     count: int = 0
-    """How many of them are not gone."""
+    """The number of deliveries that are not gone."""
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
@@ -58,7 +58,7 @@ class _Line:
         self.put(delivery)
 
     def put(self, delivery: Delivery) -> None:
-        """Add a delivery again that was removed while a transaction held it."""
+        """Put back a delivery that was removed while a transaction held it."""
         heappush(self._waiting[delivery.rank], (delivery.order, delivery))
         self._size += 1
 
@@ -72,7 +72,7 @@ class _Line:
             self._size = sum(map(len, self._waiting))
 
     def first(self) -> Delivery | None:
-        """Return the delivery that an ACK is for; None if none is pending."""
+        """Return the pending delivery that an ACK with this name settles; None if there is none."""
         for rank, waiting in enumerate(self._waiting):
             while waiting:
                 delivery = waiting[0][1]
@@ -88,7 +88,7 @@ class _Line:
 
 
 class _SameId:
-    """The deliveries of one message-id: all of them, and those of each subscription id. `len`: the number of ids."""
+    """The deliveries of one message-id: all, and those of each subscription. `len`: the number of subscriptions."""
 
     __slots__ = ("_every", "_lines")
 
@@ -105,7 +105,7 @@ class _SameId:
         self._lines.setdefault(delivery.subscription.id, _Line()).add(delivery)
 
     def remove(self, delivery: Delivery) -> bool:
-        """Record that one is gone. Returns whether it was the last."""
+        """Record that a delivery is gone. Return whether it was the last one with the message-id."""
         self._every.remove()
         line = self._lines[delivery.subscription.id]
         line.remove()
@@ -120,9 +120,9 @@ class _SameId:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone. Several may have one id: a broker gives one id to
-    all subscriptions of a topic, and again to a message that it sends again. `shared`: the cost of shared ids, in
-    `THING`s.
+    """The deliveries of a ledger by message-id, until they are gone. Several deliveries may have the same id: a broker
+    gives the same id to all subscriptions of a topic, and gives a message the same id when it sends the message again.
+    `shared`: the cost of shared ids, in `THING`s.
     """
 
     shared: int = 0
@@ -161,8 +161,8 @@ class Namesakes:
         del self._named[delivery.message_id]
 
     def first(self, message_id: bytes, subscription: bytes | None) -> Delivery | None:
-        """Return the pending delivery that an ACK of this message-id (on this subscription) is for: the oldest of the
-        lowest rank. None where none is pending.
+        """Return the pending delivery that an ACK of this message-id is for: the oldest one of the lowest rank. With a
+        `subscription` id, only deliveries of that subscription count. None if none is pending.
         """
         named = self._named.get(message_id)
         if isinstance(named, _SameId):
@@ -174,13 +174,14 @@ class Namesakes:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ledger:
-    """The unsettled deliveries of one client: no ACK or NACK has come, or only one that belongs to an open transaction.
+    """The unsettled deliveries of one client: no ACK or NACK has come, or only one that belongs to an open
+    transaction.
 
-    `full`: do not read from the broker until the ledger is not `crowded` any more.
-    `orders`: gives deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the
-    client's. `recent`: the newest deliveries. `forgot`: deliveries of lost brokers were forgotten to make room, so that
-    an ACK with an unknown name may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and
-    the present broker may still await their ACKs.
+    When the ledger is `full`, do not read from the broker until the ledger is not `crowded` any more. `orders`: gives
+    deliveries their numbers; the client's ledgers with several brokers share it. `dialect`: the client's. `recent`:
+    the newest deliveries. `forgot`: deliveries of lost brokers were forgotten to make room, so an ACK with an unknown
+    name may be for one of them. `dropped`: deliveries of ended subscriptions were forgotten, and the present broker
+    may still await their ACKs.
     """
 
     _most: int
@@ -215,7 +216,7 @@ class Ledger:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that all of it costs."""
+        """The bytes that the ledger costs."""
         return self._size + THING * (self._named.shared + self._hidden.shared) + self.recent.size
 
     @property
@@ -225,26 +226,26 @@ class Ledger:
 
     @property
     def full(self) -> bool:
-        """Whether the client owes ACKs for `most` or more deliveries."""
+        """Whether `awaited` is `most` or more."""
         return self.awaited >= self._most
 
     @property
     def crowded(self) -> bool:
-        """Whether the client owes ACKs for more than half of `most` deliveries."""
+        """Whether `awaited` is more than half of `most`."""
         return self.awaited * 2 > self._most
 
     @property
     def expecting(self) -> bool:
-        """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
+        """Whether an open subscription has a delivery that awaits its ACK and is not lost."""
         return self._expected > 0 or len(self.recent) > 0
 
     @property
     def unsure(self) -> bool:
-        """Whether an ACK that names nothing here may be for a forgotten delivery, or for a copy that was settled."""
+        """Whether an ACK with an unknown name may be for a forgotten delivery, or for a settled copy of a message."""
         return self.forgot or self._again
 
     def delivered(self, rows: bytes, width: int, count: int) -> bool:
-        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if one has to be `noted`."""
+        """Record MESSAGEs, in rows of `width` values. Return False, and record nothing, if each must go to `noted`."""
         room = self._most - self._pending - self._in_doubt - len(self.recent)
         if self.forgot or ((self._ended or self._lost) and count > room):
             return False  # `noted` makes room
@@ -253,26 +254,26 @@ class Ledger:
         return self.recent.add(rows, width)
 
     def _knows(self, rows: list[Row]) -> bool:
-        """Whether one of these decoded names belongs to a delivery that is not among the recent ones."""
+        """Whether a delivery outside `recent` already has one of the decoded names in these rows."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
         return (
             None if self.forgot or self._tokened or self._hidden else self.recent.values(names, first, stop)
         )
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names, outside transactions. Return whether all may pass as they came. If not,
-        look at each ACK; a name that was settled is not known any more.
+        the caller must look at each ACK. Names that were settled here are then unknown to the ledger.
         """
-        # Where any of these holds, broker and client may mean different ones by a name.
+        # If one of these is true, broker and client may use the same name for different deliveries.
         if self.forgot or self._tokened or self._hidden:
             self._list_recent()
             return False
-        # What is settled here, and then looked at, would not pass where the ledger is `unsure`.
+        # An ACK that is settled here and then looked at would not pass if the ledger is `unsure`.
         if (self._by_order or self._again) and self.recent.values(names) is None:
             return False
         found, covered = self.recent.settle(names)
@@ -283,7 +284,7 @@ class Ledger:
         return found
 
     def _list_recent(self) -> None:
-        """Make a `Delivery` of each recent delivery, with the subscription that it had then."""
+        """Make a `Delivery` of each recent delivery, with the subscription that it came on."""
         for order, subscription, message_id, ack in self.recent.take():
             self._add(order, subscription, message_id, ack, open=True)
 
@@ -329,7 +330,7 @@ class Ledger:
         self._size += _cost(delivery)
         (self._hidden if hidden else self._named).add(delivery)
         if ack is not None and tokened:
-            self._tokened[ack] = delivery  # the newest: the broker knows none before it by this name any more
+            self._tokened[ack] = delivery  # the broker means no earlier delivery by this name
         elif ack is not None:
             self._by_ack.setdefault(ack, delivery)
         self._pending += 1
@@ -340,7 +341,7 @@ class Ledger:
         return delivery
 
     def _replace(self, account: Cumulative, message_id: bytes) -> None:
-        """A lost broker's message is delivered again: the client's later ACKs do not cover the lost delivery."""
+        """A lost message came again: move its lost delivery out of `account`, so that later ACKs do not settle it."""
         for names in (self._named, self._hidden):
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
@@ -358,13 +359,13 @@ class Ledger:
             self._leave(account)
 
     def _leave(self, account: UnsettledDeliveries) -> None:
-        """Forget the pending deliveries of an ended subscription, or remember the subscription for later."""
+        """Forget an ended subscription, if it has no pending deliveries. Otherwise remember it for `_make_room`."""
         self._ended[account] = None
         if account.empty:
             self._forget(account)
 
     def _make_room(self) -> None:
-        """Forget deliveries of ended subscriptions and lost brokers to make room (`forgot`)."""
+        """Forget deliveries of ended subscriptions and lost brokers to make room. May set `forgot` and `dropped`."""
         for account in list(self._ended):
             self._forget(account)
         if self._stale:
@@ -373,7 +374,7 @@ class Ledger:
                 self._forget(account)
 
     def _forget(self, account: UnsettledDeliveries) -> None:
-        """Forget the pending deliveries of an ended subscription; of an open one, those of lost brokers."""
+        """Forget the pending deliveries of an ended subscription, or those of lost brokers on an open subscription."""
         lost = account.lost
         self.forgot = self.forgot or lost > 0
         taken = account.take_all() if account in self._ended else account.take_below(account.live_from)
@@ -384,7 +385,7 @@ class Ledger:
         self._ended.pop(account, None)
 
     def _release(self, account: UnsettledDeliveries, taken: TakenPositions) -> None:
-        """Forget deliveries that were taken, and their names."""
+        """Forget the deliveries at these positions, and their names."""
         for delivery in account.release(taken):
             delivery.gone = True
             self._size -= _cost(delivery)
@@ -404,7 +405,7 @@ class Ledger:
             self._size -= _ended_cost(account)
 
     def lost(self) -> None:
-        """Record that the broker is lost: its deliveries are lost, and no broker gets their ACKs."""
+        """Record that the broker is lost. Its deliveries are lost, too, and no broker gets their ACKs."""
         self._list_recent()
         self._connection.lost = True
         self._connection = BrokerConnection()
@@ -415,7 +416,7 @@ class Ledger:
         self._stale = True
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an unsettled delivery has this `ack` value, or a forgotten one may have had it."""
+        """Whether an unsettled delivery has this `ack` value, or a forgotten delivery may have had it."""
         return self.forgot or ack in self._by_ack or self.recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
@@ -424,18 +425,18 @@ class Ledger:
         return message_id in self._named
 
     def hides(self, name: bytes | None) -> bool:
-        """Whether the broker knows an unsettled delivery by this name, and the client knows it by its token only."""
+        """Whether the broker knows an unsettled delivery by this name, but the client knows it only by its token."""
         return name is not None and (name in self._tokened or name in self._hidden)
 
     def by_token(self, token: bytes) -> Delivery | None:
-        """Return the delivery with this token, otherwise the one with this `ack` value, otherwise None."""
+        """Return the pending delivery with this token. Without one, return the one with this `ack` value, or None."""
         if self.recent.has(token):
             self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
         return delivery if delivery is not None and delivery.pending else None
 
     def given(self, token: bytes) -> Delivery | None:
-        """Return the delivery that was given this token, or None."""
+        """Return the pending delivery with this token, or None."""
         digits = token.removeprefix(TOKEN)
         if not is_token(token) or not digits.isdigit() or len(digits) >= 20:
             return None
@@ -443,21 +444,22 @@ class Ledger:
         return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """Return the delivery with this token; otherwise the oldest one of this message (and subscription), see
-        `Delivery.rank`; otherwise None.
+        """Return the pending delivery whose token this is. If there is none, look for deliveries with this message-id
+        (and subscription). Return the delivery with the lowest `Delivery.rank`, and of several the oldest. None if
+        there is none.
         """
         if message_id not in self._named and self.recent.may_have(message_id, subscription):
             self._list_recent()
         return self.given(message_id) or self._named.first(message_id, subscription)
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
-        """Return the last unsettled delivery below `order` on a cumulative subscription, or None."""
+        """Return the last pending delivery with a number below `order` on a cumulative subscription, or None."""
         account = self._accounts.get(subscription)
         return account.latest(order) if isinstance(account, Cumulative) else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """Settle a delivery and all others that its ACK covers; in a `transaction`, until that is aborted. Return
-        whether no lost broker's delivery is among them.
+        """Settle a delivery and all others that its ACK covers. With a `transaction`, `aborted` makes them unsettled
+        again. Return False if one of these deliveries belongs to a lost broker.
         """
         account = delivery.unsettled
         return self._take(account, account.take(delivery.position), transaction)
@@ -465,7 +467,7 @@ class Ledger:
     def _take(
         self, account: UnsettledDeliveries, taken: TakenPositions, transaction: bytes | None = None
     ) -> bool:
-        """Settle the deliveries at these positions. Return whether no lost broker's delivery is among them."""
+        """Settle the deliveries at these positions. Return False if one of them belongs to a lost broker."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:
@@ -476,7 +478,7 @@ class Ledger:
         return not lost
 
     def _count(self, account: UnsettledDeliveries, taken: TakenPositions, lost: int, sign: int) -> None:
-        """Count the deliveries at these positions as pending (`sign` 1) or no longer pending (-1)."""
+        """Count the deliveries at these positions as pending (`sign` 1) or as not pending any more (-1)."""
         self._pending += sign * len(taken)
         self._lost += sign * lost
         if account.subscription.open:

@@ -25,16 +25,17 @@ from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, ERROR, OPENING
 
 BEAT: Final = b"\n"
-"""One LF: brokers exist that take a CR between frames for the start of a command."""
+"""One LF. The relay sends no CR, because some brokers take a CR between frames for the start of a command."""
 
 _SHARED: Final = 64
-"""Terms that sessions share: nearly all ask for the same few."""
+"""The number of different terms that are cached for all sessions. Nearly all clients ask for the same few."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """One side's terms (STOMP 1.1 and 1.2, "Heart-beating"), in milliseconds; 0 is never. `idle`: the share of the
-    interval after which we beat. `tolerance`: the multiple after which a peer is dead.
+    """One side's terms (STOMP 1.1 and 1.2, "Heart-beating"), in milliseconds; 0 means never. `idle`: the relay beats
+    after this share of the interval. `tolerance`: a peer that is silent for this multiple of the interval counts as
+    dead.
     """
 
     can_send: int = 0
@@ -45,7 +46,7 @@ class Terms:
     @classmethod
     @lru_cache(_SHARED)
     def parse(cls, value: bytes) -> "Terms":
-        """Return the terms in a `heart-beat` header. Raises `ProtocolError` when it is not two numbers."""
+        """Return the terms in a `heart-beat` header. Raises `ProtocolError` if the header is not two numbers."""
         parts = [part.strip(b" ") for part in value.split(b",")]
         if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
             raise ProtocolError(
@@ -54,7 +55,7 @@ class Terms:
         return cls(int(parts[0]), int(parts[1]))
 
     def __bytes__(self) -> bytes:
-        """Return the value of a `heart-beat` header, without a blank, which brokers refuse."""
+        """Return the value of a `heart-beat` header. The value has no blank, because brokers refuse blanks."""
         return b"%d,%d" % (self.can_send, self.wants)
 
 
@@ -69,8 +70,9 @@ def _shared(send: float, expect: float) -> tuple[float, float]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeartBeat:
-    """The beats of one leg. Times are in seconds. Set `sent_at` when bytes are written, `received_at` when bytes come,
-    and `reading` to False while the peer is not read from: until `resumed` the peer is not `dead`.
+    """The beats of one leg. Times are in seconds. Set `sent_at` when bytes are written, and `received_at` when bytes
+    come. Set `reading` to False while the peer is not read from; then the peer is not `dead` until `resumed` is
+    called.
     """
 
     received_at: float = 0.0
@@ -79,7 +81,7 @@ class HeartBeat:
     _intervals: tuple[float, float] = inf, inf
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
-        """Set both intervals from the sides' terms. Then call `due` and `dead` at each `deadline`."""
+        """Set both intervals from the terms of both sides. Then call `due` and `dead` at each `deadline`."""
         send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
         expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
         self._intervals = _shared(
@@ -88,13 +90,13 @@ class HeartBeat:
         self.received_at = self.sent_at = now
 
     def keep_alive(self, every: float, now: float) -> None:
-        """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""
+        """After `every` seconds without a write, a beat becomes `due`, even if no heart-beats were agreed."""
         pause, limit = self._intervals
         self._intervals = min(pause, every), limit
         self.sent_at = now
 
     def resumed(self, now: float) -> None:
-        """Record that the relay reads from the peer again: its silence counts from `now`."""
+        """Record that the relay reads from the peer again. The peer's silence counts from `now`."""
         self.reading = True
         self.received_at = now
 
@@ -103,12 +105,12 @@ class HeartBeat:
         return now >= self.sent_at + self._intervals[0]
 
     def dead(self, now: float) -> bool:
-        """Whether the peer sent nothing for longer than was agreed, while it was read from."""
+        """Whether the peer sent nothing for longer than was agreed. While the peer is not read from, this is False."""
         return self.reading and now >= self.received_at + self._intervals[1]
 
     @property
     def deadline(self) -> float:
-        """When to call `due` and `dead`, in seconds of the same clock; infinity when nothing was agreed."""
+        """When to call `due` and `dead`, in seconds of the same clock; infinity if no heart-beats were agreed."""
         pause, limit = self._intervals
         beat, end = self.sent_at + pause, self.received_at + limit
         return end if self.reading and end < beat else beat
@@ -124,7 +126,7 @@ class Side(Enum):
 
 
 class LegState(Enum):
-    """Where a leg is in its life; see the module."""
+    """The state of a leg. The docstring of this module explains the states."""
 
     OPENING = "opening"
     CONNECTING = "connecting"
@@ -149,7 +151,7 @@ EXPECTED: Final = {
     (Side.UPSTREAM, LegState.LEAVING): BROKER_COMMANDS,
     (Side.UPSTREAM, LegState.CLOSED): _NOTHING,
 }
-"""The commands that may come on a leg, by side and state; for any other the connection is ended with an ERROR."""
+"""The commands that may come on a leg, by side and state. Any other command ends the connection with an ERROR."""
 
 NEXT: Final = {
     LegState.OPENING: frozenset({LegState.CONNECTING, LegState.CONNECTED, LegState.CLOSED}),
@@ -158,14 +160,15 @@ NEXT: Final = {
     LegState.LEAVING: frozenset({LegState.CLOSED}),
     LegState.CLOSED: frozenset[LegState](),
 }
-"""The states that may follow a state."""
+"""For each state: the states that may follow."""
 
 
 class Leg:
-    """A connection to a client (`Side.DOWNSTREAM`) or to a broker (`Side.UPSTREAM`). It has no socket. Before CONNECT
-    and CONNECTED its dialect is that of 1.0.
+    """A connection to a client (`Side.DOWNSTREAM`) or to a broker (`Side.UPSTREAM`). It has no socket. Its dialect is
+    that of 1.0 before CONNECT and CONNECTED.
 
-    `closed`: nothing may be written. `gone`: the connection has ended, but what came is still to be delivered.
+    `closed`: nothing may be written. `gone`: the connection has ended, and the bytes that came are still to be
+    delivered.
     """
 
     __slots__ = ("closed", "decoder", "dialect", "gone", "heartbeat", "side", "state")
@@ -179,7 +182,7 @@ class Leg:
         self.decoder = Decoder(dialect, EXPECTED[side, self.state], limits)
 
     def enter(self, state: LegState, dialect: Dialect | None = None) -> None:
-        """Change to `state`; where a `dialect` is given, frames are read in it from the next one on."""
+        """Change to `state`. If a `dialect` is given, later frames are read in that dialect."""
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
         self.closed = state is LegState.CLOSED
@@ -190,6 +193,6 @@ class Leg:
 
     @property
     def beating(self) -> bool:
-        """Whether its heart-beats count. A client that sent DISCONNECT still gets beats until it is answered."""
+        """Whether heart-beats count on this leg: while CONNECTED, and on a client's leg also while LEAVING."""
         leaving = self.state is LegState.LEAVING and self.side is Side.DOWNSTREAM
         return leaving or self.state is LegState.CONNECTED

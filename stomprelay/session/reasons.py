@@ -1,4 +1,4 @@
-"""Words for the log that everything with sockets uses: why connections fail, and which notes are warnings."""
+"""Texts for the log about failed connections, for all code with sockets. Also the events whose notes are warnings."""
 
 from collections.abc import Iterable
 from traceback import format_tb
@@ -7,10 +7,10 @@ from typing import Final
 from stomprelay.session.effects import Event
 
 WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
-"""The events whose notes are logged as warnings; all others are information."""
+"""The events whose notes are logged as warnings. All other notes are logged as information."""
 
 CLOSED: Final = "connection closed"
-"""The peer closed the connection in good order."""
+"""The text for a connection that the peer closed in the normal way."""
 UNREAD: Final = "connection closed while it was not read from"
 RESET: Final = "connection reset"
 REFUSED: Final = "connection refused"
@@ -38,15 +38,15 @@ _TLS: Final = {
     "tls alert certificate unknown": "the peer does not accept our certificate",
     "tlsv13 alert certificate required": "the peer demands a certificate of ours",
 }
-"""OpenSSL's reasons, as it writes them, and what they mean."""
+"""OpenSSL's reasons in its own words, each with its meaning."""
 
 
 def spell_tls(reasons: Iterable[str]) -> str:
-    """Return why TLS failed, in one line: each of OpenSSL's reasons, preceded by its meaning where that is known."""
+    """Return why TLS failed, in one line: each of OpenSSL's reasons, after its meaning if that is known."""
     words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in reasons]
     return f"TLS: {', '.join(words)}" if words else "TLS failed"
 
 
 def rejected(problem: str) -> str:
-    """Return the log's text for a peer's certificate that was not accepted because of `problem`."""
+    """Return the text for the log about a peer's certificate that was not accepted because of `problem`."""
     return f"TLS: certificate verify failed: {problem}"

@@ -1,11 +1,11 @@
-"""The newest deliveries, of which only the names are kept. All deliveries of a chunk are recorded in one call, and
-mostly settled in one call, without an object for each. When a loss, an ended subscription or a transaction concerns
-them, the ledger takes them over. Only the compiled `_rows` keeps such deliveries; without it the ledger has a
-`Delivery` for each.
+"""The newest deliveries, of which only the names are kept. One call records all deliveries of a chunk, and one call
+settles many; there is no object for each delivery. If a loss, an ended subscription or a transaction concerns these
+deliveries, the ledger makes a `Delivery` of each. Only the compiled `_rows` can keep names alone; without `_rows` the
+ledger always has a `Delivery` for each.
 
-A row has values of a MESSAGE: its subscription, its message-id and, if ACKs name that, its `ack`. A name has the values
-by which an ACK names a delivery. Both are texts with an LF behind each value, as on the wire to the client: see
-`Dialect.spells_once`.
+A row has values of a MESSAGE: its subscription, its message-id and, in versions whose ACKs need it, its `ack`. A name
+has the values by which an ACK names a delivery. Both are texts with an LF behind each value, spelled as on the wire to
+the client: see `Dialect.spells_once`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Row = tuple[bytes, ...]
 
 COMPILED: Final = compiled("stomprelay.session._rows")
-"""The compiled `_rows`; None where it was not built, or nothing compiled is wanted."""
+"""The compiled `_rows`; None if it was not built, or if the environment asks for no compiled module."""
 
 _NAME: Final[Mapping[DeliveryNaming, tuple[int, int]]] = {
     DeliveryNaming.MESSAGE_ID: (1, 2),
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (0, 2),
     DeliveryNaming.ACK: (2, 3),
 }
-"""Which values of a row are its name: from the first number up to the second one."""
+"""For each way of naming deliveries: the part of a row that is its name, from the first index up to the second."""
 _WIDEST: Final = 3
 _OURS: Final = b"\n" + TOKEN
 
@@ -53,14 +53,14 @@ def _ids(rows: bytes, width: int) -> set[bytes]:
 
 
 ids_of: Final[Callable[[bytes, int], set[bytes]]] = _ids if COMPILED is None else COMPILED.ids
-"""Returns the first value of each row, which is the subscription, for rows of so many values."""
+"""Returns the set of the first values, which are subscription ids, of rows with this many values."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Recent:
-    """The newest deliveries of a client of this dialect: of the present broker and open subscriptions, with names that
-    no other delivery in the ledger has. `orders` gives them their numbers. Those that are not settled yet have the
-    highest numbers, without a gap.
+    """The newest deliveries of a client of this dialect. They are of the present broker and on open subscriptions. No
+    other delivery in the ledger has the same name. `orders` gives them their numbers. The deliveries that are still
+    unsettled have the highest of these numbers, without a gap.
     """
 
     _dialect: Dialect
@@ -76,15 +76,15 @@ class Recent:
 
     @property
     def size(self) -> int:
-        """The number of bytes that all of them cost."""
+        """The bytes that the recent deliveries cost."""
         return 0 if self._rows is None else THING * len(self._rows) + self._rows.size
 
     def concerns(self, subscription: Subscription) -> bool:
-        """Whether some of the deliveries may be on this subscription. If so, `take` all when it ends."""
+        """Whether one of the deliveries may be on this subscription. If so, call `take` when the subscription ends."""
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
-        """Whether a delivery here has this decoded `ack` value. False in a version whose ACKs have no such value."""
+        """Whether a recent delivery has this decoded `ack` value. False if the version's ACKs have no such value."""
         return self._dialect.delivery is DeliveryNaming.ACK and self._has(ack)
 
     def _has(self, *name: bytes) -> bool:
@@ -104,7 +104,7 @@ class Recent:
         return len(self) > 0
 
     def values(self, names: bytes, first: int = 0, stop: int = 0) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find one."""
+        """Return the values `first` up to `stop` of the rows with these names; None if `settle` may not find a name."""
         return None if self._rows is None else self._rows.values(names, first, stop)
 
     def decoded(self, rows: bytes, width: int) -> list[tuple[bytes, ...]]:
@@ -122,7 +122,9 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: bytes, width: int) -> bool:
-        """Add rows of the newest deliveries. Return False, and add none, if a name is taken or may be our token."""
+        """Add the rows of the newest deliveries. Return False, and add no row, if a name exists already or a row may
+        contain the relay's `TOKEN`.
+        """
         if COMPILED is None or _OURS in rows:
             return False
         kept = self._rows
@@ -139,8 +141,8 @@ class Recent:
         return True
 
     def settle(self, names: bytes) -> tuple[bool, list[Subscription]]:
-        """Forget what ACKs of these names cover. Return whether each name was found, and the cumulative subscriptions
-        in which the ACKs cover further deliveries.
+        """Forget the deliveries that ACKs of these names cover. Return whether each name was found, and the cumulative
+        subscriptions on which the ACKs cover earlier deliveries, too.
         """
         if self._rows is None:
             return False, []
@@ -148,7 +150,7 @@ class Recent:
         return found, [self._subscriptions[id] for id in covered]
 
     def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
-        """Forget and return all in order: each number, subscription and, decoded, message-id and `ack` value."""
+        """Forget all deliveries. Return the number, subscription, decoded message-id and `ack` of each, in order."""
         if self._rows is None:
             return []
         subscriptions, left = self._subscriptions, len(self._rows)

@@ -1,4 +1,4 @@
-"""What a refused peer is sent: an ERROR of our own, or an answer in its own protocol."""
+"""What a refused peer is sent: an ERROR from us, or an answer in the peer's own protocol."""
 
 from typing import Final, NamedTuple
 
@@ -9,8 +9,8 @@ from stomprelay.wire.names import CONTENT_LENGTH, CONTENT_TYPE, ERROR, MESSAGE_H
 
 
 def complain(error: StompError, dialect: Dialect, supported: bytes | None = None) -> bytes:
-    """Return the ERROR frame for an error, for the client's dialect. Its body is never empty: Artemis's client needs
-    one. `supported`: the versions to name (STOMP 1.2, "Protocol Negotiation").
+    """Return the ERROR frame for an error, in the client's dialect. Its body is never empty, because Artemis's client
+    needs a body. `supported`: the versions to name (STOMP 1.2, "Protocol Negotiation").
     """
     body = (error.explanation or error.message).encode()
     headers: Headers = [(MESSAGE_HEADER, error.message.encode())]
@@ -23,13 +23,13 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
 
 
 def not_stomp(error: StompError) -> StompError:
-    """Return the error for the client when the bytes of its broker are not STOMP; `error` says why."""
+    """Return the error for a client whose broker sent bytes that are not STOMP; `error` says why."""
     return StompError("the broker sent what is not STOMP", error.message)
 
 
 METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
 LONGEST: Final = max(map(len, METHODS))
-"""How many of a connection's first bytes `recognise` needs at most."""
+"""The number of a connection's first bytes that `recognise` needs at most."""
 _HINT: Final = b"This port speaks STOMP, not HTTP: use a STOMP client.\r\n"
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\n"
@@ -41,7 +41,7 @@ _HTTP_ANSWER: Final = (
 
 
 class Foreign(NamedTuple):
-    """A peer that does not use STOMP: its first bytes, for the log, and the answer in its own protocol."""
+    """A peer that does not use STOMP: `what` it sent, for the log, and the answer in the peer's own protocol."""
 
     what: str
     answer: bytes
@@ -52,7 +52,7 @@ HTTP: Final = Foreign("HTTP request on a STOMP listener", _HTTP_ANSWER)
 
 
 def recognise(data: bytes) -> Foreign | None:
-    """Return the protocol of a connection's first bytes, if it is a known one other than STOMP; otherwise None."""
+    """Return the protocol that a connection's first bytes show, if it is known and not STOMP; otherwise None."""
     if data.startswith(b"\x16"):  # a handshake's first record
         return TLS
     if data.startswith(METHODS):

@@ -1,5 +1,5 @@
-"""What a client has open: version, subscriptions, transactions, owed receipts. It outlives the legs toward brokers. And
-how many bytes the relay keeps of the client, and how many it may.
+"""What a client has open: version, subscriptions, transactions, owed receipts. A session outlives the legs toward
+brokers. Also how many bytes the relay keeps of the client, and how many it may keep.
 """
 
 from collections import deque
@@ -18,15 +18,15 @@ from stomprelay.wire.errors import LimitError, ProtocolError
 from stomprelay.wire.names import ABORT, BEGIN, COMMIT, ID, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
 
 _RECEIPT: Final = 160
-"""Bytes that a receipt id costs beside its text."""
+"""The bytes that a receipt id costs in addition to its text."""
 _FRAME: Final = 64
-"""The same for a frame of a transaction."""
+"""The bytes that a frame of a transaction costs in addition to its text."""
 _PLACES: Final = 128
-"""Bytes that a subscription costs beside the usual overhead: its places by id and by destination."""
+"""The bytes that a subscription costs in addition to `cost`: for its entries by id and by destination."""
 
 
 _HEADER: Final = 160
-"""Bytes that a header costs beside its text."""
+"""The bytes that a header costs in addition to its text."""
 
 
 def cost(headers: Headers) -> int:
@@ -60,30 +60,30 @@ class Budget:
 
     @property
     def full(self) -> bool:
-        """Whether as many bytes are kept as may be."""
+        """Whether no more bytes may be kept."""
         return self.size >= self.most
 
     def room(self, wanted: int) -> int:
-        """Return how many bytes may wait in one place: `wanted`, or so few that reading stops before a refusal."""
+        """Return how many bytes may wait in one place: at most `wanted`; reading stops before a `LimitError`."""
         return min(wanted, self.most // 4)
 
     def watch(self, keeper: Costing) -> None:
-        """Include this object's bytes in `size`; they are asked for each time."""
+        """Count the `cost` of this object in `size`; each use of `size` reads `cost` again."""
         self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
-        """Count `size` more kept bytes. Raises `LimitError`, and counts nothing, if that is too much."""
+        """Count `size` more kept bytes. Raises `LimitError`, and counts nothing, if the sum is more than `most`."""
         self._size += size
         if self.size > self.most:
             self._size -= size
             raise self._too_much
 
     def give(self, size: int) -> None:
-        """Count that `size` bytes are not kept any more."""
+        """Count `size` fewer kept bytes."""
         self._size -= size
 
     def check(self) -> None:
-        """Raise `LimitError` if more is kept than may be."""
+        """Raise `LimitError` if more bytes are kept than `most`."""
         if self.size > self.most:
             raise self._too_much
 
@@ -96,9 +96,10 @@ class Budget:
 class Transaction:
     """The frames of an open transaction.
 
-    `frames`: its BEGIN and SENDs as they came, `size` bytes, if another broker may need them; only the BEGIN once it is
-    `cut`. `cost`: what the session counts beside them. `acknowledged`: it has an ACK or NACK, so that the next
-    loss dooms it, as another broker lacks those deliveries. `doomed`: why it cannot be committed; None: it can.
+    `frames`: its BEGIN and SENDs as they came, if another broker may need them; `size` is the number of their bytes.
+    Once the transaction is `cut`, only the BEGIN is kept. `cost`: the bytes that the session counts in addition.
+    `acknowledged`: the transaction has an ACK or NACK. Another broker does not know the deliveries, so the next loss
+    dooms the transaction. `doomed`: why the transaction cannot be committed; None if it can.
     """
 
     cost: int = 0
@@ -109,8 +110,9 @@ class Transaction:
     doomed: str | None = None
 
     def keep(self, wire: bytes, room: int) -> int:
-        """Keep a frame, BEGIN first; return by how many bytes `size` grew or (negative) shrank. More than `room` bytes
-        cut the transaction: only its BEGIN is kept, and the next loss dooms it.
+        """Keep a frame; BEGIN must be the first one. Return by how many bytes `size` grew; negative if it shrank. A
+        frame of more than `room` bytes cuts the transaction: only BEGIN is kept, and the next loss dooms the
+        transaction.
         """
         if self.cut:
             return 0
@@ -127,7 +129,7 @@ class Transaction:
         return self.size - kept
 
     def lost(self) -> None:
-        """Record that its broker is lost. If it cannot be sent again, it is doomed."""
+        """Record that the transaction's broker is lost. A transaction that cannot be sent again is doomed."""
         if self.acknowledged:
             self.doomed = "it acknowledged messages of a broker that was lost"
         elif self.cut:
@@ -135,30 +137,30 @@ class Transaction:
 
 
 SENT_TO: Final = 8
-"""How many destinations of a client's SENDs are remembered, at most."""
+"""The highest number of destinations of a client's SENDs that are remembered."""
 _LONGEST: Final = 200
-"""How many bytes of such a destination's name are kept."""
+"""The highest number of bytes that are kept of a destination's name in `Session.sent_to`."""
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
 _NO_RECEIPTS: Final[dict[bytes, None]] = {}
 _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
-"""Shared by all sessions that had none yet, because most sessions never have any. Never add to these."""
+"""Shared by all sessions that have no entry yet, because most sessions never have one. Never add to these three."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Session:
-    """What one client has open at its broker. All values but those of `delivered` and `acknowledged` are decoded.
+    """What one client has open at its broker. All values are decoded, except those of `delivered` and `acknowledged`.
 
     `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
-    without a receipt were sent to the broker since its last RECEIPT, so that nothing shows whether it has them.
+    without a receipt were sent to the broker since its last RECEIPT; nothing shows yet whether the broker has them.
     `misreads`: see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many
     deliveries may await an ACK.
 
-    `memo`, `memo_head`: the head of the last SEND that changed nothing in the session, as it came and as it was sent
-    on; `traces`: how many SENDs changed something. `client_frames`, `broker_frames`: how many frames came; only the
-    first of a client's sessions counts them. `sent_to`: the destinations of the client's last SENDs, if destinations
-    are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers (`beside`,
-    `_neighbours`) share it. `active_at`: when the last bytes came that were not a beat, in seconds.
+    `memo`: the head of the last SEND that changed nothing in the session, as it came; `memo_head`: the same head as it
+    was sent on. `traces`: how many frames changed something. `client_frames`, `broker_frames`: how many frames came;
+    only the first of a client's sessions counts them. `sent_to`: the destinations of the client's last SENDs, if
+    destinations are counted. `_orders`: gives deliveries their numbers; the client's sessions with several brokers
+    (`beside`, `_neighbours`) share it. `active_at`: when the last bytes came that were not a beat, in seconds.
     """
 
     name: bytes
@@ -186,7 +188,7 @@ class Session:
     _neighbours: "list[Session] | None" = None
 
     def beside(self) -> "Session":
-        """Return a session of the same client for one more broker, which names no delivery as this one does."""
+        """Return a session of the same client for one more broker. Names of deliveries stay unique for the client."""
         self._orders = self._orders or DeliveryNumbers()
         if self._neighbours is None:
             self._neighbours = [self]
@@ -215,7 +217,7 @@ class Session:
         self.broker_frames += frames
 
     def sends_to(self, destination: bytes) -> None:
-        """Record that the client sent to this destination: `sent_to` has the newest, `SENT_TO` of them at most."""
+        """Record that the client sent to this destination. `sent_to` has the newest destinations, up to `SENT_TO`."""
         name = destination[:_LONGEST]
         if name not in self.sent_to:
             self.sent_to = (*self.sent_to[1 - SENT_TO :], name)
@@ -230,7 +232,7 @@ class Session:
 
     @property
     def ledger(self) -> Ledger:
-        """The account of deliveries, opened with the first one that the two sides name differently."""
+        """The account of deliveries. The first use creates it."""
         if self._ledger is None:
             self._orders = self._orders or DeliveryNumbers()
             ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
@@ -238,7 +240,7 @@ class Session:
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an `ack` value may not be given to the client: it would name two deliveries, or may be our token."""
+        """Whether an `ack` value must not be given to the client: it would name two deliveries, or may be our token."""
         if is_token(ack) or self.ledger.taken(ack):
             return True
         return self._neighbours is not None and any(
@@ -246,7 +248,7 @@ class Session:
         )
 
     def clashes(self, message_id: bytes) -> bool:
-        """Whether the client knows a delivery of another broker by this `message-id`, or may know one."""
+        """Whether the client knows, or may know, a delivery of another broker by this `message-id`."""
         if self._neighbours is None:
             return False
         if is_token(message_id):
@@ -254,15 +256,15 @@ class Session:
         return any(each.unsure or each.dropped or each.named(message_id) for each in self._others())
 
     def _others(self) -> Iterator[Ledger]:
-        """The accounts of the client's sessions with other brokers."""
+        """Yield the ledgers of the client's sessions with other brokers."""
         for each in self._neighbours or ():
             if each is not self and each._ledger is not None:
                 yield each._ledger
 
     def delivered(self, rows: bytes, width: int, count: int, *, unnamed: bool = False) -> bool:
         """Record MESSAGEs that pass as they came, in rows of `width` values (see `recent`). Return False, and record
-        nothing, if one has to be looked at: because of its names, because its subscription is unknown or, unless
-        `unnamed`, was not named by the client, or because the session would be `full`.
+        nothing, if a MESSAGE needs a look: its names may have to change, its subscription is unknown, the session would
+        become `full`, or (without `unnamed`) the client gave the subscription no id.
         """
         dialect = self.dialect
         if self._neighbours is not None or not dialect.spells_once(rows):
@@ -285,22 +287,22 @@ class Session:
         if not count:
             return True
         if ledger.awaited + count >= self._most or self.kept.full:
-            return False  # whoever looks at them sees when it is enough
+            return False  # the caller then takes them one by one until the session is full
         return ledger.delivered(rows, width, count)
 
     def values(self, names: bytes, first: int, stop: int) -> bytes | None:
-        """Return the values `first` up to `stop` of the rows with these names; None if one cannot be settled."""
+        """Return the values `first` up to `stop` of the rows with these names; None if the ACKs must be looked at."""
         return None if self._ledger is None else self._ledger.values(names, first, stop)
 
     def acknowledged(self, names: bytes) -> bool:
         """Settle ACKs or NACKs of these names (see `recent`), outside transactions. Return whether all may pass
-        unchanged. If not, look at each ACK; those that were settled pass.
+        unchanged. If not, the caller must look at each ACK. An ACK that was settled here is then sent on unchanged.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
-        """Whether too many ACKs are owed or too much is kept: stop reading from the broker until not `crowded`."""
+        """Whether to stop reading until the session is not `crowded`: too many ACKs are owed, or too much is kept."""
         return self._ledger is not None and (
             self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
         )
@@ -314,13 +316,11 @@ class Session:
 
     @property
     def quiet(self) -> bool:
-        """Whether no transaction is open and no ACK is owed, so that the broker can be left without a loss."""
+        """Whether no transaction is open and the client owes no ACK, so that leaving the broker loses nothing."""
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
-        """Keep a frame of an open transaction, see `Transaction.keep`. All open transactions together may have `most`
-        bytes.
-        """
+        """Keep a frame of an open transaction (see `Transaction.keep`). All of them together may keep `most` bytes."""
         before, size = transaction.size + transaction.cost, len(wire) + _FRAME
         self.kept.take(size)
         self._transactions_size += transaction.keep(wire, most - self._transactions_size)
@@ -338,9 +338,7 @@ class Session:
             self._transactions_size = size
 
     def lost_broker(self) -> None:
-        """Record that the broker is lost, and its deliveries with it. Transactions that cannot be sent again are
-        doomed.
-        """
+        """Record that the broker is lost, and its deliveries. Transactions that cannot be sent again are doomed."""
         for receipt in [each for each, asked in self.misreads.items() for _ in asked]:
             self.asked(receipt)
         if self._ledger is not None:
@@ -354,8 +352,8 @@ class Session:
             self.received(receipt)
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
-        """Record a WATCHED frame to the broker. Return the subscription that it opens or closes, or None. Raises
-        `ProtocolError` for too many subscriptions or transactions.
+        """Record a frame with a command in `WATCHED`. Return the subscription that it opens or closes, or None. Raises
+        `ProtocolError` for too many subscriptions or transactions, and `LimitError` if too much is kept.
         """
         if command is SUBSCRIBE or command is UNSUBSCRIBE:
             return self._subscribed(command, headers)
@@ -402,12 +400,12 @@ class Session:
         self.transactions[name] = Transaction(size)
 
     def lose(self, counter: str, count: int = 1) -> None:
-        """Count losses in `counters[counter]`: headers or frames that are not sent to the other side."""
+        """Count losses in `counters[counter]`: headers or frames that the other side is not sent."""
         self.traces += 1
         self.counters[counter] += count
 
     def owed(self, receipt: bytes) -> None:
-        """Record that a SEND with this receipt was sent: the broker owes it from now on."""
+        """Record that a SEND with this receipt was sent, so that the broker owes the RECEIPT."""
         self.traces += 1
         if len(self.receipts) < self._most and receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))
@@ -416,13 +414,13 @@ class Session:
             self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:
-        """Record that the broker answered this receipt id, if any."""
+        """Record that the broker sent the RECEIPT with this id; None changes nothing."""
         if receipt in self.receipts:
             del self.receipts[receipt]
             self.kept.give(_RECEIPT + len(receipt))
 
     def misread(self, receipt: bytes, taken: bytes) -> None:
-        """Record the spelling in which the broker will answer a receipt. Raises `LimitError` where too much is kept."""
+        """Record that the broker answers `receipt` as `taken`. Raises `LimitError` if too much is kept."""
         self.traces += 1
         self.kept.take(2 * THING + len(receipt) + len(taken))
         if self.misreads is _NONE_MISREAD:
@@ -430,8 +428,8 @@ class Session:
         self.misreads.setdefault(taken, deque()).append(receipt)
 
     def asked(self, receipt: bytes | None) -> bytes | None:
-        """Return the receipt that the client asked for, when the broker answers with `receipt`. The two differ if the
-        broker reads the client's spelling differently (`misreads`). Call this once for each answer.
+        """Return the receipt that the client asked for, if the broker's RECEIPT has the id `receipt`. The two differ if
+        the broker reads the client's spelling differently (`misreads`). Call this once for each RECEIPT.
         """
         asked = self.misreads.get(receipt) if receipt is not None else None
         if receipt is None or asked is None:
@@ -447,7 +445,7 @@ class Session:
         self.unproved += sends
 
     def owed_all(self, receipts: Iterable[bytes]) -> bool:
-        """Record these receipts of SENDs as `owed`. Return False, and record nothing, if that may be too much."""
+        """Record these receipts of SENDs as `owed` does. Return False, and record nothing, if they are too many."""
         new = dict.fromkeys(filterfalse(self.receipts.__contains__, receipts))
         if len(self.receipts) + len(new) > self._most:
             return False
@@ -463,7 +461,7 @@ class Session:
         return True
 
     def received_all(self, receipts: Iterable[bytes]) -> None:
-        """Record as `received` does that the broker sent RECEIPTs with these ids."""
+        """Record that the broker sent the RECEIPTs with these ids, as `received` does for one. Set `unproved` to 0."""
         self.unproved = 0
         owed, size = self.receipts, 0
         for receipt in receipts:

@@ -13,16 +13,17 @@ AUTO: Final = b"auto"
 CUMULATIVE: Final = b"client"
 INDIVIDUAL: Final = b"client-individual"
 MADE: Final = b"relay-"
-"""The beginning of each name that the relay gives to a subscription without one: letters, digits and dashes only."""
+"""The first part of each id that the relay gives to a subscription: letters, digits and dashes only."""
 LATELY: Final = 16
-"""How many ended subscriptions are remembered, for messages that are still on their way to them."""
+"""The number of ended subscriptions that are remembered, for messages that are still on their way to them."""
 MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """One SUBSCRIBE. `headers`: the client's, decoded; of a closed one only the receipt is left.
+    """A client's subscription. `headers`: the decoded headers of its SUBSCRIBE. After `close` only the receipt is left.
 
-    `id`: toward a broker. `named`: the client chose it; otherwise it must never be sent to it. `cost`: in bytes.
+    `id`: its id toward a broker. `named`: the client chose the id. Otherwise the client must never be sent the id.
+    `cost`: in bytes.
     """
 
     __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
@@ -42,24 +43,25 @@ class Subscription:
                 self.ack = value
 
     def close(self) -> None:
-        """Record that the client sent UNSUBSCRIBE for it, or another SUBSCRIBE with its id."""
+        """Record that the client ended the subscription, with UNSUBSCRIBE or with another SUBSCRIBE of the same id."""
         self.open = False
         self.headers = [each for each in self.headers if each[0] == RECEIPT_HEADER][:1]
 
 
 _NONE: Final[OrderedDict[bytes, Subscription]] = OrderedDict()
 _NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
-"""Shared by all clients that never subscribed. Never add to these."""
+"""Shared by all clients that never subscribed. Never add to these two."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Subscriptions:
-    """The open subscriptions of one client, oldest first. `acknowledging`: those with ACKs, including recently ended
-    ones. `most`: how many may be open.
+    """The open subscriptions of one client, oldest first. `acknowledging`: the number of subscriptions with ACKs,
+    including recently ended ones. `most`: how many may be open.
     """
 
     most: int = 65536
-    # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
+    # OrderedDicts: to find its first entry, a plain dict goes through all entries that were deleted before it. They
+    # are created with the first entry.
     _by_id: OrderedDict[bytes, Subscription] = field(default_factory=lambda: _NONE)
     _by_destination: dict[bytes, OrderedDict[bytes, Subscription]] = field(default_factory=lambda: _NOWHERE)
     _ended: OrderedDict[bytes, Subscription] = field(default_factory=lambda: _NONE)
@@ -75,14 +77,12 @@ class Subscriptions:
 
     @property
     def destinations(self) -> Collection[bytes]:
-        """Each destination of an open subscription once, by age. The collection is live: use it before
-        the next input.
-        """
+        """The destinations of the open subscriptions, each once, oldest first. Use them before the next input."""
         return self._by_destination.keys()
 
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:
-        """Add and return a subscription. Raises `ProtocolError` for too many. Without `id` it gets one of letters,
-        digits and dashes; the same `id` ends the older one. `cost` is in bytes.
+        """Add and return a subscription. Without an `id` header it gets an id from the relay. An older open
+        subscription with the same id ends. `cost` is in bytes. Raises `ProtocolError` if too many are open.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self.most:
@@ -110,12 +110,13 @@ class Subscriptions:
         return subscription
 
     def named(self, id: bytes) -> Subscription | None:
-        """Return the open subscription with this id; None where there is none."""
+        """Return the open subscription with this id; None if there is none."""
         return self._by_id.get(id)
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
-        """Return the subscription of a MESSAGE: by id, open or recently ended; else by destination, if that
-        subscription has no id of the client's; without an id in the MESSAGE also the only subscription. Otherwise None.
+        """Return the subscription of a MESSAGE, or None. First choice: the open or recently ended subscription with
+        this id. Second choice: a subscription to this destination. If the MESSAGE has an id, the client must have given
+        that subscription no id. A MESSAGE without an id may also be for the only open subscription.
         """
         named = None if id is None else self._by_id.get(id) or self._ended.get(id)
         if named is not None:
@@ -130,12 +131,12 @@ class Subscriptions:
         return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:
-        """Return the oldest open subscription to a destination, which a 1.0 UNSUBSCRIBE ends, or None."""
+        """Return the oldest open subscription to a destination, or None. A 1.0 UNSUBSCRIBE ends this subscription."""
         same = self._by_destination.get(destination)
         return None if same is None else next(iter(same.values()))
 
     def closed(self, headers: Headers) -> Subscription | None:
-        """Close and return the subscription of an UNSUBSCRIBE, by `id` or `destination`; None where none matches."""
+        """Close and return the subscription that UNSUBSCRIBE names by `id` or `destination`; None if there is none."""
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
@@ -152,9 +153,7 @@ class Subscriptions:
         self.acknowledging -= ended is not None and ended.ack != AUTO
 
     def take_closed(self) -> tuple[Subscription, ...]:
-        """Return the subscriptions that were closed since the last call, by `closed` or because another one took their
-        id.
-        """
+        """Return the subscriptions closed since the last call, by `closed` or because another took their id."""
         closed, self._closed = self._closed, ()
         return closed
 

@@ -1,4 +1,4 @@
-"""What looks for the bytes that mean something in a head, many at a time."""
+"""Finds the bytes that have a meaning in a head, 64 bytes at a time."""
 
 from libc.stdint cimport uint64_t
 
@@ -10,7 +10,7 @@ cdef extern from *:
     #include <emmintrin.h>
     #endif
 
-    /* One bit for each of 64 bytes: set where it is one of : LF \\ CR NUL. */
+    /* Returns one bit for each of 64 bytes: it is set if the byte is one of : LF \\ CR NUL. */
     static inline uint64_t marks_of(const unsigned char *at)
     {
         uint64_t marks = 0;
@@ -31,7 +31,7 @@ cdef extern from *:
         return marks;
     }
 
-    /* The same for the bytes that are left, which may be fewer than 64. */
+    /* Returns the same as marks_of, also for fewer than 64 bytes. */
     static inline uint64_t marks_in(const unsigned char *at, Py_ssize_t left)
     {
         unsigned char some[64];

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 class Speller:
-    """Writes frames for another dialect: see `spelling.Spelling`, whose tables it is made of."""
+    """Writes frames for another dialect, by the tables of `bridge.Spelling`."""
 
     def __init__(
         self,
@@ -11,7 +11,7 @@ class Speller:
         stripped: Sequence[bytes],
     ) -> None: ...
     def values(self, text: bytes) -> bytes | None:
-        """What becomes of values, each with an LF behind it; None where one has something that is not told."""
+        """Return values, each with an LF behind it, in the other spelling; None if the tables lack a part of one."""
 
     def frames(
         self,
@@ -22,7 +22,8 @@ class Speller:
         names: tuple[bytes, ...],
         values: bytes,
     ) -> tuple[bytes, int, int] | None:
-        """What becomes of the frames from `start` on, with where the last one starts and where its header lines do.
-        In front of those of each frame stand headers of these `names`; `values` are theirs, frame by frame, each with
-        an LF behind it. None where one of them has something that is not told.
+        """Return the frames from `start` on in the other spelling, and two offsets in the result: where the last frame
+        starts, and where its header lines start. Each frame loses its headers `drop`, and gets headers of these `names`
+        in front of its own. `values`: the values of the new headers, frame by frame, each with an LF behind it. Return
+        None if the tables lack a byte or an escape of a frame.
         """

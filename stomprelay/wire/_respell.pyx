@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Writes frames anew with other headers in front, some taken out, and the rest spelled for another dialect.
+"""Writes frames of a run again: with new headers in front, without some headers, and in another dialect's spelling.
 
-The contract. `Speller` is told by `Spelling` what each byte of a value becomes and what each escape does: only those that
-`_marks` looks for may become another. `frames` reads bytes of a run alone, each at most three times, and writes no more
-than was counted before. It knows no version and judges nothing: for a frame with anything that it was not told, all of
-the run is left to `Bridge`.
+The contract. The tables of `Spelling` say how each byte and each escape of a value is written. Only the bytes that
+`_marks` looks for may be written differently. `frames` reads only bytes of the run, each at most three times. It
+writes no more bytes than it counted before. It knows no version and checks nothing. If the tables lack a byte or an
+escape of a frame, `Bridge` has to write all of the run.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -25,7 +25,7 @@ ctypedef const unsigned char *Text
 
 cdef enum:
     NAMES = 16
-    GROWTH = 2          # bytes of which no more are written for one of a value that is read
+    GROWTH = 2          # the most bytes that are written for one byte of a value
 
 
 cdef struct Parts:
@@ -44,7 +44,7 @@ cdef struct Name:
 
 
 cdef int fill(Piece[256] pieces, spelled, int read) except -1:
-    """Fill a table of what so many bytes that are read become."""
+    """Fill a table with the spelling of each byte (`read` is 1), or of a backslash and each byte (`read` is 2)."""
     cdef int octet, i
     for octet in range(256):
         text = spelled[octet]
@@ -60,7 +60,7 @@ cdef int fill(Piece[256] pieces, spelled, int read) except -1:
 
 
 cdef int point(Name[NAMES] names, texts) except -1:
-    """Point at these texts, which must live as long; return how many they are."""
+    """Let `names` point at these texts, which must live as long as `names`. Return the number of texts."""
     cdef int count = 0
     if len(texts) > NAMES:
         raise ValueError("too many names")
@@ -79,9 +79,9 @@ cdef bint among(const Name[NAMES] names, int count, Text text, Py_ssize_t size) 
 
 
 cdef class Speller:
-    """Writes frames for another dialect. `octets`, `escapes`: what a byte of a value becomes, and what a backslash and
-    a byte do; None for what is not told, `escapes` None where a backslash begins none. `padded`: blanks in front of a
-    value are not written, nor those behind the values of the headers `stripped`.
+    """Writes frames for another dialect. `octets`: the spelling of each byte of a value. `escapes`: the spelling of a
+    backslash followed by each byte; None if a backslash begins no escape. An entry is None if the caller has to look at
+    the value. `padded`: blanks in front of a value are not written, nor blanks behind the value of a header `stripped`.
     """
 
     cdef Piece[256] octets
@@ -164,8 +164,9 @@ cdef class Speller:
     cdef unsigned char *lines(
         self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, bint bare, const Name[NAMES] drop, int dropped
     ) noexcept nogil:
-        """Write what becomes of header lines, or of values alone where they are `bare`, each with its LF, and return the
-        end of it; NULL where it was not told.
+        """Write header lines in the other spelling, or values without names if `bare`, each with its LF. Return the
+        end of the written bytes; NULL if the tables lack a byte or an escape of a value, or if a line has no name or
+        no colon.
         """
         cdef Py_ssize_t place = at, line = at, colon = at if bare else -1, done = at, i
         cdef const Piece *piece
@@ -224,10 +225,10 @@ cdef class Speller:
 
 
 cdef bytes_up_to(PyObject *made, Py_ssize_t size):
-    """The bytes that were made so, cut to this size."""
+    """Return these bytes, cut to this size."""
     _PyBytes_Resize(&made, size)
     written = <bytes>made
-    drop_reference(made)    # `written` has a reference of its own
+    drop_reference(made)    # `written` has its own reference
     return written
 
 

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Finds whole, good frames in a chunk: the fast half of `Decoder`, which judges all that is not found here.
+"""Finds complete, valid frames in a chunk: the fast half of `Decoder`. Every other frame is judged by the slow half.
 
-The contract. `look` reads bytes of `text[at:size]` alone, each at most twice, and no more of them than the one frame
-that begins at `at`. It says yes only to a frame that the Python decoder takes too, with the same offsets; no says
-nothing: the frame may be unfinished, wrong, over a limit or merely unusual. What is right where is told by the
-`Dialect`, the `Limits`, the `Rules` and the `Keep`, as data. tests/wire/test_scan.py holds the two against each other, and
-tests/journal/test_runs.py what is kept of runs against what is kept of their frames.
+The contract. `look` reads only bytes of `text[at:size]`, each at most twice, and only those of the frame that begins
+at `at`. It returns True only for a frame that the Python decoder accepts, too, with the same offsets. False does not
+mean that the frame is wrong: it may be unfinished or only unusual. The `Dialect`, the `Limits`, the `Rules` and the
+`Keep` say, as data, what is valid. tests/wire/test_scan.py compares this module with the Python decoder, and
+tests/journal/test_runs.py compares what is kept of runs with what is kept of their frames.
 """
 
 cimport cython
@@ -32,7 +32,7 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* A number as it stands in memory where the lowest byte comes first. */
+    /* Returns the number whose bytes in memory are those of `number`, the lowest byte first. */
     static inline uint32_t little(uint32_t number)
     {
     #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -54,12 +54,12 @@ cdef extern from "structmember.h":
 ctypedef const unsigned char *Text
 
 cdef enum:
-    COMMANDS = 16       # those that may come
-    NAMES = 16          # those that a rule speaks of
-    WANTS = 8           # those whose values it wants
-    DIGITS = 18         # of a content-length
-    SECRETS = 32        # names of headers that are not recorded
-    SIZES = 3 * 256     # of frames of a run that is recorded, before they are put aside
+    COMMANDS = 16       # the most commands that are allowed
+    NAMES = 16          # the most header names in a rule
+    WANTS = 8           # the most headers whose values a rule wants
+    DIGITS = 18         # the most digits of a content-length
+    SECRETS = 32        # the most names of headers whose values are not recorded
+    SIZES = 3 * 256     # sizes of frames of a recorded run, before they are copied to a bytearray
 
 cdef Py_ssize_t _MOST = 1 << 62
 
@@ -67,8 +67,8 @@ cdef Py_ssize_t _MOST = 1 << 62
 cdef struct Name:
     Text text
     Py_ssize_t size
-    int want            # which of the wanted values it has; -1: it needs a look
-    Py_ssize_t begins   # bytes behind the colon in `text`: only a value that begins so needs it
+    int want            # the place of its value among the wanted values; -1: the relay has to look at the frame
+    Py_ssize_t begins   # how many bytes `text` has behind the colon: only a value that begins with these needs the look
 
 
 cdef struct Command:
@@ -76,15 +76,15 @@ cdef struct Command:
     PyObject *rule      # NULL: none
     Text text
     Py_ssize_t size
-    bint body           # may have one
-    bint shared         # its repeated heads are told by one object, see `Frame.memo`
+    bint body           # its frames may have a body
+    bint shared         # frames with equal heads share one object, see `Frame.memo`
     bint plain
     bint needs
     bint parts
     bint sure
     int wants
     int count
-    uint64_t lengths    # a bit for each length of a name that matters, content-length among them
+    uint64_t lengths    # a bit for the length of each name in the rule, and of content-length
     Name[NAMES] names
 
 
@@ -95,23 +95,23 @@ cdef struct Span:
 cdef struct Found:
     const Command *command
     Py_ssize_t head, body, end, after
-    Py_ssize_t seen     # up to where it was looked at
-    Py_ssize_t need     # its size, where only a part of its body is there; else 0
+    Py_ssize_t seen     # the end of the bytes that were looked at
+    Py_ssize_t need     # the size of the whole frame if its body is incomplete; otherwise 0
     bint plain
-    bint barred         # has a header that needs a look
-    Span[WANTS] values  # those that are missing: start 0
+    bint barred         # the relay has to look at the frame because of a header
+    Span[WANTS] values  # start is 0 for a header that the frame lacks
 
 
 @cython.final
 cdef class Facts:
-    """What limits, dialect, commands, rules and what is kept come to; of all scanners that have the same."""
+    """Limits, dialect, commands, rules and `Keep` as tables in C. Scanners with equal arguments share one object."""
 
     cdef Py_ssize_t headers, header_line, longest
-    cdef Py_ssize_t bodies      # so many bytes of each are kept
+    cdef Py_ssize_t bodies      # how many bytes of each body are kept
     cdef bint keeps             # runs are recorded
     cdef int secret_count
     cdef Name[SECRETS] secrets
-    cdef uint64_t[256] starts, ends     # for each octet a bit for each length of a secret's name that begins, ends with it
+    cdef uint64_t[256] starts, ends     # for each octet: a bit for the length of each secret's name that starts (ends) with it
     cdef bint strict, padded, crlf, raw_cr, utf8, escapes
     cdef bint[256] letters
     cdef int count
@@ -132,7 +132,7 @@ cdef class Facts:
         self.escapes = bool(dialect.reads)
         for byte in dialect.reads | {b"\\"}:
             self.letters[ESCAPES[byte][1]] = True
-        # The tables point into these.
+        # The tables point into these objects.
         self.kept = tuple(commands), rules, keep
         if keep is not None:
             self.keep(keep)
@@ -191,8 +191,8 @@ cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
 
 
 cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colon, uint64_t length) noexcept nogil:
-    """Whether a header line, whose name is so long, may be one whose value is not recorded: rather too often than too
-    seldom.
+    """Whether the value of a header line may have to be left out of the record; `length`: the bit of its name's length.
+    Returns True if in doubt.
     """
     cdef unsigned char first = text[line], last = text[colon - 1]
     return (facts.starts[first] & facts.ends[last] & length and secret(facts, text + line, colon - line)) or (
@@ -201,12 +201,12 @@ cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colo
 
 
 cdef inline unsigned char lower(unsigned char octet) noexcept nogil:
-    """A letter in lower case; any other octet as it is."""
+    """Return a letter in lower case, and any other octet unchanged."""
     return octet | 0x20 if c"A" <= octet <= c"Z" else octet
 
 
 cdef bint alike(Text text, Text name, Py_ssize_t size) noexcept nogil:
-    """Whether both are the same in any case."""
+    """Whether the two texts of this size are equal if upper and lower case are not distinguished."""
     cdef Py_ssize_t i
     for i in range(size):
         if lower(text[i]) != lower(name[i]):
@@ -215,7 +215,7 @@ cdef bint alike(Text text, Text name, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
-    """Whether this is a secret's name, in any case."""
+    """Whether this is the name of a header whose value is a secret, in upper or lower case."""
     cdef int number
     for number in range(facts.secret_count):
         if facts.secrets[number].size == size and alike(text, facts.secrets[number].text, size):
@@ -226,7 +226,9 @@ cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
 cdef bint unsure(
     const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, const Found *found
 ) noexcept nogil:
-    """Whether a broker may read a header line as one that matters which it is not, or not alone; see `Rule.sure`."""
+    """Whether a broker may read this line as content-length or as a header of the rule, unlike the scanner: see
+    `Rule.sure`.
+    """
     cdef Py_ssize_t size = colon - line
     cdef const Name *name
     cdef int number
@@ -242,8 +244,8 @@ cdef bint unsure(
 
 
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
-    """Whether the frame that begins at `at` is whole and good, but for its UTF-8; and where its parts are."""
-    # What the loop needs is in locals: the compiler cannot know that it stays the same.
+    """Whether the frame at `at` is complete and valid, UTF-8 not checked. `found` gets the places of its parts."""
+    # The loop uses local variables because the compiler cannot know that the fields of `facts` stay the same.
     cdef bint strict = facts.strict, padded = facts.padded, keeps = facts.keeps
     cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
     cdef const Command *command = NULL
@@ -342,7 +344,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
 cdef bint named(
     const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, Py_ssize_t end, Span *length, Found *found
 ) noexcept nogil:
-    """Note a header line whose name may be one that matters; False for a second content-length."""
+    """Record a line of content-length or of a header in the rule. Return False for a second content-length."""
     cdef Py_ssize_t size = colon - line
     cdef const Name *name
     cdef int number
@@ -365,7 +367,7 @@ cdef bint named(
 cdef bint bounded(
     Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, bint crlf, Span *length, Found *found
 ) noexcept nogil:
-    """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
+    """Whether the body is complete and valid: of `content-length` bytes, or up to its NUL. `found` gets its end."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
     if length.start:
@@ -415,7 +417,7 @@ cdef bint bounded(
 
 
 cdef bint is_utf8(Text text, Py_ssize_t size) noexcept:
-    """Whether these bytes are UTF-8, as `bytes.decode` has it."""
+    """Whether `bytes.decode` accepts these bytes as UTF-8."""
     cdef unsigned char high = 0
     cdef Py_ssize_t i
     for i in range(size):
@@ -430,7 +432,7 @@ cdef bint is_utf8(Text text, Py_ssize_t size) noexcept:
 
 
 cdef bint passes(const Found *found) noexcept nogil:
-    """Whether a rule lets the frame pass without a look."""
+    """Whether a rule lets the frame pass in a run."""
     cdef const Command *command = found.command
     cdef int number
     if command.rule == NULL or found.barred or (command.plain and not found.plain):
@@ -442,8 +444,8 @@ cdef bint passes(const Found *found) noexcept nogil:
     return True
 
 
-# Frames and runs are made here without a call of Python: their slots are filled at the places that their classes'
-# own descriptors tell.
+# Frames and runs are made here without calling Python code. The descriptors of their classes say at which offset of the
+# object each slot is.
 
 
 cdef struct FrameSlots:
@@ -459,7 +461,7 @@ cdef struct Parts:
 
 
 cpdef Py_ssize_t place_of(kind, name) except -1:
-    """Where in an object of this class the slot of this name is."""
+    """Return the offset of the slot of this name in objects of this class. Raises `TypeError` if it is no slot."""
     slot = kind.__dict__[name]
     if type(slot) is not MemberDescriptorType:
         raise TypeError(f"{name} is no slot")
@@ -480,18 +482,18 @@ cdef RunSlots _RUN = RunSlots(
 
 
 cdef inline object blank(kind):
-    """An object of a class with its slots unset."""
+    """Return a new object of a class, with no slot set."""
     return PyType_GenericAlloc(<PyTypeObject *>kind, 0)
 
 
 cdef inline void put(made, Py_ssize_t place, value):
-    """Fill a slot of an object that is `blank`."""
+    """Set a slot of an object that `blank` returned; the slot must not be set yet."""
     Py_INCREF(value)
     (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
 
 
 cdef inline object slot(frame, Py_ssize_t place):
-    """What is in a slot of a frame or a run, without a call of Python."""
+    """Return the object in a slot of a frame or a run, without calling Python code."""
     return <object>(<PyObject **>(<char *><PyObject *>frame + place))[0]
 
 
@@ -523,7 +525,7 @@ def kept_of(run):
 
 @cython.final
 cdef class Scanner:
-    """Scans chunks under some limits for frames of a dialect: for the commands that may come, and with the rules."""
+    """Finds the complete, valid frames of a chunk, and puts those that the rules let pass into runs."""
 
     cdef Facts facts
     cdef bytes memo
@@ -565,7 +567,7 @@ cdef class Scanner:
         return found.head, found.body, found.end, found.after, found.plain
 
     cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept:
-        """Whether there is a good frame, in all respects."""
+        """Whether a complete, valid frame begins at `at`. `found` gets the places of its parts."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
         self.need = 0 if good else found.need
@@ -579,7 +581,7 @@ cdef class Scanner:
         return True
 
     cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Py_ssize_t most, Found *found):
-        """The run that begins with the frame that was found."""
+        """Return the run that begins with the frame in `found`, of at most `most` frames."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
         cdef Parts place
@@ -639,7 +641,7 @@ cdef class Scanner:
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, start, after, const Found *found):
-        """The frame that was found, from `start` up to `after`: neighbours share what says where they meet."""
+        """Return the frame in `found`. `start` and `after` are given as objects, which neighbouring frames share."""
         cdef Py_ssize_t size = found.body - at
         memo = None
         if found.command.shared:
@@ -695,7 +697,7 @@ cdef inline char *copied(char *out, const char *text, Py_ssize_t size) noexcept 
 
 @cython.final
 cdef class Secrets:
-    """Writes heads with a mask in place of each value whose header is a secret; as `capture.Secrets`, for other names."""
+    """Masks secret values in heads, as `capture.Secrets` does, for header names that all versions spell alike."""
 
     cdef Facts facts
     cdef bytes mask

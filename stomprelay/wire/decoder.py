@@ -1,4 +1,4 @@
-"""From chunks of bytes to frames; a chunk may end anywhere in a frame.
+"""Makes frames from chunks of bytes. A chunk may end anywhere in a frame.
 
 Relay and broker must agree where a frame ends. So a frame has one `content-length` at most, of digits only; a NUL in a
 head is an error, and so is a body after a command that has none. There is one exception: some clients write LFs in
@@ -76,12 +76,14 @@ SCANNER: "Final[type[Scanner] | None]" = None if _scan is None else _scan.Scanne
 
 @lru_cache
 def _command_lines(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
-    """Return each permitted command line, with and without a CR -> the command, and whether it may have a body."""
+    """Return a dict from each permitted command line, with and without CR, to its command and whether it has a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
 
 
 class Awaited(NamedTuple):
-    """Read on until the frame has `need` bytes and a new piece has the `mark`; without it up to `most` bytes."""
+    """What an unfinished frame waits for: `need` bytes and, if `mark` is not None, a new piece that has the mark in it.
+    More than `most` bytes without the mark are an error.
+    """
 
     need: int
     most: int
@@ -97,7 +99,7 @@ class HeadSoFar(NamedTuple):
 
 
 class Pieces:
-    """Collects pieces of bytes, to return them `joined`. Many small pieces cost little more than their bytes."""
+    """Collects pieces of bytes; `joined` returns them as one. Small pieces need little more memory than their bytes."""
 
     __slots__ = ("_pieces", "size")
 
@@ -161,7 +163,7 @@ class Decoder:
         self._commands = _command_lines(commands)
         self._memo = self._rules = self._scanner = self._ahead = None
         if self._at == len(self._data):
-            self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
+            self._data, self._at = b"", 0  # frees the chunk, even if no more bytes come on this leg
 
     def drop(self) -> None:
         """Forget everything that was fed: nothing more is read."""
@@ -170,7 +172,9 @@ class Decoder:
         self._rest = self._later = self._pieces = self._ahead = None
 
     def record(self, frames: list[Frame | Run] | None, keep: Keep | None = None) -> None:
-        """Append frames, and runs with what they `keep`, to this list before they are yielded; None: stop."""
+        """From now on append each frame and run to this list before it is yielded. None: record nothing more. While
+        frames are recorded without `keep`, there are no runs.
+        """
         self._recording = frames
         self._keeping = keep
         self._rules = self._ahead = None
@@ -187,7 +191,7 @@ class Decoder:
 
     @property
     def begun(self) -> bytes:
-        """The beginning of an incomplete command line; empty if there is none."""
+        """The beginning of an incomplete command line; empty if there is no such line."""
         if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
@@ -198,7 +202,7 @@ class Decoder:
         return self._pieces is None and self.buffered > 0
 
     def feed(self, data: bytes) -> None:
-        """Add a chunk; iterate over `frames()` next. Raises `LimitError` for an unfinished line or body too long."""
+        """Add a chunk; iterate over `frames()` next. Raises `StompError` if the unfinished frame is wrong already."""
         self.buffered += len(data)
         pieces = self._pieces
         if pieces is None:
@@ -226,7 +230,7 @@ class Decoder:
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
-        """Finish the frame if it ends at a known place in this chunk, far from its end. Return whether it did."""
+        """Finish the frame if it ends at a known place, far before this chunk's end. Return whether it is finished."""
         stop, awaited = 0, self._awaited
         if type(awaited) is Awaited:
             if awaited.mark is None:
@@ -251,7 +255,7 @@ class Decoder:
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
-        """As `frames()`, but yield at most `most` frames, and neighbours that `passing` takes as one `Run`."""
+        """Yield at most `most` frames, as `frames()` does. Neighbours become one `Run` if `passing` takes it."""
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
@@ -279,7 +283,7 @@ class Decoder:
                         self.buffered -= each.after - self._at
                         self._at = each.after
                         yield each
-                        if self._ahead is not ahead:  # something else holds now, or others were asked for
+                        if self._ahead is not ahead:  # a method was called meanwhile
                             break
                     if self._ahead is not ahead or (found and not scanner.need):
                         continue
@@ -372,9 +376,7 @@ class Decoder:
             raise self._with_receipt(error, data, at) from None
 
     def _spelled_out(self, lines: bytes) -> bytes | None:
-        """Return a head's lines in the spelling that all readers understand alike, by `Dialect.spell_out`; None if no
-        line changes.
-        """
+        """Return a head's lines as all readers understand them, by `Dialect.spell_out`; None if no line changes."""
         spelled = self.dialect.spell_out(lines)
         if len(spelled) == len(lines):
             return None
@@ -392,17 +394,17 @@ class Decoder:
     def _await(
         self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
-        """Keep the unfinished frame until `need` bytes and the mark have come; without the mark up to `most` bytes."""
+        """Keep the unfinished frame at `at`, and record what it waits for, see `Awaited`."""
         self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)
 
     @property
     def _awaits_command(self) -> bool:
-        """Whether less than the command line of the unfinished frame has come."""
+        """Whether the command line of the unfinished frame is not complete."""
         return type(self._awaited) is Awaited and self._awaited.mark is _LINE_END
 
     def _await_head(self, data: bytes, at: int) -> None:
-        """Keep an unfinished head; raise now if it is already known to be wrong."""
+        """Keep an unfinished head. Raises `StompError` if the head is already known to be wrong."""
         line = data.find(b"\n", at)
         if line < 0:
             if len(data) - at > _COMMAND_LINE or data.find(b"\0", at) >= 0:
@@ -412,7 +414,7 @@ class Decoder:
         command = data[at:line]
         if command not in self._commands and command.removesuffix(b"\r") not in _FROM_CLIENTS:
             raise self._unexpected(command)
-        # Even a client's frame that may not come has a head to wait for: it may ask for a receipt.
+        # The head of a client's frame is read even if its command is not allowed: the frame may ask for a receipt.
         self._awaited = HeadSoFar(1, 0, data[max(at, line - 1) : line + 1])
         wrong = self._count_lines(data[line + 1 :])
         if wrong is not None:
@@ -420,7 +422,7 @@ class Decoder:
         self._keep(data[at:] if at else data)
 
     def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
-        """Look at a new piece of a head. Return whether the head is still unfinished. Raises its error."""
+        """Check a new piece of a head, and raise the error of a wrong head. Return whether the head is unfinished."""
         so_far = cast("HeadSoFar", self._awaited)
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(so_far.end + data[:2]):
             return False
@@ -430,7 +432,7 @@ class Decoder:
         return True
 
     def _count_lines(self, lines: bytes) -> StompError | None:
-        """Count more lines of a head, without the blank line. Return the error if there is one already, or None."""
+        """Count more lines of a head, without the blank line. Return the error of a wrong head, otherwise None."""
         count, line, end = cast("HeadSoFar", self._awaited)
         if b"\0" in lines:
             return FrameError("NUL in a frame's head")
@@ -444,12 +446,12 @@ class Decoder:
         return None
 
     def _first_error(self, wrong: StompError, data: bytes, at: int) -> StompError:
-        """Return the error for the frame that begins at `at`: that its command is not allowed, otherwise `wrong`."""
+        """Return the error for the frame at `at`: about its command if this is not allowed, otherwise `wrong`."""
         command = data[at : data.find(b"\n", at)]
         return self._with_receipt(wrong if command in self._commands else self._unexpected(command), data, at)
 
     def _keep(self, unfinished: bytes) -> None:
-        """Keep the unfinished frame at the end of the chunk, and continue with the bytes that were fed since."""
+        """Keep the unfinished frame at the end of the chunk, and continue with the bytes that were fed later."""
         self._data, self._at = b"", 0
         self._pieces = Pieces(unfinished)
         if self._rest is not None or self._later is not None:
@@ -468,8 +470,8 @@ class Decoder:
         self.feed(more)
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
-        """Return the number of LFs in place of a body; -1 if more may come. Raises for any other body. `length`: the
-        `content-length`, -1 without one.
+        """For a frame that must have no body: return the number of LFs before its NUL, or -1 if more bytes may come.
+        Raises an error if there is a body. `length`: the `content-length`, -1 without this header.
         """
         if length <= self.limits.body:
             run = _LFS.match(data, body)
@@ -494,7 +496,7 @@ class Decoder:
         return ProtocolError("unknown command", "no STOMP command that may come here", quoted=quoted)
 
     def _with_receipt(self, error: StompError, data: bytes, at: int) -> StompError:
-        """Return the error, with the receipt that the frame at `at` asks for, if that can be read."""
+        """Return the error, with the receipt that the frame at `at` asks for, if the receipt can be read."""
         if (
             (self._allowed and self._allowed <= _FROM_BROKERS)
             or error.receipt is not None
@@ -505,7 +507,7 @@ class Decoder:
         stop = len(data) if stop < 0 else stop
         blank = _BLANK_LINE.search(data, at, stop)
         command, *lines = data[at : blank.start() if blank else stop].split(b"\n", self.limits.headers + 1)
-        # What is behind the last LF is a line of its own only where the blank line follows.
+        # The part behind the last LF is a complete line only if the blank line follows.
         for line in lines[: self.limits.headers] if blank else lines[:-1]:
             if len(line) > self.limits.header_line:
                 break

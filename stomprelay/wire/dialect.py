@@ -26,7 +26,7 @@ from stomprelay.wire.names import (
 )
 
 Headers = list[tuple[bytes, bytes]]
-"""Decoded (name, value) pairs in wire order; of repeated names the first counts."""
+"""Decoded (name, value) pairs in wire order; if a name is repeated, its first value counts."""
 
 ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
 """Every escape of STOMP: byte -> its spelling. The backslash comes first, because the other escapes contain it."""
@@ -35,7 +35,7 @@ _UNESCAPED: Final = bytes(byte for byte in range(256) if bytes([byte]) not in ES
 
 _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
-"""Both patterns match only from the first CR of several, so that many CRs are looked at once only."""
+"""`_LAST_CRS` and `_LINE_ENDS` match only from the first of several CRs, so that each CR is looked at only once."""
 
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
 """Matches a backslash and the byte behind it, if there is one."""
@@ -56,7 +56,7 @@ PROTOCOL_HEADERS: Final = frozenset(
         TRANSACTION,
     },
 )
-"""Headers whose padding a 1.0 peer never means; of other headers only the leading blank is padding."""
+"""Headers whose values in STOMP 1.0 may be padded at both ends. Values of other headers are padded only in front."""
 
 
 class DeliveryNaming(Enum):
@@ -79,28 +79,28 @@ class Dialect:
     padded: bool
     """Blanks after the colon are not part of the value (STOMP 1.0's examples are padded)."""
     crlf: bool
-    """CR LF ends a line wherever it stands; elsewhere only when the command line ended so."""
+    """CR LF ends a line in every frame. False: only in a frame whose command line ends in CR LF."""
     raw_cr: bool
     """A CR that is not part of a line's end is a byte of the value."""
     named_subscriptions: bool
-    """SUBSCRIBE must carry `id`, and UNSUBSCRIBE and MESSAGE name the subscription by it."""
+    """SUBSCRIBE must carry `id`; UNSUBSCRIBE and MESSAGE name the subscription by this id."""
     delivery: DeliveryNaming
     negotiates: bool
     """CONNECT and CONNECTED name versions."""
     heart_beats: bool
     """CONNECT and CONNECTED may agree on heart-beats."""
     commands: frozenset[bytes]
-    """The commands that a broker of this dialect takes from a connected client."""
+    """The commands that a broker of this dialect accepts from a connected client."""
     strict: bool = True
-    """What is wrong with a head is fatal. Otherwise undefined escapes stay, and a line may have no colon."""
+    """Errors in a head are fatal. False: undefined escapes stay as they are, and a line may have no colon."""
     keeps_undefined: bool = False
-    """In a value, a backslash that begins no escape stands for itself. Otherwise it is fatal."""
+    """In a value, a backslash that begins no escape stands for itself. False: such a backslash is fatal."""
     escaped_names: bool = True
     """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
     utf8: bool = False
     """Heads that are not UTF-8 are fatal."""
     trims_cr: bool = False
-    """A CR at the end of a line is no part of the value, as this broker reads it; it sends no such lines of its own."""
+    """This broker does not read a CR at the end of a line as part of the value. It sends no lines with such a CR."""
 
     def __hash__(self) -> int:
         """Return equal hashes for equal dialects, without reading all facts."""
@@ -108,7 +108,9 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Each escape and its byte, for a text without doubled backslashes."""
+        """Each escape with the byte that it stands for, except a doubled backslash. For values without a doubled
+        backslash these escapes are enough.
+        """
         return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property
@@ -119,7 +121,7 @@ class Dialect:
         return re.compile(where + (rb"\\(?![" + letters + rb"])" if letters else rb"\\"))
 
     def spell_out(self, lines: bytes) -> bytes:
-        """Return header lines with all backslashes escaped. One that begins no escape stands for itself."""
+        """Return the header lines. If the dialect accepts backslashes that begin no escape, these are doubled."""
         if not (self.strict and self.keeps_undefined and b"\\" in lines):
             return lines
         return _ESCAPE.sub(self._spelled_out, lines)
@@ -129,9 +131,7 @@ class Dialect:
         return match[0] if defined else b"\\" + match[0]
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
-        """Return the decoded value. `crlf`: the command line ended in it. Raises `FrameError` for an
-        undefined escape.
-        """
+        """Return the decoded value. `crlf`: the command line ended in CR LF. Raises `FrameError` for a bad escape."""
         if (crlf or self.crlf or self.trims_cr) and value.endswith(b"\r"):
             value = value[:-1]
         if self.padded:
@@ -139,24 +139,22 @@ class Dialect:
         return self._unescape(value) if b"\\" in value and self.reads else value
 
     def spells_once(self, lines: bytes) -> bool:
-        """Whether raw values, with LFs between them, are surely spelled as `encode` does; see also `decode_once`."""
+        """Return whether raw values, with LFs between them, surely have the spelling of `encode`, for `decode_once`."""
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
             return True
-        # Every backslash begins the escape of a colon, the only one that peers have much use for.
+        # Only values whose backslashes all begin the escape of a colon: peers rarely need another escape.
         if b":" in lines:
             return False
         return b"\\" not in lines or lines.count(b"\\") == lines.count(ESCAPES[b":"])
 
     def decode_once(self, lines: bytes) -> bytes:
-        """Return the result of `decode` for raw values with LFs between them, all at once; `spells_once` must be True
-        for each.
-        """
+        """Return raw values, with LFs between them, decoded all at once. `spells_once` must be True for each value."""
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
     def decode_all(self, lines: bytes) -> list[bytes] | None:
-        """Decode raw values, each with an LF behind it; None if the caller has to decode each by itself."""
+        """Return raw values, each with an LF behind it, decoded; None if the caller has to decode them one by one."""
         if b"\\" in lines or b"\r" in lines or (self.padded and b" " in lines):
             if not self.spells_once(lines):
                 return None
@@ -179,8 +177,8 @@ class Dialect:
         return match[0]
 
     def read(self, head: bytes, *, crlf: bool = False, escaped: bool = True) -> Headers:
-        """Return the headers of the header lines, in order. `escaped=False` for CONNECT, STOMP and CONNECTED. Raises
-        `FrameError` for a bad escape or a line without a colon.
+        """Return the decoded headers of these header lines, in order. Pass `escaped=False` for CONNECT, STOMP and
+        CONNECTED. Raises `FrameError` for a bad escape or a line without a colon.
         """
         lines = head.split(b"\n")[:-1]
         if escaped:
@@ -219,14 +217,14 @@ class Dialect:
             return False
 
     def speakable(self, text: bytes) -> bool:
-        """Whether a value survives in this dialect: no LF that has no escape, no CR that would end the line."""
+        """Whether a value can be written. An LF, or a CR at the end, needs an escape, which not every dialect has."""
         if b"\n" in text and b"\n" not in self.writes:
             return False
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
 
     def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
-        """Return a `speakable` value. `replacement` gets each line end that this dialect cannot express, with the CRs
-        before it, and returns the text in its place.
+        """Return a `speakable` form of the value. `replacement` gets each line end that this dialect cannot express,
+        with the CRs before it, and returns the text that replaces the line end.
         """
         if self.speakable(value):
             return value
@@ -234,7 +232,7 @@ class Dialect:
         return pattern.sub(lambda match: replacement(match[0]), value)
 
     def nameable(self, name: bytes) -> bool:
-        """Whether a header name survives in this dialect."""
+        """Whether a header name can be written."""
         if not name:
             return False
         if self.escaped_names and self.writes:
@@ -246,7 +244,7 @@ class Dialect:
         return b"%b:%b" % (self.encode(name) if self.escaped_names else name, self.encode(value))
 
     def write(self, headers: Headers) -> bytes:
-        """Return header lines, each with its LF, as `write_line` makes them."""
+        """Return the header lines that `write_line` makes of these headers, each with its LF."""
         return b"".join([self.write_line(name, value) + b"\n" for name, value in headers])
 
 
@@ -294,11 +292,11 @@ V1_2: Final = Dialect(
 )
 
 DIALECTS: Final = {dialect.version: dialect for dialect in (V1_0, V1_1, V1_2)}
-"""The specifications' records by version, lowest first."""
+"""The dialects of the specifications by version, the lowest version first."""
 
 
 def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | None:
-    """Return the highest version that both sides name, in any order, or None."""
+    """Return the dialect of the highest version in both sets, or None."""
     both = offered & spoken
     return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
 
@@ -307,7 +305,7 @@ _UP_TO: Final = {version: frozenset(list(DIALECTS)[: number + 1]) for number, ve
 
 
 def up_to(dialect: Dialect) -> frozenset[bytes]:
-    """Return this dialect's version and all lower ones."""
+    """Return this dialect's version and all lower versions."""
     return _UP_TO[dialect.version]
 
 

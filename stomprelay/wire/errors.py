@@ -4,7 +4,7 @@ StompError
     FrameError      the bytes are not a frame
     LimitError      the bytes are more than we take
     ProtocolError   a frame that may not come here or now
-    Refused         a right frame that the other side cannot be given
+    Refused         a correct frame that cannot be sent to the other side
 
 `visible` makes text that a peer chose safe to show: in the log, in a terminal, in a label of a metric.
 """
@@ -18,10 +18,10 @@ def visible(text: str) -> str:
 
 
 class StompError(Exception):
-    """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `explanation` its body.
+    """The reason a connection ends. `message`: the ERROR frame's header `message`, one line. `explanation`: its body.
 
-    The catcher sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and `detail` may be
-    logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
+    The code that catches it sends an ERROR frame (with `receipt-id: receipt`) and closes the leg. `message` and
+    `detail` may be logged. `quoted` are bytes of the peer that only the peer may be shown: they may be a secret.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StompError(Exception):
         return f"{self.detail}: {shown}" if self.detail else shown
 
     def asked_for(self, receipt: bytes | None) -> "StompError":
-        """Return the error itself, now naming the receipt that the bad frame asked for."""
+        """Set the receipt that the bad frame asked for, and return this error."""
         self.receipt = receipt
         return self
 
@@ -60,4 +60,4 @@ class ProtocolError(StompError):
 
 
 class Refused(StompError):
-    """A frame that has no representation on the other leg and that the configuration does not allow to be dropped."""
+    """A frame that the other leg cannot express, and that the configuration does not allow the relay to drop."""

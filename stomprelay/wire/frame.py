@@ -1,5 +1,5 @@
-"""A frame as offsets into the chunk that carried it; nothing is copied until a caller asks for it. Also the check of a
-head, the length of the body by its head, and the limits on sizes.
+"""A frame as offsets into the chunk that carried it; nothing is copied until a caller asks for it. The module also has
+the limits on sizes, the check of a head, and the reader of `content-length`.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ CONTENT_LENGTH_LINE: Final = b"\ncontent-length:"
 
 @dataclass(frozen=True)
 class Limits:
-    """A leg's limits: header lines a frame, bytes a header line, bytes a body (defaults: `config/stomprelay.toml`); and
-    whether a head is right under them. Offsets are those of `Frame`.
+    """A leg's limits: the header lines of a frame, the bytes of a header line, the bytes of a body (defaults:
+    `config/stomprelay.toml`). The methods check heads. Their `head` and `body` are the offsets of `Frame`.
     """
 
     headers: int = 128
@@ -26,7 +26,7 @@ class Limits:
     body: int = 16 * 1024 * 1024
 
     def examine(self, data: bytes, head: int, body: int, dialect: Dialect) -> bool:
-        """Whether the head is plain, see `Frame`. Raises `FrameError` or `LimitError` for an invalid head."""
+        """Return whether the head is plain, see `Frame`. Raises `FrameError` or `LimitError` for an invalid head."""
         lines = data[head : body - 1]
         skeleton = lines.translate(None, _ORDINARY)
         if len(lines) > self.header_line and self.has_long_line(lines):
@@ -47,7 +47,7 @@ class Limits:
         return False
 
     def _examine_odd(self, lines: bytes, skeleton: bytes, dialect: Dialect, *, crlf: bool) -> None:
-        """Raise the error of a head that has more than ordinary bytes and one colon in each line."""
+        """Check a head that is not plain, or has too many lines. Raises its error, if it has one."""
         if b"\0" in skeleton:
             raise FrameError("NUL in a frame's head")
         if skeleton.count(b"\n") > self.headers:
@@ -71,8 +71,8 @@ class Limits:
 
     @staticmethod
     def content_length(data: bytes, head: int, body: int, dialect: Dialect) -> int:
-        """Return `content-length`, or -1. Raises `FrameError` for two of them or no digits, `LimitError` for too large
-        a one.
+        """Return the value of `content-length`, -1 without this header. Raises `FrameError` if the header is repeated
+        or its value is no number, `LimitError` for a number of more than 18 digits.
         """
         at = data.find(CONTENT_LENGTH_LINE, head - 1, body)
         if at < 0:
@@ -93,27 +93,28 @@ class Limits:
         return int(digits)
 
     def has_long_line(self, lines: bytes, before: int = 0) -> bool:
-        """Whether a line is over the limit, where so many bytes `before` these belong to the first of them."""
+        """Whether a line is longer than the limit. The first line has `before` more bytes in front of `lines`."""
         first, *others = map(len, lines.split(b"\n"))
         return max([before + first, *others]) > self.header_line
 
     def too_long(self) -> LimitError:
-        """The error for a line that is over the limit."""
+        """Return the error for a line that is longer than the limit."""
         return LimitError("header line too long", f"the limit is {self.header_line} bytes")
 
     def too_many(self) -> LimitError:
-        """The error for more lines than the limit."""
+        """Return the error for more header lines than the limit."""
         return LimitError("too many headers", f"the limit is {self.headers}")
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Frame:
-    """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    """One frame of a chunk. Use it before the next chunk is fed, then drop it, because it keeps the whole chunk in
+    memory.
 
     `data[start:after]`: the frame with its NUL and an LF behind it. `data[head:body]`: header lines and blank line.
-    `data[body:end]`: the body. `plain`: the head has one colon a line, and neither backslash, CR nor padding, so it
-    means the same in every dialect. `memo`: the frame's start as one object for neighbours with equal heads, or None.
-    `trace`: only set where the frame is sent on with this trace, for the record of the frame.
+    `data[body:end]`: the body. `plain`: the head has one colon a line, no backslash, no CR and no padding, so it means
+    the same in every dialect. `memo`: `data[start:body]`, or None. Neighbours with equal heads share one `memo`.
+    `trace`: set only if the frame is sent on with this trace. Then the journal records the frame with its trace.
     """
 
     command: bytes
@@ -129,7 +130,7 @@ class Frame:
 
     @property
     def wire(self) -> bytes:
-        """The frame as it came, with its NUL and the LF directly behind that, without other EOLs."""
+        """The frame as it came, with its NUL and an LF directly behind the NUL, without further EOLs."""
         return self.data[self.start : self.after]
 
     @property
@@ -139,7 +140,7 @@ class Frame:
 
     @property
     def payload(self) -> bytes:
-        """The body, opaque."""
+        """The bytes of the body."""
         return self.data[self.body : self.end]
 
     @property
@@ -148,7 +149,7 @@ class Frame:
         return self.data[self.head - 2] == _CR
 
     def raw(self, name: bytes) -> bytes | None:
-        """The first value of a header as it stands between the colon and the LF; None when there is none."""
+        """Return the first value of a header as it stands between colon and LF; None without this header."""
         data = self.data
         needle = b"\n%b:" % name
         at = data.find(needle, self.head - 1, self.body)
@@ -158,7 +159,7 @@ class Frame:
         return data[at : data.find(b"\n", at)]
 
     def header(self, name: bytes, dialect: Dialect) -> bytes | None:
-        """The first value of a header, decoded; None without one."""
+        """Return the first value of a header, decoded; None without this header."""
         value = self.raw(name)
         if value is None or (
             not dialect.padded and (self.plain or (b"\\" not in value and b"\r" not in value))
@@ -167,7 +168,7 @@ class Frame:
         return dialect.decode(name, value, crlf=self.crlf)
 
     def headers(self, dialect: Dialect) -> Headers:
-        """All headers, decoded by the dialect of the leg that the frame came on."""
+        """Return all headers, decoded. `dialect`: that of the leg on which the frame came."""
         if self.plain:
             lines = self.data[self.head : self.body - 1].split(b"\n")[:-1]
             return [(name, value) for name, _, value in [line.partition(b":") for line in lines]]
@@ -175,8 +176,9 @@ class Frame:
         return dialect.read(self.head_lines, crlf=self.crlf, escaped=escaped)
 
     def with_lines(self, lines: bytes, *, body: bool = True) -> "Frame":
-        """Return the frame with other header lines, in bytes of its own, and without its body where `body` is False.
-        `lines` run from the command line's LF to that of the blank line, and are plain where the frame is.
+        """Return a new frame with these header lines in place of the old lines, without the body if `body` is False.
+        `lines` begin with the LF of the command line and end with the LF of the blank line. If this frame is plain, the
+        lines must be plain, too.
         """
         front = self.data[self.start : self.head - 1]
         rest = self.data[self.body : self.after] if body else b""
@@ -186,7 +188,7 @@ class Frame:
         return Frame(self.command, data, 0, self.head - self.start, at, at + end, at + after, self.plain)
 
     def with_header(self, name: bytes, value: bytes) -> "Frame":
-        """Return the frame with one more header in front, in bytes of its own. Both are plain in every dialect."""
+        """Return a new frame with one more header in front. Name and value must need no escapes in any dialect."""
         return self.with_lines(b"\n%b:%b%b" % (name, value, self.data[self.head - 1 : self.body]))
 
     def __repr__(self) -> str:

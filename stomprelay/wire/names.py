@@ -24,7 +24,7 @@ OPENING: Final = frozenset({CONNECT, STOMP})
 CLIENT_COMMANDS: Final = frozenset(
     {SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, BEGIN, COMMIT, ABORT, DISCONNECT},
 )
-"""What a connected client may send; NACK came with 1.1, yet several brokers take it on 1.0 too."""
+"""What a connected client may send. STOMP 1.0 has no NACK, but several brokers accept it there."""
 
 BROKER_COMMANDS: Final = frozenset({MESSAGE, RECEIPT, ERROR})
 """What a broker may send after CONNECTED."""
@@ -64,4 +64,4 @@ CONNECT_HEADERS: Final = frozenset(
 """Headers that mean something in CONNECT or CONNECTED, or in every frame."""
 
 RESERVED: Final = (MESSAGE_ID, SUBSCRIPTION, ACK_HEADER, REDELIVERED, RECEIPT_ID, b"JMSXUserID")
-"""Headers that only a broker may set: a publisher's own never reach a consumer as if a broker had set them."""
+"""Headers that only a broker may set. They are removed from a SEND, because consumers trust them as a broker's."""

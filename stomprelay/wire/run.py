@@ -16,16 +16,16 @@ _ANY: Final = Limits(maxsize, maxsize, maxsize)
 
 
 class Rule(NamedTuple):
-    """Which frames of one `command` may pass in a run, by the names of their headers as they are written. The relay has
-    to look at each other frame.
+    """Says which frames of one `command` may pass in a run. The relay has to look at all other frames one by one.
+    Header names are compared as they are written.
 
-    unless  names of headers: a frame that has one of them is in no run. `name:value`: only if the value begins so.
+    unless  names of headers: a frame that has one of them is in no run. `name:text`: only if the value begins with text
     wants   names of headers whose values the run has; a frame that lacks one of them is in no run
     needs   False: a frame that lacks one of `wants` may be in a run, too
     plain   only frames whose header lines all are `name:value`, with nothing to decode, are in a run
     parts   the run has the offsets of each frame's parts
     stays   the frames are not sent on
-    sure    a frame is in no run if a broker may read another of its headers as one of these names
+    sure    a frame is in no run if a broker may read another of its headers as one of these names or content-length
     """
 
     command: bytes
@@ -94,12 +94,14 @@ class Run:
 
     @property
     def ends(self) -> Sequence[int]:
-        """The end of each frame in `data`. Only for a rule that wants `parts`."""
+        """The end of each frame in `data`. Only for a rule with `parts`."""
         return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
-        """Return the frames, each with one of these receipts in front. Only for a rule that wants `parts`."""
-        from stomprelay.wire._scan import with_header  # what found this run
+        """Return the frames as bytes. In front of each frame's headers is a `receipt` header with the next of these
+        receipts. The rule must have `parts`.
+        """
+        from stomprelay.wire._scan import with_header  # it is there, because it found this run
 
         return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
 
@@ -112,7 +114,7 @@ class Run:
         return self._found(dialect, self.last, 1)[0]
 
     def _found(self, dialect: Dialect, at: int, count: int) -> list[Frame]:
-        from stomprelay.wire._scan import Scanner  # what found this run
+        from stomprelay.wire._scan import Scanner  # it is there, because it found this run
 
         found = Scanner(_ANY, dialect, frozenset({self.command})).some(self.data, at, count, count)
         return cast("list[Frame]", found)  # without a rule there is no run
@@ -120,7 +122,7 @@ class Run:
     @property
     def payload(self) -> bytes:
         """The head of each frame and the kept part of its body, back to back; only for a run with `kept`."""
-        from stomprelay.wire._scan import kept_of  # what found this run
+        from stomprelay.wire._scan import kept_of  # it is there, because it found this run
 
         return kept_of(self)
 
@@ -130,8 +132,8 @@ class Run:
 
 
 class Passing(NamedTuple):
-    """Rules for runs, and the function `takes`, which is called with each run. It records the run and returns True; or
-    it records nothing and returns False, and then the frames are looked at one by one.
+    """Rules for runs, and the function `takes`, which is called with each run. `takes` either records the run and
+    returns True, or records nothing and returns False. After False the frames are looked at one by one.
     """
 
     rules: Rules

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.e2e.child import PATIENCE
 from tests.e2e.load import drain
 from tests.e2e.ports import free_port
 from tests.e2e.raw import headers
-from tests.e2e.relay import Admin, listening, relay
+from tests.e2e.relay import listening, relay
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -33,33 +34,32 @@ class Ways(NamedTuple):
 
     ports: dict[str, int]
     broker: int
-    admin: Admin
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "activemq", "activemq_6", "artemis"])
 def ways(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
-    """Run a relay with a listener for each kind of upstream, before a broker of this product."""
+    """Run a relay with a listener for each kind of upstream, before a broker of this product.
+
+    While a session ends, a broker that is silent for half the `disconnect_timeout` counts as lost, and gets the SENDs
+    without a RECEIPT again. On a busy machine a broker may be silent for longer than half of the default's 5 seconds.
+    """
     broker = request.getfixturevalue(request.param).port
     ports = {name: free_port() for name in UPSTREAMS}
-    admin = Admin(free_port())
-    config = f'admin = "tcp:{admin.port}:interface=127.0.0.1"\n'
-    config += '[[rule]]\naction = "deny"\nsend = "/queue/denied"\n'
+    config = '[[rule]]\naction = "deny"\nsend = "/queue/denied"\n'
     for name, text in UPSTREAMS.items():
         config += listening(
             ports[name], name, f'upstream = "{name}"\nrules_default = "allow"\nlimits.body = 50000'
         )
         config += f'[upstream.{name}]\nprofile = "{request.param.partition("_")[0]}"\n{text.format(broker)}\n'
-    with relay(tmp_path_factory.mktemp("ends"), config, [*ports.values(), admin.port]):
-        yield Ways(ports, broker, admin)
+        config += f"disconnect_timeout = {2 * PATIENCE}\n"
+    with relay(tmp_path_factory.mktemp("ends"), config, [*ports.values()]):
+        yield Ways(ports, broker)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[kind for kind, _ in FAULTS])
 def test_what_came_before_a_fault_is_delivered(ways: Ways, queue: str, kind: str, fault: bytes) -> None:
-    """All SENDs are at the broker, and their RECEIPTs at the client before the ERROR; no MESSAGE is lost either. SENDs
-    are there twice only as far as the relay counts what it had to send again, for it had lost the broker.
-    """
-    before = ways.admin.metrics()["frames_resent_total"]
+    """All SENDs are at the broker, once, and their RECEIPTs at the client before the ERROR; no MESSAGE is lost."""
     with Talker.at(ways.broker) as other:
         other.send(f"{queue}-in", *[b"%d" % number + BODY for number in range(100)])
     client = Talker.at(ways.ports[kind])
@@ -80,6 +80,5 @@ def test_what_came_before_a_fault_is_delivered(ways: Ways, queue: str, kind: str
     client.close()
     assert sorted(receipts) == list(range(SENDS))
     there = [int(each.partition(b" ")[0]) for each in drain(ways.broker, queue, SENDS)]
-    assert set(there) == set(range(SENDS))
-    assert len(there) - SENDS <= ways.admin.metrics()["frames_resent_total"] - before
+    assert sorted(there) == list(range(SENDS))
     assert len(drain(ways.broker, f"{queue}-in", 100)) == 100

@@ -1,5 +1,7 @@
 """What passes, by destination: each frame where there are few, and samples that stand for all where there are many."""
 
+from itertools import pairwise
+
 import pytest
 
 from stomprelay.relay.counting import LOOKS, TURN, DestinationCounter
@@ -93,6 +95,17 @@ def test_how_many_are_looked_at() -> None:
     carried(counter, send(b"/queue/b") * 20, session)
     carried(counter, send(b"/queue/a") * 100, session)
     assert counter.table.shown[b"/queue/a"].sends == before + 100
+
+
+def test_when_the_next_look_is() -> None:
+    """When as many frames have passed as was said, and none sooner."""
+    counter, session = DestinationCounter(), Session(b"s", V1_2, 10, {})
+    carried(counter, send(b"/queue/a") * LOOKS, session)
+    decoder = Decoder(V1_2, CLIENT_COMMANDS, Limits())
+    decoder.feed(send(b"/queue/a"))
+    (frame,) = decoder.frames()
+    left = [counter.passed(frame, session, V1_2, 1) for _ in range(100)]
+    assert all(after == before - 1 for before, after in pairwise(left) if before > 1)
 
 
 def test_places_go_to_others_once_a_minute() -> None:

@@ -69,6 +69,7 @@ def test_an_error_ends_it_until_the_broker_goes_on() -> None:
         assert passing(play) == {"client", "broker"}
 
 
+@keeps_names
 def test_deliveries_that_passed_are_accounted_for() -> None:
     """After a loss, the ACK of a lost broker's message goes to nobody, and its receipt is given."""
     with started(cut=Cut.PASSED) as play:
@@ -82,6 +83,7 @@ def test_deliveries_that_passed_are_accounted_for() -> None:
         assert passing(play) == set()
 
 
+@keeps_names
 def test_who_owes_too_many_acks() -> None:
     """The relay sees when it is enough, and stops reading from the broker."""
     with started(cut=Cut.PASSED, front={"unacknowledged": 3}) as play:

@@ -167,6 +167,22 @@ def test_what_the_client_sends_meanwhile_waits() -> None:
         assert play.broker_reads().count(b"SEND\n") == 2
 
 
+def test_what_the_client_sent_meanwhile_is_delivered_after_a_refusal() -> None:
+    """An ERROR about one frame costs none that waited while the line was sent with care."""
+    with started(product="rabbitmq", confirm=True) as play:
+        picky = Picky(play)
+        play.client_says(POISON)
+        for _ in range(2):
+            picky.answers()
+            found(play, b"1.2", "rabbitmq")
+        play.client_says(send(b"after", receipt="a"))
+        picky.goes_on()
+        assert picky.taken == [b"after"]
+        assert play.client_reads().startswith(
+            RECEIPT % b"a" + b"ERROR\nmessage:a frame cannot be delivered\n"
+        )
+
+
 def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:
     """However many ACKs the client owes: they wait for that answer themselves."""
     with started(product="activemq", confirm=True, front={"unacknowledged": 2}) as play:

@@ -171,6 +171,15 @@ def test_an_abort(made: Any) -> None:
     assert pair.protocol.told == [error.ConnectionAborted]
 
 
+def test_two_that_queue(made: Any) -> None:
+    """What one connection queues, in one piece or in several, no other one writes."""
+    one, other = made(Half()), made(Half())
+    one.connection.write(b"one")
+    other.connection.writeSequence([b"the ", b"other"])
+    turn(one.made)
+    assert (one.peer.recv(100), other.peer.recv(100)) == (b"one", b"the other")
+
+
 def test_producers(made: Any) -> None:
     """They are paused and resumed, and stopped at the end."""
 

@@ -6,22 +6,21 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from stomprelay.service.connection.runtime import TICKS, Timed, Timers
+from stomprelay.service.connection.runtime import TICKS, Runtime, Timed
 
 
 class Sleeper(Timed):
     """Writes down when it was woken; may set its alarm again."""
 
-    def __init__(self, timers: Timers, again: float = inf) -> None:
-        super().__init__()
-        self.timers = timers
+    def __init__(self, runtime: Runtime, again: float = inf) -> None:
+        super().__init__(runtime)
         self.again = again
         self.woken: list[float] = []
 
     def woke(self, now: float) -> None:
         self.woken.append(now)
         if self.again < inf:
-            self.timers.set(self, now + self.again)
+            self.set_timer(now + self.again)
 
 
 @pytest.fixture
@@ -31,15 +30,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def timers(clock: Clock) -> Timers:
+def runtime(clock: Clock) -> Runtime:
     """By that clock."""
-    return Timers(clock, clock.seconds)
+    return Runtime(clock, clock.seconds)
 
 
-def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, timers: Timers) -> None:
+def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, runtime: Runtime) -> None:
     """Not before, and not again."""
-    sleeper = Sleeper(timers)
-    timers.set(sleeper, 2.0)
+    sleeper = Sleeper(runtime)
+    sleeper.set_timer(2.0)
     clock.advance(1.9)
     assert sleeper.woken == []
     clock.advance(0.1)
@@ -49,45 +48,84 @@ def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, timers: Timers) -> No
     assert clock.getDelayedCalls() == []
 
 
-def test_many_sleepers_share_one_timer(clock: Clock, timers: Timers) -> None:
+def test_many_sleepers_share_one_timer(clock: Clock, runtime: Runtime) -> None:
     """A thousand timers are one delayed call, and ring each at its time."""
-    sleepers = [Sleeper(timers) for _ in range(1000)]
+    sleepers = [Sleeper(runtime) for _ in range(1000)]
     for number, sleeper in enumerate(sleepers):
-        timers.set(sleeper, 1.0 + number)
+        sleeper.set_timer(1.0 + number)
     assert len(clock.getDelayedCalls()) == 1
     for _ in range(1000):
         clock.advance(1)
     assert [sleeper.woken for sleeper in sleepers] == [[1.0 + number] for number in range(1000)]
 
 
-def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers) -> None:
-    """Never within `set`, which the sleeper may have called itself."""
+def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, runtime: Runtime) -> None:
+    """Never within `set_timer`, which the sleeper may have called itself."""
     clock.advance(5)
-    sleeper = Sleeper(timers)
-    timers.set(sleeper, 3.0)
+    sleeper = Sleeper(runtime)
+    sleeper.set_timer(3.0)
     assert sleeper.woken == []
     clock.advance(0)
     assert sleeper.woken == [5.0]
 
 
-def test_forgotten_sleepers_are_not_kept(clock: Clock, timers: Timers) -> None:
+def test_forgotten_sleepers_are_not_kept(clock: Clock, runtime: Runtime) -> None:
     """One sleeper that stays does not keep ten thousand that went."""
-    lasting = Sleeper(timers)
-    timers.set(lasting, 1000.0)
+    lasting = Sleeper(runtime)
+    lasting.set_timer(1000.0)
     for _ in range(10_000):
-        sleeper = Sleeper(timers)
-        timers.set(sleeper, 999.0)
-        timers.forget(sleeper)
-    assert len(timers) < 200
+        sleeper = Sleeper(runtime)
+        sleeper.set_timer(999.0)
+        sleeper.stop_timer()
+    assert len(runtime.timers) < 200
     clock.advance(1000)
     assert lasting.woken == [1000.0]
 
 
-def test_those_of_one_tick_are_woken_together(clock: Clock, timers: Timers) -> None:
+def test_a_sleeper_that_is_to_be_woken_ever_earlier(clock: Clock, runtime: Runtime) -> None:
+    """It is woken once, at the last of its times, and the earlier ones are not kept."""
+    sleeper = Sleeper(runtime)
+    for number in range(1000):
+        sleeper.set_timer(1000.0 - number / TICKS)
+    assert len(runtime.timers) < 200
+    clock.advance(1000.0 - 999 / TICKS)
+    clock.advance(1000)
+    assert sleeper.woken == [1000.0 - 999 / TICKS]
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_sleeper_that_may_sleep_longer(clock: Clock, runtime: Runtime) -> None:
+    """A later time replaces the one before; infinity means not at all."""
+    sleeper, never = Sleeper(runtime), Sleeper(runtime)
+    for each in (sleeper, never):
+        each.set_timer(1.0)
+    sleeper.set_timer(3.0)
+    never.set_timer(inf)
+    for _ in range(5):
+        clock.advance(1)
+    assert (sleeper.woken, never.woken) == ([3.0], [])
+    assert clock.getDelayedCalls() == []
+
+
+def test_with_the_last_timer_no_call_is_left(clock: Clock, runtime: Runtime) -> None:
+    """Whether the others were woken before, at an earlier time than the first one, or stopped."""
+    woken, stopped, last = (Sleeper(runtime) for _ in range(3))
+    for at, each in ((5.0, woken), (1.0, woken), (5.0, stopped), (20.0, last)):
+        each.set_timer(at)
+    clock.advance(1)
+    stopped.stop_timer()
+    clock.advance(5)
+    assert (woken.woken, stopped.woken) == ([1.0], [])
+    assert len(clock.getDelayedCalls()) == 1
+    last.stop_timer()
+    assert clock.getDelayedCalls() == []
+
+
+def test_those_of_one_tick_are_woken_together(clock: Clock, runtime: Runtime) -> None:
     """At its end: none before its time, none later than a tick, and all in one turn of the reactor."""
-    sleepers = [Sleeper(timers) for _ in range(100)]
+    sleepers = [Sleeper(runtime) for _ in range(100)]
     for number, sleeper in enumerate(sleepers):
-        timers.set(sleeper, 1.0 + (number + 1) / 100 / TICKS)
+        sleeper.set_timer(1.0 + (number + 1) / 100 / TICKS)
     assert len(clock.getDelayedCalls()) == 1
     clock.advance(1.0)
     assert not any(sleeper.woken for sleeper in sleepers)
@@ -96,16 +134,16 @@ def test_those_of_one_tick_are_woken_together(clock: Clock, timers: Timers) -> N
     assert clock.getDelayedCalls() == []
 
 
-def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, timers: Timers) -> None:
+def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, runtime: Runtime) -> None:
     """The failure is logged; whoever comes after it is woken."""
 
     class Broken(Sleeper):
         def woke(self, now: float) -> None:
             raise ZeroDivisionError
 
-    sleeper = Sleeper(timers)
-    timers.set(Broken(timers), 1.0)
-    timers.set(sleeper, 1.0)
+    sleeper = Sleeper(runtime)
+    Broken(runtime).set_timer(1.0)
+    sleeper.set_timer(1.0)
     with capturedLogs() as events:
         clock.advance(1)
     assert sleeper.woken == [1.0]

@@ -1,5 +1,6 @@
 """Deliveries that await their ACK."""
 
+import gc
 from collections.abc import Iterable
 from itertools import chain
 
@@ -68,6 +69,17 @@ def test_a_hidden_name_that_comes_again() -> None:
 
 
 # ------------------------------------------------------------------ bounds
+
+
+def test_nothing_is_kept_of_what_was_settled_behind_its_namesake() -> None:
+    """One message again and again, while another subscription's delivery of it awaits its ACK."""
+    ledger, to = Ledger(10), subscription(b"2")
+    delivered(ledger, subscription(b"1"), b"n")
+    for _ in range(500):
+        for each in delivered(ledger, to, b"n"):
+            ledger.settled(each)
+    kept = [each for each in gc.get_objects() if type(each) is Delivery and each.message_id == b"n"]
+    assert len(kept) < 50
 
 
 def test_ended_subscriptions_make_room() -> None:

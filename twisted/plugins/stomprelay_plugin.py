@@ -1,4 +1,4 @@
-"""What ``twistd`` finds: ``twistd stomprelay`` and ``twistd stompbroker``, and the relay's reactor."""
+"""The plugins that ``twistd`` finds: ``twistd stomprelay``, ``twistd stompbroker``, and the relay's reactor."""
 
 from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker

@@ -1,7 +1,7 @@
-"""The commands that need no room of their own; each module has `add_options` and `main`.
+"""The commands that have no folder of their own. Each module has `add_options` and `main`.
 
-- `run`: `once` and `run`, from the journal to the tables
-- `migrate`: tables of the release before, without a journal
-- `query`: SQL over the tables
-- `catalogue`: `tables`, the tables and their columns in words
+- `run`: the commands `once` and `run`, which make the tables from the journal
+- `migrate`: the command that brings tables of the previous release up to date, without a journal
+- `query`: the command for SQL over the tables
+- `catalogue`: the command `tables`, which describes the tables and their columns
 """

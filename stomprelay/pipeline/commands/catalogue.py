@@ -1,4 +1,4 @@
-"""The tables in words: what `docs/tables.md` says, and `stomprelay-pipeline tables` prints."""
+"""The tables in words, for `docs/tables.md` and for `stomprelay-pipeline tables`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`stomprelay-pipeline migrate`: tables of the release before, without the journal that they were made of."""
+"""`stomprelay-pipeline migrate`: bring tables of the previous release up to date, without their journal."""
 
 import argparse
 import sys

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MEASURED: Final = 1000
-"""The widths of printed columns are chosen by this many rows."""
+"""The first rows decide how wide the printed columns are. This is their number."""
 _WIDEST: Final = 60
 _TEXTS: Final = "utf-8"
 
@@ -66,7 +66,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def views(spark: "SparkSession", store: Store) -> None:
-    """Make each table known to SQL by its name, and `VIEW`. Raises `StoreError` if there are no tables."""
+    """Make a view in Spark for each table, and the view `VIEW`. Raises `StoreError` if there are no tables."""
     if not store.volume.exists(store.root):
         raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
     store.check()
@@ -88,7 +88,7 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
 
 
 def _rows(found: "DataFrame", bar: ProgressBar) -> Iterator[Row]:
-    """Yield the rows; where they go to a terminal, the bar makes way for the first."""
+    """Yield the rows. On a terminal, the bar is removed before the first row."""
     with as_value_error():
         for row in found.toLocalIterator():
             if sys.stdout.isatty():
@@ -160,7 +160,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """Return a time, which PySpark gives in the zone of this process, in UTC without its zone."""
+    """Convert a time of PySpark, which is in the zone of this process, to UTC. The result has no zone."""
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

@@ -1,4 +1,4 @@
-"""`stomprelay-pipeline run` and `once`: from the journal to the tables."""
+"""`stomprelay-pipeline run` and `once`: make the tables from the journal."""
 
 import argparse
 import signal
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from stomprelay.pipeline.follow.stream import Stream
 
 _SMALL: Final = 64 << 20
-"""Bytes of a journal that counts as small: some hundred thousand frames."""
+"""A journal with fewer bytes than this is small. It has some hundred thousand frames."""
 _LARGE: Final = 2 << 30
-"""Bytes of a journal from which Java gains by compiling thoroughly."""
+"""If a journal has at least this many bytes, Java optimizes its code fully, because that saves time in all."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `once` and `run`; `run` has one more."""
+    """Add the options of `once` and `run`. `run` has one option more."""
     options.add_settings(parser)
     if parser.get_default("command") == "run":
         parser.add_argument(
@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do the run and return the exit status. Raises `ValueError`, and the errors of `Stream`."""
+    """Do the run. Return the exit status. Raises `ValueError`, and the errors of `Stream`."""
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)
@@ -56,7 +56,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def is_small(journal: str, most: int = _SMALL) -> bool:
-    """Return whether a journal is on this machine and has fewer bytes than this."""
+    """Return whether a journal is on this machine and has fewer than `most` bytes."""
     place = local(absolute(journal))
     try:
         return place is not None and sum(one.stat().st_size for one in place.iterdir()) < most
@@ -66,7 +66,7 @@ def is_small(journal: str, most: int = _SMALL) -> bool:
 
 @contextmanager
 def _signals(stream: "Stream", progress: ProgressLine) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the run after the current batch, and the second one end it at once."""
+    """Let the first SIGINT or SIGTERM end the run after the current batch, and the second signal end it at once."""
     before: dict[int, Any] = {}
 
     def asked(number: int, _: object) -> None:

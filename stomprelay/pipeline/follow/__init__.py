@@ -1,6 +1,6 @@
-"""Following a journal: which segments are new, and one batch after another of them.
+"""Follows a journal: finds new segments, and reads them in one batch after another.
 
-- `stream`: the streaming query; what a batch does, step by step
-- `arrivals`: which segments have come, cut into batches, and which batches are done
+- `stream`: the streaming query, and the steps of a batch
+- `arrivals`: the segments that have come, cut into batches, and the batches that are done
 - `progress`: what the user sees of a run
 """

@@ -1,8 +1,9 @@
 """New segments: the files that Spark's file source found, in the order of the journal.
 
 The source orders files by the time of their last change, but a copied file has a new time. So one batch of Spark
-contains all new segments, and the pipeline reads it in parts, in the order of the segments' names. The parts are
-written down beside Spark's checkpoint before the first part is read: an interrupted run continues with the same parts.
+contains all new segments, and the pipeline reads this batch in parts, in the order of the segments' names. The parts
+are saved in the folder of Spark's checkpoint before the first part is read. So an interrupted run continues with the
+same parts.
 """
 
 import json
@@ -20,9 +21,9 @@ _DONE: Final = "done-"
 
 
 class Part(NamedTuple):
-    """The segments that are read at a time. `number` counts the parts over all runs. `last`: it is the last part of
-    Spark's batch. `unread`: when the first segment of the next part was begun (ns since 1970), None if there is no
-    next part.
+    """The segments that one batch of the pipeline reads. `number` counts the parts over all runs. `last`: this is the
+    last part of Spark's batch. `unread`: when the first segment of the next part was begun (ns since 1970), None if
+    there is no next part.
     """
 
     number: int
@@ -42,7 +43,7 @@ class Arrivals:
         self._finished: int | None = None
 
     def parts(self, batch: int) -> Iterator[Part]:
-        """Yield the parts of Spark's batch that are not done. The caller must call `done` for each."""
+        """Yield the parts of Spark's batch that are not done. The caller must call `done` for each part."""
         first, groups, _ = self._planned(batch)
         done = self.finished
         for number, paths in enumerate(groups, first):
@@ -51,7 +52,7 @@ class Arrivals:
                 yield Part(number, tuple(paths), not unread, unread[0] if unread else None)
 
     def waiting(self, batch: int) -> int:
-        """Return the bytes of the segments in parts that are not done; 0 if they are not known."""
+        """Return the bytes of the segments in parts that are not done; 0 if the sizes are not known."""
         first, _, sizes = self._planned(batch)
         return sum(size for number, size in enumerate(sizes, first) if number > self.finished)
 
@@ -73,7 +74,7 @@ class Arrivals:
         if self._finished is None:
             marks = self._volume.find(self._parts, f"{_DONE}*")
             numbers = sorted(int(mark.rpartition(_DONE)[2]) for mark in marks)
-            for number in numbers[:-1]:  # of a run that was killed between the two steps of `done`
+            for number in numbers[:-1]:  # left by a run that was killed between the two steps of `done`
                 self._volume.remove(self._mark(number))
             self._finished = numbers[-1] if numbers else -1
         return self._finished
@@ -103,7 +104,7 @@ class Arrivals:
         return int(told["first"]), list(told["parts"]), list(told.get("sizes", ()))
 
     def _logged(self, batch: int) -> list[str]:
-        """Return the paths of a batch as the source logged them, also of files that are gone."""
+        """Return the paths of a batch that the source logged, including files that are gone."""
         end = self._offset(batch)
         begin = self._offset(batch - 1) if batch > 0 else -1
         log = posixpath.join(self._checkpoint, "sources", "0")
@@ -123,30 +124,30 @@ class Arrivals:
 
 def logged(text: str, entry: int) -> list[str]:
     """Return the paths of the segments that came with this entry of the source's log. `text` is the log's file, which
-    may have other entries, too. Raises `ValueError` for an unknown version.
+    may have other entries, too. Raises `ValueError` for an unknown version of the log.
     """
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
-    # A compacted text has a line for every file that ever came; few of them have the entry's number in them.
+    # A compacted text has a line for every file that ever came; few of these lines contain the entry's number.
     found = [json.loads(line) for line in lines if str(entry) in line]
     return [_plain(each["path"]) for each in found if each["batchId"] == entry]
 
 
 def _plain(uri: str) -> str:
-    """Return the path of a file on this machine; for another URI return it unquoted, as Hadoop's Path needs it."""
+    """Return the path of a file on this machine. Return any other URI unquoted, as Hadoop's Path needs it."""
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
 
 
 def begun(path: str) -> int | None:
-    """Return when a segment was begun, in ns since 1970, by its name; None for a file of another name."""
+    """Return the begin time in a segment's name, in ns since 1970; None for a file of another name."""
     read = parse_name(posixpath.basename(path))
     return None if read is None else read[0].created
 
 
 def ordered(paths: Sequence[str]) -> list[str]:
-    """Return the segments, each once, by the time at which they were begun and their number; other files last."""
+    """Return the segments, each only once, sorted by begin time and number. Files with other names are last."""
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
         read = parse_name(posixpath.basename(path))

@@ -1,4 +1,4 @@
-"""What a user sees while the pipeline works: a bar on a terminal, and a line for each batch there and elsewhere."""
+"""What a user sees while the pipeline works: a line for each batch and, on a terminal, a bar."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,15 +17,15 @@ _USUAL: Final = {
     "failovers": 0.2,
     "runs": 0.1,
 }
-"""How long the steps of a batch take beside each other, before the first batch has shown it."""
+"""How long the steps of a batch take relative to each other. This is used for the first batch."""
 _SHOWN: Final = 10
-"""Sentences about what is missing that are shown for a batch, at most."""
+"""At most so many sentences about missing frames and segments are shown for a batch."""
 
 
 class ProgressLine:
     """Shows how far a run is. Call `begin`, `step` and `end` for each batch, and `tick` now and then, perhaps in
-    another thread. The bar counts bytes of segments. Within a batch, its bytes count as done in the same share as its
-    steps, by the times that the steps took in the batch before.
+    another thread. The bar counts bytes of segments. Within a batch, the bytes that are done are estimated from the
+    time that each step took in the previous batch.
     """
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
@@ -64,7 +64,7 @@ class ProgressLine:
         self.tick()
 
     def end(self, segments: int, frames: int, damages: int, missing: Sequence[str] = ()) -> None:
-        """Show that the batch is done. `missing`: sentences about gaps; the first are shown."""
+        """Show that the batch is done. `missing` are sentences about gaps; at most `_SHOWN` of them are shown."""
         self.segments += segments
         self.frames += frames
         self.damages += damages
@@ -83,10 +83,10 @@ class ProgressLine:
             self.say(f"and {many(len(missing) - _SHOWN, 'more stretch', 'es')}: see table `quarantine`")
 
     def tick(self, done: int = 0, total: int = 0) -> None:
-        """On a terminal, draw the bar anew. Spark has finished `done` of `total` tasks of its present work."""
+        """Draw the bar again, on a terminal. Spark has finished `done` of `total` tasks of its present work."""
         if not self._batch:
             return
-        # Only the first step is one pass over the segments, in which tasks are as good as bytes.
+        # Only in the first step do the tasks show how many bytes of the segments are done.
         part = done / total if total and self._step == "frames" else 0.0
         name = f"batch {self._number}, {self._step}" + (f" {done}/{total}" if total else "")
         self._bar.set(self._through + self._octets * self._shares.share(part), self._planned, name)
@@ -94,7 +94,7 @@ class ProgressLine:
 
     @contextmanager
     def working(self, name: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show another bar in the context. Call the function that it gives with the done and the whole amount."""
+        """Show another bar in this context. Call the context's value with the done and the whole amount."""
         bar = ProgressBar(self._out, unit, clock=self._clock)
         self._bar.wipe()
         bar.begin(name)

@@ -1,4 +1,4 @@
-"""The streaming query: Spark lists new segments and remembers those it has seen; each part of a list is a batch."""
+"""The streaming query. Spark lists new segments and remembers them. Each part of a list is a batch."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Step = tuple[str, Callable[[Batch], Iterable[str] | None]]
-"""The name of a step, and its function, which may return sentences for the user."""
+"""The name of a step, and the function that does it. The function may return sentences for the user."""
 
 STEPS: Final[tuple[Step, ...]] = (
     ("traffic", rollup.advance_traffic),
@@ -41,16 +41,16 @@ STEPS: Final[tuple[Step, ...]] = (
     ("failovers", episodes.advance_failovers),
     ("runs", episodes.advance_runs),
 )
-"""What each batch does after its frames are written, in this order."""
+"""The steps of each batch after its frames are written, in this order."""
 BESIDE: Final = frozenset(name for name, _ in STEPS) - {"messages"}
-"""No other step needs what these steps make. They run beside each other, so that there is work for all cores while
-Spark plans, and while the last task of one of them runs.
+"""No other step needs the results of these steps. They run at the same time, so that there is work for all cores while
+Spark plans, and while the last task of a step runs.
 """
 
 _LOOK: Final = 0.5
-"""Seconds between two looks at Spark's progress."""
+"""Seconds after which Spark's progress is read again."""
 _RECOVER: Final = 60.0
-"""Seconds between two looks for segments that a dead relay left open."""
+"""Seconds after which segments that a dead relay left open are looked for again."""
 
 
 class _Stopped(Exception):
@@ -59,7 +59,7 @@ class _Stopped(Exception):
 
 @dataclass(eq=False, repr=False)
 class Stream:
-    """One run over a journal: call `once` or `endless`. `_steps`: what each batch does after its frames are written."""
+    """One run over a journal: call `once` or `endless`. `_steps`: what a batch does after it has written `frames`."""
 
     _spark: "SparkSession"
     _settings: Settings
@@ -73,7 +73,7 @@ class Stream:
         self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.bytes_per_batch)
         self._kept_open: set[str] = set()
         self._again = False
-        """Whether the next batch was begun before."""
+        """Whether an earlier run has begun the next batch."""
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._pool = ThreadPoolExecutor(2, "step", self._joined)  # so many steps run at a time
@@ -81,7 +81,7 @@ class Stream:
         """Whether tasks run on other machines."""
 
     def _joined(self) -> None:
-        """Make this session the one with which Java plans queries of the present thread."""
+        """Make Java plan the queries of the present thread with this session."""
         jvm: Any = self._spark._jvm
         jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
 
@@ -90,7 +90,7 @@ class Stream:
         self._stopping.set()
 
     def once(self) -> None:
-        """Read all segments that are there. Raises `StoreError`, and the errors of the tables and Spark."""
+        """Read all segments that are there. Raises `StoreError`, and the errors of the tables and of Spark."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(availableNow=True))
@@ -101,7 +101,7 @@ class Stream:
                     self._progress.say(sentence)
 
     def endless(self) -> None:
-        """Read all present and future segments, until `stop`. Raises as `once`."""
+        """Read all present and future segments, until `stop` is called. Raises what `once` raises."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(processingTime=f"{self._settings.interval} seconds"))
@@ -127,7 +127,7 @@ class Stream:
                 yield
 
     def _recover(self) -> None:
-        """Close the segments that dead relays left open, and say so, if the journal is on this machine."""
+        """If the journal is on this machine, close segments that dead relays left open, and show which."""
         place = local(absolute(self._settings.journal))
         if place is None:
             return
@@ -143,7 +143,7 @@ class Stream:
             self._progress.say(f"segments left open by dead relays are not read: {error.strerror}")
 
     def _begun(self, **trigger: Any) -> "StreamingQuery":
-        """Start and return the query. Its rows are not used: `Arrivals` reads the log of the source instead."""
+        """Start and return the query. The query's rows are not used: `Arrivals` reads the log of the source instead."""
         files = (
             self._spark.readStream.format("binaryFile")
             .schema(frames.FILES)
@@ -226,7 +226,7 @@ class Stream:
             for name, future in waiting:
                 progress.step(name)
                 wait([future])
-            for _, future in waiting:  # when all are done, though one has failed
+            for _, future in waiting:  # all steps have ended, even if one has failed
                 told += future.result() or ()
         self._arrivals.done(part)
         self._again = False

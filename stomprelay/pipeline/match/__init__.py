@@ -1,11 +1,11 @@
 """The table `messages`: the transfers of all sessions brought together, order by order and message by message.
 
-The door is `messages`: nobody outside asks for anything else.
+Other rooms import only `messages`.
 
-- `messages`: the step of a batch, as Spark does it session by session, order by order and message by message, until
-  final rows are in the table's files; and what other tables ask of it
-- `at_once`: all of that in one task, of a small batch
-- `slices`: the parts in which open messages are kept, and which of them a batch touches
-- `order`: which message each transfer is of, where its key does not say: key by key, in the order of sending
+- `messages`: the step of a batch. Spark works session by session, order by order and message by message, and writes
+  the final rows to the table. The functions that other tables call are here, too.
+- `at_once`: the same step in a single task, for a small batch
+- `slices`: the parts in which open messages are kept, and which parts a batch touches
+- `order`: the message of each transfer by the order of sending, if the key does not identify the message
 - `matching`: the transfers of one key in the order of time; one message, and its row of the table
 """

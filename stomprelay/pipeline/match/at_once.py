@@ -1,7 +1,7 @@
 """A small batch in one task: all steps of `messages` one after the other, and the files that they make.
 
-For some thousand rows, Spark takes several times as long to shuffle, sort and write them as our own functions need for
-them. So the task sorts by Arrow, and reads and writes slices itself.
+To shuffle, sort and write some thousand rows, Spark takes several times as long as our own functions take to process
+them. So the task sorts with Arrow, and reads and writes slices itself.
 """
 
 import json
@@ -33,16 +33,17 @@ _RECORDS: Final = arrow.schema(record.FIELDS)
 _TRANSFERS: Final = arrow.schema(transfer.FIELDS)
 _STATE: Final = f"_state/{KEPT}"
 _MOST: Final = 10 * ROWS
-"""If more rows than this are in slices whose time is over, one task is too slow: Spark does the batch."""
+"""If the slices whose time is over have more rows than this, one task is too slow, and Spark does the batch."""
 
 
 @dataclass(frozen=True)
 class AtOnce:
     """Call it with all records of a batch, as `record.FIELDS`. It writes rows of `messages` and of slices to files,
-    below the folders `messages` and `slices`. It yields one row with a JSON object: `made`, `gone` and `final` as in
-    `Done`, and under `messages` and `slices` the paths of the files.
+    below the folders `messages` and `slices`. It yields one row with a JSON object. `made`, `gone` and `final` in this
+    object are as in `Done`; `messages` and `slices` are the paths of the files.
 
-    `number` is the batch's, `rows` counts its frames and events, `known` has the slices of the last batch.
+    `number` is the number of the batch, `rows` counts the frames and events of the batch, `known` has the slices of
+    the last batch.
     """
 
     number: int
@@ -55,7 +56,7 @@ class AtOnce:
     slices: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of records and yield one of a column, as `mapInArrow` wants it."""
+        """Take batches of records and yield one batch with one column, as `mapInArrow` requires."""
         with arrow.uncollected():
             yield self._done(pa.Table.from_batches([each.cast(_RECORDS) for each in batches], _RECORDS))
 
@@ -102,7 +103,7 @@ class AtOnce:
         return self._read(special(self.number - 1, what), ("match", "turn", "text"))
 
     def _read(self, name: str, columns: Sequence[str] = SCHEMA.names) -> pa.Table:
-        """Return the rows of a slice, from its files on this machine; none if it does not exist."""
+        """Return the rows of a slice, read from files on this machine. A slice that does not exist has no rows."""
         wanted = pa.schema([SCHEMA.field(each) for each in columns])
         tables = [
             parquet.ParquetFile(path).read([*columns]).select([*columns]).cast(wanted)
@@ -120,7 +121,9 @@ def _kept(rows: pa.Table) -> pa.Array:
 
 
 def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
-    """Return as many rows with the columns `schema`: columns from `made`, `text` as it is, all others null."""
+    """Return a table with the columns of `schema` and with as many rows as `rows`. The columns in `made` have the
+    values given there. The column `text` is copied from `rows`. All other columns are null.
+    """
     made["text"] = rows["text"]
     columns = [
         made[field.name].cast(field.type) if field.name in made else pa.nulls(len(rows), field.type)
@@ -130,14 +133,14 @@ def _made(schema: pa.Schema, rows: pa.Table, **made: Any) -> pa.Table:
 
 
 def _after(does: Rows, schema: pa.Schema, parts: Sequence[pa.Table], by: Sequence[Key]) -> pa.Table:
-    """Return the rows that `does` makes of these rows, sorted by `by`, as a table with the columns `schema`."""
+    """Sort the rows of `parts` by `by` and give them to `does`. Return the rows that `does` yields, as `schema`."""
     rows = pa.concat_tables(parts).combine_chunks()
     order = pa.array(sorting(rows, by))
     return pa.Table.from_batches(does(iter(rows.take(order).to_batches(arrow.ROWS))), schema)
 
 
 class _Files:
-    """The rows that a batch writes: `add` them, then call `written` once."""
+    """The rows that a batch writes. Call `add` for all rows, then `written` once."""
 
     def __init__(self, messages: Path, slices: Path, batch: str) -> None:
         self._messages = messages
@@ -147,19 +150,19 @@ class _Files:
         self._final: list[pa.Table] = []
 
     def add(self, name: str | None, rows: pa.Table) -> None:
-        """Add rows of a slice; None: final rows."""
+        """Add rows of the slice `name`, or final rows if `name` is None."""
         if len(rows):
             (self._final if name is None else self._rows.setdefault(name, [])).append(rows)
 
     def slice(self, name: str) -> Slice:
-        """Return the description of a complete slice."""
+        """Return the description of a slice. Call it after all rows of the slice were added."""
         rows = self._rows.get(name, [])
         hours = {hour for each in rows for hour in each["hour"].unique().to_pylist()} - {None}
         due = min((pc.min(each["due"]).as_py() for each in rows), default=0)
         return Slice(sum(map(len, rows)), due, sorted(hours))
 
     def written(self) -> dict[str, list[str]]:
-        """Write the files. Return the hours of final rows, and the paths by table. Raises `OSError`."""
+        """Write the files. Return the hours of final rows, and the paths of each table's files. Raises `OSError`."""
         files: dict[str, list[str]] = {"final": [], "messages": [], "slices": []}
         if self._final:
             files["final"] = self._message(self._batch, pa.concat_tables(self._final), files["messages"])
@@ -170,7 +173,7 @@ class _Files:
         return files
 
     def _message(self, which: str, rows: pa.Table, files: list[str]) -> list[str]:
-        """Write rows of `messages` by their hours, which are returned."""
+        """Write rows of `messages` to one file for each hour. Add the paths to `files` and return the hours."""
         by_hour = sorted(parted(rows, "hour"), key=lambda each: each[0])
         for hour, same in by_hour:
             place = self._messages / layout.place(hour) / f"batch={which}"
@@ -191,7 +194,9 @@ def advance(
     known: Mapping[str, Slice],
     rows: int,
 ) -> Done | None:
-    """Do all passes in one task. Return the result; None if the batch is too large or only Spark can write."""
+    """Do all steps in one task and return the result. Return None if Spark must do the steps, because the batch is too
+    large for one task, has segments of earlier batches, or has files that only Spark can read or write.
+    """
     store, number = batch.store, batch.number
     fits = 0 < rows <= ROWS and is_single(batch.spark)
     fits = fits and any(each.newest_ns is not None for each in ready)

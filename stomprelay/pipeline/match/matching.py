@@ -1,10 +1,11 @@
-"""Transfers of one key, the messages that they are of, and the rows of these.
+"""Transfers of one key, the messages to which they belong, and the rows of these messages.
 
-Time is the journal's. A record counts for a message if it comes in time (`MatchedMessage.until`), whenever it is read:
-so it does not matter how the journal was cut into batches. `until` is the time up to which all relays have been read.
-What happened later changes only the open rows of this batch, and is done again in the next batch.
+All times are those of the journal. A record counts for a message only up to the time `MatchedMessage.until`, no matter
+when the record is read. So the result does not depend on how the journal was cut into batches. `until` is the time up
+to which all relays have been read. Records after `until` change only the open rows of this batch, and are applied
+again in the next batch.
 
-`Matchings` is what runs in Spark's Python processes: one key after another, on rows sorted by key.
+`Matchings` runs in Spark's Python processes. It takes one key after another, from rows sorted by key.
 """
 
 import json
@@ -37,7 +38,7 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When (ns), what (a number from above), the place of the SEND or MESSAGE (segment, position, number), a value."""
+"""Time (ns), a number from the line above, the place of the SEND or MESSAGE (segment, position, number), a value."""
 
 
 _FURTHER: Final = (
@@ -50,16 +51,17 @@ _FURTHER: Final = (
 )
 _NAMED: Final = (*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
-"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, the state in
-`text`, the key of its transfers in `match`, its `turn` among the rows of that key, and when (ns) it is due again.
+"""Columns of the rows that `Matchings` yields: the columns of `messages`, then six more. `what` is the kind of the
+row, `hour` the name of its hour, `text` the state, `match` the key of the transfers, `turn` the number of the row
+among the rows of this key. `due` is the time (ns) after which the row must be read again.
 """
 
 
 @dataclass(slots=True, eq=False)
 class MatchedMessage:
-    """One message: its SEND, None if it was not seen, and its MESSAGEs in order. `first` and `last` are the times (ns)
-    of its first and last sign, `ends` has the last delivery by recipient. `_open` counts deliveries without an outcome,
-    `_bad` those in `ends` that were returned.
+    """One message. `sent` is the SEND, None if it was not seen; `deliveries` are the MESSAGEs in order. `first` and
+    `last` are the times (ns) of the first and last record. `ends` has the last delivery to each recipient. `_open`
+    counts the deliveries without an outcome, `_bad` the returned deliveries in `ends`.
     """
 
     first: int
@@ -76,7 +78,7 @@ class MatchedMessage:
         self.last = self.first
 
     def was_delivered(self, transfer: s.Transfer, ns: int) -> s.Transfer | None:
-        """Record a MESSAGE. Return the earlier delivery that it repeats, None if there was none."""
+        """Record a MESSAGE. Return the previous delivery to the same recipient, or None."""
         self.deliveries.append(transfer)
         self.last = max(self.last, ns)
         to = self.recipient(transfer)
@@ -91,7 +93,7 @@ class MatchedMessage:
         return before
 
     def was_settled(self, delivery: s.Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """Record the first outcome of a delivery. `settled`: when it was reported; `ns`: when it took effect."""
+        """Set a delivery's outcome if it has none. The outcome was reported at `settled` and took effect at `ns`."""
         self.last = max(self.last, ns)
         if delivery[s.OUTCOME] is not None:
             return
@@ -101,7 +103,7 @@ class MatchedMessage:
             self._bad += 1
 
     def recipient(self, delivery: s.Transfer) -> tuple[Any, ...]:
-        """Return the key of `ends`: (client, subscription) of a topic's message, () of a queue's."""
+        """Return the recipient of a delivery as a key of `ends`: (client, subscription) for a topic, () for a queue."""
         return (delivery[s.CLIENT], delivery[s.SUBSCRIPTION]) if self.topic else ()
 
     # What is known
@@ -113,7 +115,9 @@ class MatchedMessage:
 
     @property
     def settled(self) -> bool:
-        """Return whether no RECEIPT, ACK or repetition is missing; without deliveries, whether it was aborted."""
+        """Return whether every expected RECEIPT, ACK and redelivery has come. A message without deliveries is settled
+        only if it was aborted.
+        """
         if self._unconfirmed and not self.aborted:
             return False
         return not self._open and not self._bad if self.deliveries else self.aborted
@@ -128,7 +132,9 @@ class MatchedMessage:
 
     @property
     def outcome(self) -> str:
-        """Return the worst outcome of all recipients: not settled, returned, nacked, acked."""
+        """Return the worst outcome of all recipients; from worst to best: `delivered`, `returned`, `nacked`, `acked`.
+        Without deliveries, return `aborted`, `unconfirmed` or `undelivered`.
+        """
         if not self.deliveries:
             if self.aborted:
                 return ABORTED
@@ -140,7 +146,9 @@ class MatchedMessage:
 
     @property
     def redelivered(self) -> int:
-        """Return how many deliveries repeat an earlier one to the same subscription, or one that was returned."""
+        """Return how many deliveries are repetitions: either the same subscription had got the message before, or the
+        same recipient had nacked or returned it.
+        """
         seen: set[tuple[Any, ...]] = set()
         returned: set[tuple[Any, ...]] = set()
         count = 0
@@ -153,7 +161,7 @@ class MatchedMessage:
         return count
 
     def row(self, key: str, method: str, *, final: bool) -> list[Any]:
-        """Return the values of a row of `MESSAGES`: times in ns, durations in µs, `headers` as JSON."""
+        """Return the values of the message's row of `MESSAGES`. Times are in ns, durations in µs, `headers` is JSON."""
         sent, deliveries = self.sent, self.deliveries
         begun = deliveries[0] if sent is None else sent
         ns = begun[s.NS]
@@ -183,7 +191,7 @@ class MatchedMessage:
     # From batch to batch
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         return [
             None if self.sent is None else self.sent[1:],
             [each[1:] for each in self.deliveries],
@@ -192,7 +200,7 @@ class MatchedMessage:
 
     @classmethod
     def load(cls, key: str, values: list[Any]) -> "MatchedMessage":
-        """Return the message whose state `dump` returned; the state leaves out its `key`."""
+        """Return the message whose state `dump` returned. The state does not include `key`."""
         sent, deliveries, _, aborted, topic, first, last = values
         message = cls(first, topic=topic)
         message.aborted = aborted
@@ -205,7 +213,7 @@ class MatchedMessage:
 
 
 def _told(delivery: s.Transfer) -> tuple[Any, ...]:
-    """Return the values for one element of the column `deliveries`; times are in ns."""
+    """Return a delivery as an element of the column `deliveries`; times are in ns."""
     return (
         delivery[s.NS],
         delivery[s.CLIENT],
@@ -221,10 +229,11 @@ def _told(delivery: s.Transfer) -> tuple[Any, ...]:
 
 
 class TransferMatching:
-    """Matches the transfers of one key to messages. Call `saw` with each row of the key, those kept by the last batch
-    first. Then call `go` once. Then `finals` has the final rows, `kept` the state for the next batch as texts in
-    order, `due` the time (ns) up to which that state holds if no row comes, and `repeats` the repeated deliveries
-    (session, broker, time and time of the repetition). Read `open()` last.
+    """Matches the transfers of one key to messages. First call `saw` with each row of the key, beginning with the rows
+    that the last batch kept. Then call `go` once, and `open` last. `go` sets `finals`, `kept`, `due` and `repeats`.
+    `finals` has the final rows. `kept` has the state for the next batch, as texts in order. `due` is the time (ns) up
+    to which this state is valid if no new row comes. `repeats` has the repeated deliveries (session, broker, time, time
+    of the repetition).
     """
 
     def __init__(self, key: str, limits: TimeLimits) -> None:
@@ -243,7 +252,7 @@ class TransferMatching:
     # What is seen
 
     def saw(self, row: s.Transfer) -> None:
-        """Take one row of `transfer.FIELDS`. The matching changes it: the caller must not use it again."""
+        """Add one row of `transfer.FIELDS`. The row is changed here, so the caller must not use it again."""
         kind = row[s.KIND]
         if kind == s.RowKind.KEPT:
             self._keep(row[s.TEXT])
@@ -286,7 +295,7 @@ class TransferMatching:
     # What follows
 
     def go(self, until: int) -> None:
-        """Apply the rows of `saw`; call it once. What happened after `until` (ns) changes only what `open()` yields."""
+        """Apply all rows that `saw` added. Call it once. Records after `until` (ns) change only what `open` yields."""
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=lambda each: each[:5])
@@ -305,7 +314,7 @@ class TransferMatching:
         self.repeats = repeats
 
     def _sweep(self, until: int) -> None:
-        """Move messages of which no further record can come in time to `finals`."""
+        """Add the rows of messages that no later record can change to `finals`, and forget these messages."""
         left = []
         for message in self._messages:
             if until > message.until(self._limits):
@@ -382,16 +391,16 @@ def _place(transfer: s.Transfer) -> tuple[str, int, int]:
 
 
 class MatchRow(IntEnum):
-    """The kinds of rows of `Matchings`, in its column `what`."""
+    """The kinds of the rows that `Matchings` yields: the values of the column `what`."""
 
     FINAL = 0
     OPEN = 1
     KEPT = 2
-    """State for the next batch that is of no message, in `text`."""
+    """A row without a message; `text` is state for the next batch."""
     REPEAT = 3
     """A delivery that was repeated: `text` is a JSON list of the four values in `TransferMatching.repeats`."""
     FILE = 4
-    """A file with final rows of an `hour`: `text` is its path."""
+    """A file with final rows of an `hour`; `text` is the path of the file."""
 
 
 SCHEMA: Final = arrow.schema(_NAMED)
@@ -428,8 +437,8 @@ _WHAT, _HOUR, _TEXT, _MATCH, _TURN, _DUE = (NAMES.index(name) for name, _ in _FU
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, those that the last batch kept among them.
-    It yields rows of `DDL`. `until` is the time in ns up to which all relays have been read.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`. The rows that the last batch kept must be
+    among these rows. It yields rows of `DDL`. `until` is the time in ns up to which all relays have been read.
     """
 
     limits: TimeLimits
@@ -444,7 +453,7 @@ class Matchings:
                 yield rows_of(some)
 
     def _matched(self, key: str, transfers: Iterator[tuple[Any, ...]]) -> Iterator[list[Any]]:
-        """Yield the rows that follow from the transfers of one key; those that are no transfers as they are."""
+        """Yield the rows of `DDL` for the rows of one key. A row that is no transfer keeps its kind, text and key."""
         matching = TransferMatching(key, self.limits)
         for transfer in transfers:
             if transfer[s.KIND] >= SessionRow.STATE:
@@ -467,7 +476,7 @@ class Matchings:
 def other(
     what: int, text: str, key: str | None = None, turn: int = 0, *, hour: str | None = None
 ) -> list[Any]:
-    """Return a row of `DDL` that is no message: only these columns are set."""
+    """Return a row of `DDL` that is no message. Only these columns are set, and `due` is 0."""
     row: list[Any] = [None] * _WIDTH
     row[_WHAT], row[_TEXT], row[_MATCH], row[_TURN], row[_DUE] = int(what), text, key, turn, 0
     row[_HOUR] = hour
@@ -475,7 +484,7 @@ def other(
 
 
 def rows_of(rows: list[list[Any]]) -> pa.RecordBatch:
-    """Return rows of `DDL` as one Arrow batch. In the rows, times are in ns, headers JSON and deliveries tuples."""
+    """Return rows of `DDL` as one Arrow batch. In `rows`, times are ns, headers are JSON, deliveries are tuples."""
     arrays = []
     for at, values in enumerate(zip(*rows, strict=True)):
         if at == _DELIVERIES_AT:

@@ -1,8 +1,8 @@
 """Table `messages`: the frames of a batch, session by session, and then message by message.
 
-A batch leaves as state only what the journal has not decided yet; the next batch goes on from there. So a batch that
-is done twice gives the same rows, and the final rows are the same however the journal is cut into segments and
-batches.
+At its end a batch saves as state only what later records can still change. The next batch begins with this state. So a
+batch that is done twice gives the same rows, and the final rows do not depend on how the journal is cut into segments
+and batches.
 """
 
 import json
@@ -47,14 +47,14 @@ from stomprelay.pipeline.store.files import NewFile, parted
 from stomprelay.pipeline.store.store import Batch, batch_name
 
 STATE: Final = {KEPT: DDL}
-"""The slices that have columns of `messages`: their schema by their name. A migration renames their columns, too."""
+"""The names of slices that have columns of `messages`, with their schemas. A migration renames these columns, too."""
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
 _GROUPS: Final = 4
-"""A task holds so many row groups of final rows of an hour in memory, and sorts them by time together."""
+"""A task holds so many row groups of final rows of an hour in memory, and sorts their rows together by time."""
 _WORTH: Final = 4
-"""If open rows are less than so many times the rows of the batch, all open rows are read. Else it is looked up first
-which slices have rows that the batch touches.
+"""If there are fewer open rows than so many times the rows of the batch, the batch reads all open rows. Otherwise it
+first finds out in which slices it touches rows.
 """
 
 
@@ -83,7 +83,7 @@ def runs_before(batch: Batch) -> Runs:
 
 
 def runs_after(batch: Batch, number: int | None = None) -> Runs:
-    """Return the runs as this batch left them, or the one of this number."""
+    """Return the runs as this batch left them, or as the batch with this `number` left them."""
     number = batch.number if number is None else number
     noted, asked = _noted(batch, number), batch.settings
     seconds = (asked.patience, asked.linger, asked.give_up, asked.stuck_after)
@@ -94,13 +94,13 @@ def runs_after(batch: Batch, number: int | None = None) -> Runs:
 def _written(
     batch: Batch, runs: Runs, known: Mapping[str, slices.Slice], told: DataFrame, rows: int
 ) -> slices.Done:
-    """Match these transfers with the open rows in the slices `known`, and write the rows. Return what changed."""
+    """Match the transfers in `told` with the open rows in the slices `known`. Write the rows. Return what changed."""
     store = batch.store
     held: list[DataFrame] = []
     touched: DataFrame | None = None
     try:
         counts = {name: each.rows for name, each in known.items()}
-        # Of a batch that was cut short nobody knows which slices' rows it has removed: all are written anew.
+        # A batch that was cut short may have removed rows of any slice: all slices are written anew.
         if rows * _WORTH < sum(counts.values()) and not batch.again:
             held.append(told := told.persist())
             held.append(touched := slices.hits(store, known, _keys(told), runs.until).persist())
@@ -133,8 +133,8 @@ def _written(
 
 
 def _watched(doing: slices.SlicePlan) -> Sequence[Column]:
-    """Return the columns that Spark computes while it writes the rows: the hours of final rows; for each new slice its
-    hours, its number of rows, and the first time at which one of them is due.
+    """Return the columns that Spark computes while it writes the rows: the hours of final rows, and for each new slice
+    its hours, the number of its rows, and the earliest time at which a row is due.
     """
     finals = F.col("final") & F.col("slice").isNull()
     told = [
@@ -165,7 +165,7 @@ def _done(doing: slices.SlicePlan, had: Mapping[str, Any]) -> slices.Done:
 def _note(
     batch: Batch, runs: Runs, before: Mapping[str, Any], known: Mapping[str, slices.Slice], done: slices.Done
 ) -> None:
-    """Save what the next batch and the other tables need, as rows of texts."""
+    """Save what the next batch and the other tables need, as texts."""
     store, number = batch.store, batch.number
     there = {name: each for name, each in known.items() if name not in done.gone} | done.made
     outages = _outages(batch, before.get("losses", []))
@@ -177,17 +177,19 @@ def _note(
     store.save_text(_WATCH, number, json.dumps(noted))
 
 
-# What Spark does: one of our functions on Arrow batches session by session, one order by order, one message by message
+# What Spark does: it calls one of our functions for each session, one for each order, and one for each message
 
 
 def said(batch: Batch, number: int, what: int) -> DataFrame:
-    """Return the rows of one kind (of `SessionRow` or `MatchRow`) that a batch wrote: `key`, `number`, `text`."""
+    """Return rows of one kind (of `SessionRow` or `MatchRow`) that a batch wrote: `key`, `number` and `text`."""
     rows = batch.store.slices(KEPT, "match string, turn int, text string", [special(number, what)])
     return rows.select(F.col("match").alias("key"), F.col("turn").alias("number"), "text")
 
 
 def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
-    """Return the bundles that `then` makes of the records of these segments, which this batch or earlier ones read."""
+    """Read the records of these segments, also of segments from earlier batches, and give them to `then`. Return the
+    bundles that `then` makes.
+    """
     by_batch: dict[int, list[Segment]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -201,7 +203,7 @@ def _records(batch: Batch, ready: Iterable[Segment], then: Rows) -> DataFrame:
 
 
 def _conversed(batch: Batch, runs: Runs, ready: Iterable[Segment], count: int) -> DataFrame:
-    """Return bundles of transfers, and of rows of `SessionRow`, from these segments and the sessions' state."""
+    """Return bundles of transfers and of rows of `SessionRow`, from these segments and the sessions' state."""
     before = said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     bundling = Bundling("session", count, coded=record.REPEATING)
@@ -216,7 +218,9 @@ def _of_keys(count: int, passes: Callable[[pa.RecordBatch], pa.Array] | None = N
 
 
 def _decided(transfers: pa.RecordBatch) -> pa.Array:
-    """Return a column: whether a row passes `JournalOrders` unchanged (a single message's key, or no transfer)."""
+    """Return a column that tells which rows `JournalOrders` leaves unchanged: rows with the key of a single message,
+    and rows that are no transfers.
+    """
     traced = pc.starts_with(transfers.column(transfer.KEY), transfer.BY_TRACE)
     return pc.or_(traced, pc.greater_equal(transfers.column(transfer.KIND), int(SessionRow.STATE)))
 
@@ -233,7 +237,7 @@ def _keys(told: DataFrame) -> DataFrame:
 
 
 def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame:
-    """Return the bundles with keys of single messages in place of the keys of orders, and the state of the orders."""
+    """Return the bundles with keys of single messages in place of keys of orders, and with the orders' state."""
     before = said(batch, batch.number - 1, SessionRow.ORDER)
     kept = _filled(
         before, transfer.FIELDS, ns=F.lit(0), number=F.lit(None), kind=F.lit(int(transfer.RowKind.KEPT))
@@ -246,7 +250,7 @@ def _ordered(batch: Batch, runs: Runs, told: DataFrame, count: int) -> DataFrame
 def _matched(
     runs: Runs, told: DataFrame, kept: DataFrame, count: int, folder: Path | None = None
 ) -> DataFrame:
-    """Return rows of `matching.DDL` for bundles and kept rows. `folder`: final rows go to files there instead."""
+    """Return rows of `matching.DDL` for bundles and kept rows. Final rows go to files in `folder`, if it is given."""
     before = _filled(
         kept.where(F.col("text").isNotNull()).select("match", "turn", "text"),
         transfer.FIELDS,
@@ -261,8 +265,8 @@ def _matched(
 
 @dataclass(frozen=True)
 class _Finals:
-    """Call it with rows of `matching.DDL`. It writes final rows to files by their hour and yields a row for each file;
-    other rows are yielded as they are. Raises `OSError`.
+    """Call it with rows of `matching.DDL`. It writes final rows to files of their hours, and yields a row for each
+    file. All other rows are yielded unchanged. Raises `OSError`.
     """
 
     folder: Path
@@ -296,8 +300,8 @@ def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch changed in `messages`: the hours of rows that became final; the slices that it made and removed,
-    and all that are there now, each with its hours.
+    """What a batch changed in `messages`: the hours of rows that became final, the slices that it made, and the slices
+    that it removed. `there` has all slices after the batch. Each slice has its hours.
     """
 
     final: list[str]
@@ -307,20 +311,20 @@ class Changes:
 
     @property
     def hours(self) -> set[str]:
-        """Return the hours whose rows differ from before."""
+        """Return the hours whose rows were changed."""
         return {*self.final, *(hour for each in (*self.made.values(), *self.gone.values()) for hour in each)}
 
 
 def changes(batch: Batch) -> Changes:
-    """Return the changes by this batch. Call it after `advance`; the same holds for all functions below."""
+    """Return what this batch changed. Call it, and all functions below, after `advance`."""
     noted = _noted(batch, batch.number)
     there = {name: each.hours for name, each in slices.loaded(noted.get("slices", {})).items()}
     return Changes(noted.get("final", []), noted.get("made", {}), noted.get("gone", {}), there)
 
 
 def first_held_back(batch: Batch) -> str | None:
-    """Return the first hour that has rows of `frames` which a later batch will read again, because their segments
-    wait; None if no segment waits.
+    """Return the first hour with rows of `frames` that a later batch will read again, because their segments wait.
+    Return None if no segment waits.
     """
     times = [each.first_ns for each in runs_after(batch).waiting if each.first_ns]
     return arrow.hour(min(times)) if times else None
@@ -333,7 +337,9 @@ def settled(batch: Batch) -> DataFrame:
 
 
 def still_open(batch: Batch, slices: Mapping[str, Iterable[str]] | None = None) -> DataFrame:
-    """Return the rows of `messages` that are not final after this batch; of these slices, if given."""
+    """Return the rows of `messages` that are not final after this batch. With `slices`, which has the hours of each
+    slice, return only the rows of these slices.
+    """
     which = changes(batch).there if slices is None else slices
     return batch.store.open_rows(MESSAGES.name, which)
 
@@ -346,7 +352,7 @@ def outages(batch: Batch) -> list[SessionOutage]:
 
 
 def waits(batch: Batch) -> list[Wait]:
-    """Return the waits that ended in this batch and those that continue, in no order, on the driver."""
+    """Return the waits that ended in this batch and the waits that continue, in any order, on the driver."""
     if not batch.store.has_slice(KEPT, special(batch.number, SessionRow.WAIT)):
         return []
     told = said(batch, batch.number, SessionRow.WAIT).collect()
@@ -357,11 +363,11 @@ def _noted(batch: Batch, number: int) -> dict[str, Any]:
     return dict(json.loads(batch.store.saved_text(_WATCH, number) or "{}"))
 
 
-# What is left
+# Outages
 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> OpenOutages:
-    """Return the outages of the sessions in this batch and of `before`, on the driver."""
+    """Return, on the driver, the outages of `before` and of this batch, with repeated deliveries counted."""
     told = said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
     outages = OpenOutages(SessionOutage(*each) for each in before)
     outages.told(SessionOutage(*json.loads(each.text)) for each in told)

@@ -1,13 +1,13 @@
 """Finds the SEND of each MESSAGE by the order of sending, for messages whose headers do not identify the SEND.
 
 Messages of one order look alike: they have the same destination and, as far as is known, the same body. The message
-that was sent first is delivered first; on a topic, to each subscriber. A broker's message-id, `redelivered` and
-the relay's `relay-copy` show that a message was delivered before.
+that was sent first is delivered first; on a topic this holds for each subscriber. A broker's message-id, `redelivered`
+and the relay's `relay-copy` show that a message was delivered before.
 
-A `SendOrder` keeps only what this needs. Each SEND has a number. Messages that only wait are kept as runs of numbers
-(`UndeliveredRuns`), so that any number of them takes little memory. Messages that were delivered, or that need more
-than a number, are kept one by one (`Flight`). `JournalOrders` is what runs in Spark's Python processes, key by key:
-the rows that it yields have keys of single messages, so that the messages of one queue are spread over all tasks
+A `SendOrder` keeps only what is needed to find the SENDs. Each SEND has a number. Messages that only wait are kept as
+runs of numbers (`UndeliveredRuns`), so that any number of messages takes little memory. Messages that were delivered,
+or that need more than a number, are kept one by one (`Flight`). `JournalOrders` runs in Spark's Python processes, key
+by key. The rows that it yields have keys of single messages, so that many tasks can share the messages of one queue
 afterwards.
 """
 
@@ -29,25 +29,24 @@ from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
 COPIED: Final = "\0"
-"""Stands in place of a broker in `Flight.names`: the name is a `relay-copy`."""
+"""This is used in place of a broker in `Flight.names`, if the name is a `relay-copy`."""
 
 Place = tuple[str, int, int]
 Subscriber = tuple[str | None, str | None]
 TIMES: Final = 4096
-"""For so many of the last SENDs to a topic the exact times are kept, to know which of them a later subscription gets.
-"""
+"""The exact times of so many last SENDs to a topic are kept, to know which message a new subscription gets first."""
 _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(1, 5)
-"""The order of what happens at one time; a SEND (0) comes first."""
+"""What can happen to a message. If the time is the same, a SEND (0) is applied first, then these kinds in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A message that is kept one by one. `number` is its place in the order; None while no broker can deliver it, and
-    if its SEND was not seen. `turn` counts its deliveries. `ends` has for each recipient the turn of the last
-    delivery, and `nacked` or `returned` if the broker has the message again, else None. `waiting` has the deliveries
-    without an outcome, by place. `names` has its message-ids, each with the broker, and its `relay-copy`. `adopted` is
-    the place of a SEND that was found after the first delivery. `first` and `last` are the times (ns) of its first and
-    last record.
+    """A message that is kept by itself, not in a run. `number` is the place of the message in the order. It is None
+    while no broker can deliver the message, and if the SEND was not seen. `turn` counts the deliveries. `ends` has for
+    each recipient the turn of the last delivery, and `nacked` or `returned` if the broker has the message again, else
+    None. `waiting` has the deliveries without an outcome, by place. `names` has the message-ids, each with the broker,
+    and the `relay-copy`. `adopted` is the place of a SEND that was found after the first delivery. `first` and `last`
+    are the times (ns) of the first and last record.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Flight:
         return max(self.last + limits.linger, self.first + limits.patience)
 
     def was_delivered(self, row: Sequence[Any], ns: int, place: Place) -> Subscriber | None:
-        """Record a MESSAGE, at `ns`. Return its recipient."""
+        """Record a MESSAGE at `ns`. Return the recipient of the MESSAGE."""
         to = recipient(row, topic=self.topic)
         self.turn += 1
         self.last = max(self.last, ns)
@@ -98,7 +97,7 @@ class Flight:
         return to
 
     def was_settled(self, ns: int, place: Place, outcome: str | None) -> Subscriber | None:
-        """Record the outcome of the delivery at this place, at `ns`. Return its recipient."""
+        """Record the outcome, at `ns`, of the delivery at this place. Return the recipient of the delivery."""
         self.last = max(self.last, ns)
         to, turn = self.waiting.pop(place)
         if self.ends[to][0] == turn:
@@ -106,7 +105,7 @@ class Flight:
         return to
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         flags = self.sent | self.topic << 1 | self.unconfirmed << 2 | self.aborted << 3
         waiting = [[*place, to, turn] for place, (to, turn) in self.waiting.items()]
         return [
@@ -122,7 +121,7 @@ class Flight:
         self.unconfirmed, self.aborted = bool(flags & 4), bool(flags & 8)
         self.number, self.last, self.turn, self.session, self.relay = number, last, turn, session, relay
         self.adopted = None if adopted is None else (adopted[0], adopted[1], adopted[2])
-        # An order of before topics came again has true and false here, and a flag for what was nacked.
+        # State of earlier releases has true or false here, and a flag for nacked messages.
         nacked = NACKED if flags & 16 else None
         said = {True: RETURNED, False: nacked}
         self.ends = {subscriber(who): (at, said.get(back, back)) for who, (at, back) in ends}
@@ -132,7 +131,7 @@ class Flight:
 
 
 def recipient(row: Sequence[Any], *, topic: bool) -> Subscriber | None:
-    """Return the recipient of a MESSAGE: client and subscription; None for a queue."""
+    """Return the recipient of a MESSAGE: client and subscription for a topic, None for a queue."""
     return (row[s.CLIENT], row[s.SUBSCRIPTION]) if topic else None
 
 
@@ -141,13 +140,14 @@ def _back(outcome: str | None) -> str | None:
 
 
 def subscriber(values: list[str | None] | None) -> Subscriber | None:
-    """Return a recipient from the list that JSON made of it."""
+    """Return the recipient that these values from JSON stand for."""
     return None if values is None else (values[0], values[1])
 
 
 class UndeliveredRuns:
-    """Undelivered messages in order, in runs `[since, number, count, ahead]`: `count` messages with the numbers from
-    `number` on, which are available from `since` (ns) on. The name of a message is its number plus `ahead`.
+    """Undelivered messages in order, in runs `[since, number, count, ahead]`. A run has `count` messages with the
+    numbers from `number` on, which are available from about `since` (ns) on. The name of a message is its number plus
+    `ahead`.
     """
 
     def __init__(self, give_up: int, runs: Iterable[list[int]] = ()) -> None:
@@ -179,7 +179,7 @@ class UndeliveredRuns:
         return number, number + run[3]
 
     def pick(self, number: int) -> tuple[int, int] | None:
-        """Remove the message of this number, given up or not. Return its number and name, or None."""
+        """Remove the message of this number, even if it is given up. Return its number and name, or None."""
         for at in range(len(self.runs) - 1, -1, -1):
             since, first, count, ahead = self.runs[at]
             if first <= number:
@@ -195,7 +195,7 @@ class UndeliveredRuns:
         return None
 
     def from_number(self, number: int, ns: int) -> int | None:
-        """Return the first number that is not below `number` and not given up at `ns`; or None."""
+        """Return the lowest number from `number` on whose message is not given up at `ns`; or None."""
         self.expire(ns)
         found = None
         for _, first, count, _ in reversed(self.runs):
@@ -205,7 +205,7 @@ class UndeliveredRuns:
         return found
 
     def from_time(self, ns: int) -> int | None:
-        """Return the first number that became available in the slice of time of `ns`, or later; or None."""
+        """Find the first run whose messages may be available from `ns` or later. Return its lowest number; or None."""
         return next((run[1] for run in self.runs if run[0] + self._grain > ns), None)
 
     def expire(self, ns: int) -> None:
@@ -215,18 +215,18 @@ class UndeliveredRuns:
 
     @property
     def ahead(self) -> int:
-        """Return the difference between the last name and its number."""
+        """Return `ahead` of the last run; 0 if there is no run."""
         return self.runs[-1][3] if self.runs else 0
 
     @property
     def until(self) -> int:
-        """Return the time in ns at which the last of them is given up; 0 without any."""
+        """Return the time in ns at which the last message is given up; 0 if there is no message."""
         return self.runs[-1][0] + self._give_up if self.runs else 0
 
 
 class SendOrder:
-    """The order of one key. Call `take` with each transfer, sorted by time, SENDs first; it returns the name of the
-    message. At the end of a batch call `advance`, then `dump`. `by_id`: the key is a publisher's id.
+    """The order of one key. Call `take` with each transfer, sorted by time, with SENDs before deliveries of the same
+    time. At the end of a batch call `advance`, then `dump`. If `by_id`, the key is a publisher's id.
     """
 
     def __init__(self, limits: TimeLimits, *, by_id: bool = False) -> None:
@@ -251,7 +251,7 @@ class SendOrder:
     # What is seen
 
     def take(self, row: Sequence[Any]) -> str:
-        """Return the name of the message that a transfer is of."""
+        """Return the name of the message to which a transfer belongs."""
         kind, ns = row[s.KIND], row[s.NS]
         place: Place = (row[s.SEGMENT], row[s.POSITION], row[s.NUMBER])
         if kind == s.RowKind.SENT:
@@ -266,7 +266,7 @@ class SendOrder:
         return name
 
     def _more(self, row: Sequence[Any], place: Place, name: str) -> None:
-        """Remember what the row tells of later times; `advance` applies it."""
+        """Remember the end, the receipt and the outcome in this row. `advance` applies each when its time comes."""
         happenings = self._happenings
         if row[s.ENDED_NS] is not None:
             heappush(happenings, (row[s.ENDED_NS], _ENDED, place, name, bool(row[s.ABORTED])))
@@ -276,7 +276,7 @@ class SendOrder:
             heappush(happenings, (row[s.KNOWN_NS], _SETTLED, place, name, row[s.OUTCOME]))
 
     def advance(self, ns: int, before: int = 0) -> None:
-        """Apply what happened before `ns`. Of what happened at `ns`, apply only the kinds below `before`."""
+        """Apply what happened before `ns`, and what happened at `ns` if the number of its kind is below `before`."""
         happenings = self._happenings
         while happenings and happenings[0] < (ns, before):
             at, what, place, name, rest = heappop(happenings)
@@ -309,7 +309,7 @@ class SendOrder:
             flight = self._flights[placed(place)] = Flight(placed(place), ns, topic=is_topic(row), sent=True)
             flight.unconfirmed = receipt
         if not self._number:
-            # No number comes again after an order was forgotten and begins anew.
+            # Numbers begin with the time, so that none is used again after the order was forgotten.
             self._number = self._name = self._low = ns
         if flight is not None:
             if not transaction:
@@ -325,7 +325,9 @@ class SendOrder:
         return str(name)
 
     def _adopting(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the message that another relay, by its clock, delivered before this SEND; or None."""
+        """Return a message that was delivered without a SEND, if this SEND belongs to the message; or None. A SEND can
+        be later than its delivery, because the clocks of two relays differ.
+        """
         orphans = self._orphans
         while orphans:
             first = orphans[0]
@@ -390,7 +392,7 @@ class SendOrder:
         return not flight.aborted and ns <= flight.until(self._limits)
 
     def _known(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the earlier message with this message-id and broker, or this `relay-copy`; or None."""
+        """Return the message that was delivered with this message-id and broker, or this `relay-copy`; or None."""
         found = None if row[s.MESSAGE_ID] is None else self._named.get((row[s.BROKER], row[s.MESSAGE_ID]))
         if found is None and row[s.COPY] is not None:
             found = self._named.get((COPIED, row[s.COPY]))
@@ -408,7 +410,7 @@ class SendOrder:
         return self._again(None, ns)
 
     def _flight(self, waiting: tuple[int, int], ns: int, *, topic: bool) -> Flight:
-        """Return the message with this number and name, which waits no longer."""
+        """Return the `Flight` of a message that no longer waits. `waiting` is the number and name of the message."""
         number, name = waiting
         flight = self._by_number.get(number)
         if flight is None:
@@ -420,13 +422,13 @@ class SendOrder:
         return flight
 
     def _is_back(self, flight: Flight, to: Subscriber | None) -> None:
-        """Record that a broker has the message of this recipient again, if it has."""
+        """If the last delivery to this recipient was nacked or returned, record that a broker has the message again."""
         turn, outcome = flight.ends[to]
         if outcome is not None:
             self._back.setdefault(to, deque()).append((flight, turn))
 
     def _again(self, to: Subscriber | None, ns: int) -> Flight | None:
-        """Return the first message that this recipient nacked or returned last; or None."""
+        """Remove from `_back` and return the first message whose last delivery to `to` came back; or None."""
         back = self._back.get(to)
         while back:
             flight, turn = back.popleft()
@@ -436,7 +438,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the first message that another session did not acknowledge and its broker redelivered; or None."""
+        """Return the message of the oldest delivery without outcome, if another session got that delivery; or None."""
         while self._flying:
             flight, turn = self._flying[0]
             if turn != flight.turn or not flight.waiting or not self._alive(flight, ns):
@@ -446,7 +448,10 @@ class SendOrder:
         return None
 
     def _of_topic(self, row: Sequence[Any], ns: int) -> Flight | None:
-        """Return the subscription's next message; or, without one or if the broker says so, one that was returned."""
+        """Return the next message of the subscription. If there is no next message, or if the broker says that it
+        delivers again, return a message that the subscriber nacked or returned. Return None if there is no such
+        message.
+        """
         to = recipient(row, topic=True)
         if row[s.AGAIN]:
             found = self._again(to, ns)
@@ -456,14 +461,14 @@ class SendOrder:
         at = self._since(row[s.SINCE_NS] or 0) if reached is None else reached + 1
         found = self._from(at, ns)
         if found is None and reached is None:
-            # The two came by different connections, and the broker had the subscription first.
+            # Message and subscription came by different connections, and the broker had the subscription first.
             before = self._number - at
             if 0 <= before < len(self._times) and ns <= self._times[-1 - before] + self._limits.linger:
                 found = self._at(at - 1, ns)
         return found or self._again(to, ns)
 
     def _since(self, ns: int) -> int:
-        """Return the number of the first message that is available at `ns` or later."""
+        """Return the number of the first message that is available at `ns` or later, else the next number."""
         times = self._times
         if times and ns > times[0]:
             return self._number - len(times) + bisect_left(times, ns)
@@ -472,7 +477,7 @@ class SendOrder:
         return min([*known, *([] if waiting is None else [waiting])], default=self._number)
 
     def _from(self, number: int, ns: int) -> Flight | None:
-        """Return the first message that is not below this number and counts at `ns`."""
+        """Return the first message from this number on that still exists at `ns`; None if there is none."""
         waiting = self._waiting.from_number(number, ns)
         runs = self._waiting.runs
         nowhere = runs[0][1] if runs else self._number
@@ -485,7 +490,7 @@ class SendOrder:
         return None if waiting is None else self._at(waiting, ns)
 
     def _at(self, number: int, ns: int) -> Flight | None:
-        """Return the message of this number if it counts at `ns`; or None."""
+        """Return the message of this number if a record at `ns` counts for it; or None."""
         flight = self._by_number.get(number)
         if flight is None or not flight.turn:
             waiting = self._waiting.pick(number)
@@ -495,7 +500,7 @@ class SendOrder:
     # From batch to batch
 
     def _forget_old(self, ns: int) -> None:
-        """Forget old deliveries that have no further effect. `dump` drops the others."""
+        """Forget delivered messages whose time is over at `ns`. `dump` forgets the messages that are missed here."""
         recent = self._recent
         while recent and ns > recent[0].last + self._limits.linger:
             old = recent.popleft()
@@ -515,7 +520,9 @@ class SendOrder:
                 del self._named[name]
 
     def dump(self, until: int) -> tuple[str, int] | None:
-        """Return the state at `until` (ns) as JSON, and up to which time (ns) it matters; or None."""
+        """Return the state at `until` (ns) as JSON, and the time (ns) up to which this state matters. Return None if
+        there is nothing to keep.
+        """
         for flight in [each for each in self._flights.values() if until > each.until(self._limits)]:
             self._forget(flight)
         self._waiting.expire(until)
@@ -544,7 +551,7 @@ class SendOrder:
         return arrow.compact(values), max(counts, self._waiting.until)
 
     def load(self, text: str) -> None:
-        """Restore what `dump` returned. Call it once, before anything else."""
+        """Restore the state that `dump` returned. Call it once, before any other method."""
         self._number, self._name, self._low, last, runs, flights, *rest = json.loads(text)
         flying, back, orphans, reached, times = rest
         self._waiting = UndeliveredRuns(self._limits.give_up, runs)
@@ -568,7 +575,7 @@ class SendOrder:
 
 
 def placed(place: Place) -> str:
-    """Return the name of a message that is named by a place in the journal."""
+    """Return the name of a message that is named by its place in the journal."""
     return f"{place[0]}/{place[1]}/{place[2]}"
 
 
@@ -577,13 +584,15 @@ def placed(place: Place) -> str:
 _SCHEMA: Final = arrow.schema(s.FIELDS)
 _KNOWN_AT: Final = (s.RECEIPT_NS, s.ENDED_NS, s.KNOWN_NS)
 _AHEAD: Final = "a"
-"""A text that begins with this holds a row. Any other text is the state of the order, after the time (ns) up to which
-it matters.
+"""A text that begins with this letter holds a row. Any other text has the time (ns) up to which the state of the order
+matters, a space, and this state.
 """
 
 
 class _Current:
-    """The key that is being read. `out` has the rows that are yielded in place of rows of the batch."""
+    """The key that is being read. `out` has rows that `end` yields: kept rows of the last batch, and new rows in place
+    of rows for which `take` returned None.
+    """
 
     def __init__(self, key: str, limits: TimeLimits, until: int) -> None:
         self.key = key
@@ -596,7 +605,7 @@ class _Current:
         self._waiting: list[s.Transfer] = []
 
     def restore(self, text: str) -> None:
-        """Take one row of the state that the last batch left."""
+        """Add one text of the state that the last batch left."""
         if text[0] != _AHEAD:
             self._text = text
             return
@@ -612,7 +621,7 @@ class _Current:
         return order
 
     def take(self, row: tuple[Any, ...]) -> str | None:
-        """Return the new key of a row; None if other rows take its place, so that it must not be passed on."""
+        """Return the new key of a row. If it is None, drop the row: `end` yields other rows in its place."""
         while self._waiting and _phase(self._waiting[-1]) <= _phase(row):
             self._again(self._waiting.pop())
         until = self._until
@@ -627,7 +636,7 @@ class _Current:
             self.out.append([key, *row[1:]])
 
     def _split(self, row: s.Transfer) -> None:
-        """Keep the part of a row that is later than `until` for the next batch, and take the earlier part now."""
+        """Keep the part of a row that is later than `until` for the next batch. Take the earlier part now."""
         if row[s.NS] > self._until:
             self._ahead.append(row)
             return
@@ -644,7 +653,7 @@ class _Current:
             self.out.append(row)
 
     def end(self) -> Iterator[s.Transfer]:
-        """Yield what is left at the end of the batch: state, rows in `out`, and rows after `until`, provisionally."""
+        """Yield the last rows of the batch: the state, rows in `out`, and rows after `until` with provisional keys."""
         while self._waiting:
             self._again(self._waiting.pop())
         until = self._until
@@ -675,8 +684,9 @@ def _phase(row: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class JournalOrders:
-    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, with those that the last batch kept of
-    orders. It yields rows of the same fields: those of an order with the key of their message, and `SessionRow.ORDER`.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.PHASED`, including the rows that the last batch kept
+    for orders. It yields rows of the same fields. A row that belongs to an order gets the key of its message. Rows of
+    the kind `SessionRow.ORDER` are added, with the state of the orders. All other rows are unchanged.
     """
 
     limits: TimeLimits

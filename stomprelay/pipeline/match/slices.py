@@ -1,8 +1,8 @@
-"""Open rows in slices: parts that are written once. A batch reads and writes anew only the slices that it touches.
+"""Open rows are kept in slices. A slice is written once. A batch reads and replaces only the slices that it touches.
 
-A slice has the open rows of `messages` with the state of each message. A batch touches the rows of the keys that it
-has transfers of, and rows whose time is over. The other rows of the same slices are copied to new slices; small slices
-are joined.
+A slice has open rows of `messages` with the state of each message. A batch touches a row if the batch has transfers
+with the key of the row, or if the time of the row is over. The untouched rows of the same slices are copied to new
+slices. Small slices are joined.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,25 +20,27 @@ from stomprelay.pipeline.spark.tasks import together
 from stomprelay.pipeline.store.store import Store, batch_name
 
 KEPT: Final = "kept"
-"""The store's name for these slices. They have rows of `matching.DDL`; rows that are no messages are in slices of
-their own, see `special`.
+"""The store's name for these slices. They have rows of `matching.DDL`. Rows that are no messages are in separate
+slices, see `special`.
 """
 SPECIAL: Final = (*SessionRow, MatchRow.REPEAT)
 """The kinds of rows that are no messages."""
 _INDEX: Final = "match string, due bigint"
 ROWS: Final = 20_000
-"""About so many rows are in a new slice at most."""
+"""A new slice has at most about so many rows."""
 JOINED: Final = 5_000
-"""Rows left of several slices are joined up to so many: one that is touched makes all of them be copied."""
+"""Untouched rows of several slices are joined to a new slice of at most so many rows. The slice is not larger, because
+a batch that touches one of the rows must copy all others.
+"""
 SMALL: Final = 1_000
 MANY: Final = 16
-"""If more slices than this have fewer than `SMALL` rows, they are joined."""
+"""If more than so many slices have fewer than `SMALL` rows, these slices are joined."""
 _PARTS: Final = 256
 
 
 class Slice(NamedTuple):
-    """A slice: its number of rows, the time (ns) up to which none of them changes by itself, and the hours of its
-    rows.
+    """A slice: the number of its rows, the time (ns) up to which no row changes without a new record, and the hours of
+    the rows.
     """
 
     rows: int
@@ -48,9 +50,9 @@ class Slice(NamedTuple):
 
 @dataclass
 class SlicePlan:
-    """What a batch does with slices. `gone` are the slices that it reads and replaces. `into` names for each of them
-    the new slice for its untouched rows. `first` is the number of the first slice for new rows; `bounds` are the times
-    (µs) at which new rows are cut into the slices `fresh`.
+    """What a batch does with slices. `gone` are the slices that the batch reads and replaces. `into` has for each of
+    these slices the name of the new slice for its untouched rows. `first` is the number of the first slice for new
+    rows. `bounds` are the times (µs) that divide the new rows among the slices `fresh`.
     """
 
     name: str
@@ -60,7 +62,7 @@ class SlicePlan:
     bounds: list[int] = field(default_factory=list)
 
     def named(self, number: int) -> str:
-        """Return the name of one of the slices that this batch writes."""
+        """Return the name of the new slice with this number."""
         return f"{self.name}-{number:04d}"
 
     @property
@@ -76,7 +78,7 @@ class SlicePlan:
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a batch: the slices that it made, those that are gone, and the hours of rows that became final."""
+    """The result of a batch: the slices that it made, the slices that it removed, and the hours of new final rows."""
 
     made: dict[str, Slice]
     gone: dict[str, Slice]
@@ -84,8 +86,9 @@ class Done:
 
 
 def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fresh: int) -> SlicePlan:
-    """Return what to do with slices in a batch. `touched` has the number of touched rows by slice; about `fresh` rows
-    are made. The names of new slices begin with `name`. Rows that are due at about the same time are joined.
+    """Return what to do with slices in a batch. `touched` has the number of touched rows by slice. The batch makes
+    about `fresh` rows. The names of new slices begin with `name`. Untouched rows that are due at about the same time
+    get a slice together.
     """
     small = [each for each, one in known.items() if one.rows < SMALL and each not in touched]
     joined = small if len(small) > MANY else []
@@ -104,14 +107,14 @@ def plan(name: str, known: Mapping[str, Slice], touched: Mapping[str, int], fres
 
 @dataclass(frozen=True)
 class Touched:
-    """Call it with rows (match, due, slice), sorted by `match`. Rows without a slice are keys of the batch. It yields
-    the other rows if they have one of these keys, or are due before `until`.
+    """Call it with rows (match, due, slice), sorted by `match`. The rows without a slice have the keys of the batch.
+    Each row with a slice is yielded if it has one of these keys or is due before `until`.
     """
 
     until: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         kept: list[pa.RecordBatch] = []
         news: list[pa.Array] = []
         for batch in batches:
@@ -126,12 +129,12 @@ class Touched:
 
 
 def touched(match: Any, due: Any, keys: pa.Array, until: int) -> Any:
-    """Return a column: whether a batch touches the row, by its key (one of `keys`) or its time (before `until`)."""
+    """Return a column that tells which rows a batch touches: rows with one of `keys`, and rows due before `until`."""
     return pc.or_kleene(pc.is_in(match, value_set=keys), pc.less(due, until))
 
 
 def special(number: int, what: int) -> str:
-    """Return the name of the slice that has a batch's rows of this kind, which are no messages."""
+    """Return the name of the slice for a batch's rows of the kind `what`, which are no messages."""
     return f"{batch_name(number)}-said{int(what)}"
 
 
@@ -144,7 +147,9 @@ def hits(store: Store, known: Mapping[str, Slice], keys: DataFrame, until: int) 
 
 
 def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of the slices that are gone: those with keys in `touched` (None: all), and the others."""
+    """Return the rows of the slices that the batch replaces, in two DataFrames. The first has the rows with keys in
+    `touched`, or all rows if `touched` is None. The second has all other rows.
+    """
     rows = store.slices(KEPT, DDL, doing.gone)
     if touched is None or not doing.gone:
         return rows, rows.limit(0)
@@ -154,7 +159,7 @@ def parted(store: Store, doing: SlicePlan, touched: DataFrame | None) -> tuple[D
 
 
 def bounds(found: DataFrame) -> list[int]:
-    """Return the times (µs) at which the new open rows are cut into slices of about `ROWS` rows."""
+    """Return the times (µs) that divide the new open rows into slices of about `ROWS` rows."""
     parts = [number / _PARTS for number in range(1, _PARTS)]
     at = F.unix_micros("seen_at")
     told = found.where(_kept()).agg(F.count(at), F.percentile_approx(at, parts, 10_000)).head()
@@ -165,8 +170,8 @@ def bounds(found: DataFrame) -> list[int]:
 
 
 def sliced(found: DataFrame, same: DataFrame, doing: SlicePlan, number: int) -> DataFrame:
-    """Return the new rows, and the untouched rows of the slices that are gone, each with its new `slice`; that is null
-    for final rows.
+    """Return the new rows `found` and the untouched rows `same` of replaced slices. The column `slice` has the new
+    slice of each row, or null for a final row.
     """
     what, at = F.col("what"), F.unix_micros("seen_at")
     first, *further = doing.fresh
@@ -187,5 +192,5 @@ def _kept() -> Column:
 
 
 def loaded(values: Mapping[str, Any]) -> dict[str, Slice]:
-    """Return slices from JSON, in which each is a list. Releases before had a fourth value, which is left out."""
+    """Return slices from JSON, in which each slice is a list. A fourth value of earlier releases is ignored."""
     return {name: Slice(*each[:3]) for name, each in values.items()}

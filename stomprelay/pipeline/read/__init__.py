@@ -1,8 +1,8 @@
-"""Segments of the journal to rows of the table `frames`, in the order of each relay's run.
+"""Makes rows of the table `frames` from segments of the journal, in the order of each relay's run.
 
-- `frames`: the step of a batch, as Spark does it: segments shared among tasks
-- `segments`: one segment to Arrow batches: the command and the headers of each frame, its sizes, its body
-- `writing`: what tasks tell of each segment, and rows to the table's files, where tasks can write them
-- `runs`: which segments of a run can be read on, and up to when all runs have been read
-- `gaps`: which segments are missing, in `quarantine` and in words
+- `frames`: the step of a batch; Spark's tasks share the segments
+- `segments`: makes Arrow batches from one segment: the command and headers of each frame, its sizes, its body
+- `writing`: the summary of each segment, and the table's files, if tasks can write these files
+- `runs`: which segments of a run can be read now, and up to which time all runs have been read
+- `gaps`: the missing segments, as rows of `quarantine` and as sentences
 """

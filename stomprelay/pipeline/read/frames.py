@@ -1,4 +1,4 @@
-"""Table `frames`: a batch's segments, parsed side by side, one task for a segment or for several small ones."""
+"""Table `frames`: a batch's segments, parsed in parallel. A task parses one segment or several small segments."""
 
 import json
 import posixpath
@@ -24,7 +24,7 @@ FILES: Final = "path string, modificationTime timestamp, length bigint, content 
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
 _MOST: Final = 64 << 20
-"""A task gets at least `_LEAST` bytes of segments, and no more than this if it has several segments."""
+"""A task gets segments until they have enough bytes: a number from `_LEAST` to `_MOST` that depends on the batch."""
 _QUARANTINE: Final = "segment string, position bigint, length bigint, reason string"
 _AGAIN: Final = "its segment was read already, from another file of the same run and number"
 _TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
@@ -32,7 +32,7 @@ _TOLD: Final = ("segment", "position", "length", "reason", "sums", "file")
 
 
 class QuarantineRow(NamedTuple):
-    """A row of `quarantine`, in bytes. A length of 0 stands for segments or frames that are missing."""
+    """A row of `quarantine`. `position` and `length` are bytes. Missing segments or frames have the length 0."""
 
     segment: str
     position: int
@@ -41,7 +41,7 @@ class QuarantineRow(NamedTuple):
 
 
 class SegmentToRead(NamedTuple):
-    """A segment to read: a path or a URI of Spark, and its size in bytes, 0 for one that has vanished."""
+    """A segment to read: its path or its URI for Spark, and its size in bytes (0 if the file has vanished)."""
 
     path: str
     size: int
@@ -50,8 +50,9 @@ class SegmentToRead(NamedTuple):
 def advance(
     batch: Batch, arrivals: Sequence[SegmentToRead], again: Sequence[SegmentToRead] = ()
 ) -> tuple[int, int, list[str]]:
-    """Write the frames of these segments, and to `quarantine` what cannot be read, and the copies in `again`. Return
-    the numbers of frames and of rows of `quarantine`, and a sentence for each place where frames are missing.
+    """Write the frames of the segments `arrivals`. Write to `quarantine` what cannot be read, and a row for each file
+    in `again`, whose segment arrived before. Return the number of frames, the number of rows written to `quarantine`,
+    and a sentence for each place where frames are missing.
     """
     folder = batch.store.stage("frames", batch.number)
     if folder is None:
@@ -64,7 +65,7 @@ def advance(
     damages = [QuarantineRow(*each[:4]) for each in told if each.reason is not None]
     sums = [json.loads(each.sums) for each in told if each.sums is not None]
     segments = [Segment(*each)._replace(batch=batch.number) for _, each in sums]
-    # A segment in which nothing could be read came, too.
+    # Segments in which nothing could be read have come, too.
     broken = {posixpath.basename(each.segment).removesuffix(CLOSED) for each in damages}
     broken -= {each.name for each in segments}
     unread = [Segment(name, batch.number, None, None, ended=False) for name in sorted(broken)]
@@ -82,7 +83,7 @@ def advance(
 
 
 def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
-    """Have Spark write the frames and events among these rows to the table. Return the other rows."""
+    """Let Spark write the frames and events in `rows` to the table. Return all other rows of `rows`."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -94,7 +95,7 @@ def _appended(batch: Batch, rows: "DataFrame") -> "Sequence[Row]":
 
 
 def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows) -> "DataFrame":
-    """Return a DataFrame of rows of `segments.DDL`: what `then` makes, in each task, of the rows of its segments."""
+    """Return a DataFrame of `segments.DDL`. In each task, `then` makes rows from the rows of the task's segments."""
     is_far = {each: each.size > 0 and local(each.path) is None for each in arrivals}
     far = [each.path for each in arrivals if is_far[each]]
     shares = shared([each for each in arrivals if not is_far[each]], spark.sparkContext.defaultParallelism)
@@ -109,7 +110,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentToRead], then: Rows)
 
 
 def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str, ...]]:
-    """Return the paths for each task: a large segment or several small ones, about two tasks for a processor."""
+    """Return the paths for each task: a large segment or several small segments, about two tasks for a processor."""
     enough = sum(each.size for each in arrivals) // (2 * processors)
     enough = min(max(enough, _LEAST), _MOST)
     shares: list[tuple[str, ...]] = []
@@ -125,7 +126,7 @@ def shared(arrivals: Sequence[SegmentToRead], processors: int) -> list[tuple[str
 
 
 def parser(shares: Sequence[tuple[str, ...]]) -> Rows:
-    """Return the function for `mapInArrow` that turns numbers of shares into rows of `segments.DDL`."""
+    """Return a function for `mapInArrow` that takes numbers of `shares` and yields the rows of their segments."""
 
     def parse(batches: Iterator[Any]) -> Iterator[Any]:
         with arrow.uncollected():

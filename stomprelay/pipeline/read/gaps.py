@@ -1,11 +1,11 @@
 """Segments that are missing: rows of `quarantine`, and sentences for the user.
 
-A segment is missing when a later one of its run is there; then it gets a row. If it comes while the later ones are
-still kept for it, the row is removed. If it comes later, its frames are used all the same, and the row says that it
-came late.
+A segment is missing if a later segment of its run is there. Then the missing segment gets a row. If the missing segment
+comes while later segments wait for it, its row is removed. If it comes afterwards, its frames are used, and its row
+says that the segment came late.
 
-The rows of a run stand together, `batch=gaps-SINCE-RUN`, and are written anew whenever one of them changes. So a batch
-that is done again writes the same.
+All rows of a run are in one part, `batch=gaps-SINCE-RUN`, which is written anew when a row changes. So a batch that is
+done again writes the same rows.
 """
 
 import posixpath
@@ -30,8 +30,8 @@ _INCOMPLETE: Final = "messages, sessions and figures of that time may be incompl
 def first_of_each(
     arrivals: Iterable[SegmentToRead], runs: Runs
 ) -> tuple[list[SegmentToRead], list[SegmentToRead]]:
-    """Return the files to read, and the files to leave out: those of a run and number that was read before, and all
-    but the largest of those that are here twice.
+    """Return the files to read, and the files to leave out. A file is left out if its segment arrived before, or if
+    `_rank` prefers another file of the same segment.
     """
     best: dict[tuple[str, int], SegmentToRead] = {}
     again = []
@@ -49,12 +49,12 @@ def first_of_each(
 
 
 def _rank(arrival: SegmentToRead) -> tuple[bool, int]:
-    """Return a key by which the file to read is the greatest: one with a segment's name, then the largest."""
+    """Return a sort key. The file to read has the greatest key: files with a segment's name first, then the largest."""
     return parse_name(posixpath.basename(arrival.path)) is not None, arrival.size
 
 
 def _name(arrival: SegmentToRead) -> str:
-    """Return the segment's name: from its header where the file has another name and is on this machine."""
+    """Return the segment's name. A file on this machine with another name has the segment's name in its header."""
     file = posixpath.basename(arrival.path)
     path = local(arrival.path)
     if path is None or parse_name(file) is not None:
@@ -83,8 +83,8 @@ def advance(batch: Batch, runs: Runs) -> list[str]:
 
 
 def missing_rows(journal: str, run: str, gaps: Iterable[RunGap], patience: int) -> Iterator[QuarantineRow]:
-    """Yield the rows of `quarantine` about these gaps of a run. Their `segment` is the path of the first missing
-    segment, with `*` in place of the time, which is not known. `patience` is in seconds.
+    """Yield the rows of `quarantine` about these gaps of a run. The column `segment` is the path of the first missing
+    segment, with `*` in place of the unknown time. `patience` is in seconds.
     """
     folder = local(absolute(journal)) or absolute(journal).rstrip("/")
     relay, _, digits = run.rpartition("-")

@@ -1,4 +1,4 @@
-"""The runs of relays: which of their segments can be read on, which are missing, and up to when all have been read."""
+"""The runs of relays: which segments can be read now, which are missing, and up to when all runs have been read."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,21 +11,21 @@ from stomprelay.pipeline.schema import KILLED, RUNNING, SILENT, STOPPED
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
-"""A run that wrote nothing for so long, and for longer than messages stay open, is forgotten."""
+"""A run is forgotten if it wrote nothing for this time or for `give_up`, whichever is longer."""
 _GRACE: Final = 60 * SECOND
-"""A run is silent when nothing came of it for so much longer than it promised: its segment takes up to `within_ns`
-until it is closed, and its relay up to `within_ns` until it writes again.
+"""A run is silent if nothing came of it for twice `within_ns` plus this time. Its segment is closed within
+`within_ns`, and its relay writes again within `within_ns`.
 """
 
 
 class Segment(NamedTuple):
-    """A segment that a batch read, or a part of one. `first_ns` and `newest_ns` are the times (ns) of its first and
-    newest record; None if it cannot be read. `ended`: the run ended with it. `found_ns`: when another process found
-    its relay dead, or 0. `within_ns`: within how long the relay promises to write again.
+    """A segment that a batch read, or a part of a segment. `first_ns` and `newest_ns` are the times (ns) of its first
+    and newest record, None if it cannot be read. `ended`: the run ended with this segment. `found_ns`: when another
+    process found the relay dead, or 0. `within_ns`: the relay promises to write again within this time.
 
-    `begin` and `end` are the offsets of a part, 0 for no bound. `marks` are the places where it can be parted: the
-    rows before, the offset of the next row, and the newest time before. `rows` counts frames and `events`, `dropped`
-    frames that the relay left out, `cut` bytes of a torn end that were cut off.
+    `begin` and `end` are the offsets of a part, 0 for no bound. `marks` are the places where the segment can be
+    parted: the number of rows before, the offset of the next row, and the newest time before. `rows` counts frames and
+    `events`, `dropped` frames that the relay left out, `cut` bytes that were cut off a torn end.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Segment(NamedTuple):
     cut: int = 0
 
     def parted(self, until: int) -> "tuple[Segment | None, Segment | None]":
-        """Return the records up to about `until` (ns), and the rest; None in place of a part without records."""
+        """Return the records up to about `until` (ns), and the later records. A part without records is None."""
         if self.newest_ns is None or self.newest_ns <= until:
             return self, None
         if self.first_ns is not None and self.first_ns > until:
@@ -60,22 +60,22 @@ class Segment(NamedTuple):
 
 
 def run_of(segment: str) -> str:
-    """Return the relay and run in a segment's name; a file of another name is a run of its own."""
+    """Return the relay and run in a segment's name. A file with another name is a run of its own, with that name."""
     if parse_name(segment + CLOSED) is None:
         return segment
     return segment.partition("-")[2].rpartition("-")[0]
 
 
 def number_of(segment: str) -> int:
-    """Return the number of a segment in its run; 0 if the name is not that of a segment."""
+    """Return the number of a segment in its run; 0 if the name is no segment's name."""
     found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 
 
 class RunGap(NamedTuple):
-    """Segments `first` to `last` of a run were missing when a later one was there. `waits`: the later ones are kept
-    until they come, or until `patience` is over. `came` are the numbers, sorted, of those that came after the later
-    ones had been read.
+    """Segments `first` to `last` of a run were missing when a later segment came. `waits`: later segments are kept
+    until the missing segments come, or until `patience` is over. `came` are the sorted numbers of missing segments
+    that came after the later segments had been read.
     """
 
     first: int
@@ -90,7 +90,7 @@ class RunGap(NamedTuple):
 
 @dataclass
 class RunSummary:
-    """What is known of a run: see `schema.RUNS`. `outcome`: how it ended, empty if it did not end."""
+    """What is known of a run: see `schema.RUNS`. `outcome`: how the run ended, empty if it did not end."""
 
     relay: str = ""
     began_ns: int | None = None
@@ -104,7 +104,7 @@ class RunSummary:
     torn: int = 0
 
     def add(self, segment: Segment, *, again: bool) -> None:
-        """Add a segment. `again`: a file of the same number that could not be read was counted before."""
+        """Add a segment. `again`: the segment was counted before, with another file that could not be read."""
         self.segments += not again
         self.frames += segment.rows - segment.events
         self.events += segment.events
@@ -121,7 +121,7 @@ class RunSummary:
             self.outcome = KILLED if segment.found_ns else STOPPED
 
     def row(self, name: str, missing: int, *, silent: bool) -> tuple[Any, ...]:
-        """Return the values of its row in `runs`, with times in ns. `name`: the run's name, see `run_of`."""
+        """Return the values of the run's row in `runs`, with times in ns. `name`: the run's name, see `run_of`."""
         relay = safe_name(self.relay)
         digits = name.removeprefix(f"{relay}-")
         outcome = self.outcome or (SILENT if silent else RUNNING)
@@ -135,10 +135,10 @@ class RunSummary:
 
 @dataclass
 class _Run:
-    """One run. `due`: the number of the next segment to read. `waiting`: segments that are there and not read, by
-    number. `skipped`: gaps behind which was read. `since`: the number of the batch that found the run. `heard_ns`: the
-    newest time of all runs when a segment of this one last came. `gone`: the run is forgotten, but for the numbers of
-    its segments.
+    """One run. `due`: the number of the next segment to read. `waiting`: segments that came and were not read, by
+    number. `skipped`: gaps whose later segments were read. `since`: the number of the batch that found the run.
+    `heard_ns`: the newest time of all runs when a segment of this run last came. `gone`: only the numbers of its
+    segments are remembered.
     """
 
     since: int
@@ -154,8 +154,8 @@ class _Run:
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def add(self, number: int, segment: Segment) -> None:
-        """Add a segment to `waiting`, unless there is or was one of its number. A file that has not the name of a
-        segment is a run of its own, which ends with it.
+        """Add a segment to `waiting`. If its number was read, or a readable segment of its number waits, do nothing. A
+        file without a segment's name is a run of its own, which ends with this file.
         """
         known = self.waiting.get(number)
         if (known is None and not self.has_read(number)) or (known is not None and known.newest_ns is None):
@@ -168,7 +168,7 @@ class _Run:
         return number < self.due and not any(gap.lacks(number) for gap in self.skipped)
 
     def read(self, number: int) -> Segment:
-        """Move a segment from `waiting` to those that were read."""
+        """Move a segment from `waiting` to the segments that were read. Return the segment."""
         segment = self.waiting.pop(number)
         if number < self.due:
             for at, gap in enumerate(self.skipped):
@@ -193,8 +193,8 @@ class _Run:
         return bool(within) and horizon > newest + 2 * within + _GRACE
 
     def put_back(self, number: int, rest: Segment, newest_ns: int) -> None:
-        """Put the unread `rest` of a segment back to `waiting`; the caller must put back all later segments, too.
-        `newest_ns` is the newest time of what was read.
+        """Put the unread `rest` of a segment back to `waiting`. The caller must put back all later segments, too.
+        `newest_ns` is the newest time of the records that were read.
         """
         self.waiting[number] = rest
         self.due = min(self.due, number)
@@ -214,8 +214,8 @@ class _Run:
 
 class Runs:
     """The runs of all relays. Call `arrived` with the segments of each batch. Then `until` is the time (ns) up to
-    which all runs have been read, `gaps` has all gaps of each run whose gaps the call changed, and `gone` the runs
-    that the call forgot, each with its newest time (ns).
+    which all runs have been read, `gaps` has all gaps of each run whose gaps have changed, and `gone` has the runs
+    that were forgotten, each with its newest time (ns).
     """
 
     def __init__(self, limits: TimeLimits) -> None:
@@ -228,9 +228,9 @@ class Runs:
         self.gaps: dict[str, list[RunGap]] = {}
 
     def arrived(self, segments: Iterable[Segment], unread: int | None = None) -> list[Segment]:
-        """Add segments, in any order. Return the segments, and parts of segments, that can be used now, in the order
-        of run and number. `unread`: the first time (ns) of segments that come in later batches, None if there are
-        none; records after `until` then wait for them.
+        """Add segments, in any order. Return the segments, and parts of segments, that can be used now, sorted by run
+        and number. `unread` is the first time (ns) of segments that come in later batches. If `unread` is given,
+        records after `until` wait for these segments.
         """
         self._unread = unread
         read = {name: (run.due, run.newest_ns) for name, run in self._runs.items()}
@@ -253,8 +253,8 @@ class Runs:
         return ready if unread is None else [*self._within(ready, read)]
 
     def _within(self, ready: Iterable[Segment], read: Mapping[str, tuple[int, int]]) -> Iterator[Segment]:
-        """Yield the parts of these segments up to `until`, but late segments whole; the rest waits. `read`: for each
-        run its next number and newest time before this batch.
+        """Yield the parts of these segments up to `until`. Late segments are yielded whole. All other parts wait.
+        `read` has for each run its next number and newest time before this batch.
         """
         for name, segments in groupby(ready, lambda each: run_of(each.name)):
             due, newest = read.get(name, (1, 0))
@@ -279,7 +279,7 @@ class Runs:
                     self._runs[name].put_back(number, rest, newest)
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Yield the segments of a run that can be read now: up to the first gap that is still waited for."""
+        """Yield the segments of a run that can be read now: those before the first gap that may still be filled."""
         over = run.is_over(horizon)
         while run.waiting:
             number = min(run.waiting)
@@ -290,7 +290,7 @@ class Runs:
             yield run.read(number)
 
     def _forget(self, horizon: int) -> None:
-        """Forget runs that have long been silent; first all but the numbers of their segments, later these."""
+        """Forget runs that have long been silent, and set `gone`. The numbers of their segments are forgotten later."""
         keep = max(_DAY, self.limits.give_up)
         old = [name for name, run in self._present() if not run.waiting and run.newest_ns + keep < horizon]
         self.gone = {name: self._runs[name].newest_ns for name in old}
@@ -304,7 +304,9 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """Return the newest time (ns) of a record or of a found dead relay, not after `unread`; or 0."""
+        """Return the newest time (ns) at which a record was written or a relay was found dead. The result is at most
+        `unread`. Without records it is 0.
+        """
         newest = max(
             [
                 *(max(run.newest_ns, run.found_ns) for run in self._runs.values()),
@@ -327,7 +329,7 @@ class Runs:
         return {name: run.newest_ns for name, run in self._present()}
 
     def rows(self, *, gone: bool = False) -> dict[str, tuple[Any, ...]]:
-        """Return the row of each remembered run; with `gone`, of each forgotten run. See `RunSummary.row`."""
+        """Return the row of each remembered run, by name; with `gone`, of each forgotten run. See `RunSummary.row`."""
         horizon = self.horizon
         return {
             name: run.told.row(
@@ -341,13 +343,13 @@ class Runs:
 
     @property
     def ended(self) -> dict[str, int]:
-        """Return the runs that ended and were read, with their newest time (ns); also those just forgotten."""
+        """Return the runs that ended and were read, including runs just forgotten, with their newest times (ns)."""
         there = [*self._present(), *((name, self._runs[name]) for name in self.gone if name in self._runs)]
         return {name: run.newest_ns for name, run in there if run.ended and not run.waiting}
 
     @property
     def present(self) -> frozenset[str]:
-        """Return the runs that are not over, or have unread segments, and wrote within `patience`."""
+        """Return the runs that wrote within `patience` and that are either not over or have unread segments."""
         horizon = self.horizon
         earliest = horizon - self.limits.patience
         return frozenset(
@@ -375,7 +377,7 @@ class Runs:
         return run is not None and (number in run.waiting or run.has_read(number))
 
     def dump(self) -> str:
-        """Return its state as JSON; `load` reads it."""
+        """Return the state for `load`, as JSON."""
         runs = {
             name: {
                 **asdict(run),
@@ -404,6 +406,6 @@ def _loaded(values: Any) -> _Run:
 
 
 def _progress(run: _Run) -> int:
-    """Return the time in ns up to which a run has been read; if nothing was read, that of its first waiting record."""
+    """Return the time in ns up to which a run was read; if nothing was read, the time of its first waiting record."""
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

@@ -1,7 +1,7 @@
-"""Segments to rows of `frames`: the journal's blocks, taken apart with the relay's own code.
+"""Makes rows of `frames` from segments. The relay's own code reads the journal's blocks.
 
-The speed of all tables depends on this. Whatever holds for a whole block is looked up once, and Arrow repeats it for
-its frames. `FrameColumns` has what each frame has for itself: its command and headers, its sizes, its body.
+The speed of all tables depends on this module. What is the same for a whole block is looked up once, and Arrow repeats
+it for the frames. `FrameColumns` has what differs from frame to frame: command and headers, sizes, body.
 """
 
 import json
@@ -28,10 +28,10 @@ COLUMNS: Final = ("destination", "subscription", "message_id", "ack", "receipt",
 """The columns that hold headers."""
 
 Named = tuple[bytes | None, ...]
-"""For each of `COLUMNS` the name of its header; None if the command has no header for it."""
+"""For each of `COLUMNS` the name of its header; None if the command has no such header."""
 
 Head = tuple[bytes, dict[bytes, bytes]]
-"""A command, and its headers by name; of repeated ones the first."""
+"""A command, and its headers by name. If a header is repeated, the first counts."""
 
 
 def _named(
@@ -50,19 +50,19 @@ NAMED: Final = {
     names.RECEIPT: _named(receipt=names.RECEIPT_ID),
     names.ERROR: _named(receipt=names.RECEIPT_ID),
 }
-"""The `Named` of each command; commands that are not here have `USUAL`."""
+"""The `Named` of some commands. All other commands have `USUAL`."""
 
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """Return the dialect in which frames of this version are read: that of 1.2 for an unknown version, that of 1.0 if
-    none was agreed yet (empty).
+    """Return the dialect in which frames of this version are read. For an unknown version, return the dialect of 1.2.
+    For an empty text (no version was agreed yet), return the dialect of 1.0.
     """
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
 
 def read_head(head: bytes, spoken: Dialect) -> Head:
-    """Return command and headers of a frame's bytes, from the command to the blank line. Never raises."""
+    """Return command and headers from the bytes of a frame up to the blank line. Raises no exception."""
     if not spoken.padded and b"\\" not in head and b"\r" not in head:
         command, *lines = head.split(b"\n")
         del lines[-2:]
@@ -75,13 +75,13 @@ def read_head(head: bytes, spoken: Dialect) -> Head:
 
 
 def header_values(command: bytes, headers: dict[bytes, bytes]) -> tuple[bytes | None, ...]:
-    """Return the value for each of `COLUMNS`, None where the frame has none."""
-    get: Any = headers.get  # for None, too
+    """Return the value for each of `COLUMNS`, None if the frame has no such header."""
+    get: Any = headers.get  # it is also called with None
     return tuple(map(get, NAMED.get(command, USUAL)))
 
 
 def _with_care(head: bytes, spoken: Dialect) -> Head:
-    """Return the same as `read_head`, for any head."""
+    """Return what `read_head` returns. This is slower, and works for any head."""
     line, _, rest = head.partition(b"\n")
     command = line.removesuffix(b"\r")
     crlf = command != line
@@ -106,7 +106,7 @@ class FrameColumns:
         self._bodies: list[bytes | None] = []
 
     def add(self, payload: bytes, sizes: Sequence[int], spoken: Dialect) -> None:
-        """Add the frames of a block; see `Block` for what payload and sizes are."""
+        """Add the frames of a block. `payload` and `sizes` are those of a `Block`."""
         names, values, ends, bodies = self._names, self._values, self._ends, self._bodies
         rows = self._rows
         at = 0
@@ -133,7 +133,7 @@ class FrameColumns:
         self._sizes += [head + body + 1 for head, body in zip(sizes[0::SIZES], body_sizes, strict=True)]
 
     def blank(self) -> None:
-        """Add a row that is not a frame: all its columns are null."""
+        """Add a row that is not a frame. All columns of this row are null."""
         self._rows.append((None,) * (1 + len(COLUMNS)))
         self._ends.append(self._ends[-1])
         self._sizes.append(None)
@@ -160,8 +160,8 @@ FURTHER: Final = (
     *(("hour", "string"), ("length", "bigint"), ("reason", "string")),
     *(("sums", "string"), ("file", "string")),
 )
-"""Further columns. A frame or event has its partition `hour`. A damage has `length` in bytes and `reason`; its
-`segment` is a path. What `writing` reports is in `sums` or `file`.
+"""Further columns. A frame or event has its partition in `hour`. A damage has `length` in bytes, `reason`, and a path
+in `segment`. `writing` sets `sums` or `file`.
 """
 _NAMED: Final = (*((column.name, column.kind) for column in FRAMES.columns), *FURTHER)
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
@@ -169,15 +169,15 @@ DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in _NAMED)
 SCHEMA: Final = arrow.schema(_NAMED)
 """The columns of the rows, as an Arrow schema."""
 ROWS: Final = 16384
-"""Rows in an Arrow batch, about."""
+"""An Arrow batch has about so many rows."""
 OCTETS: Final = 8 << 20
-"""Bytes of heads and bodies in an Arrow batch, about."""
+"""An Arrow batch has about so many bytes of heads and bodies."""
 _DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a segment, damages last; no contents raise an exception. `origin`: a path to show instead."""
+    """Yield all rows of a segment, damages last. Rows of damages show `origin` as path. Damages raise no exception."""
     reading = _Reading(path)
     for found in segment.read(path):
         if isinstance(found, Block):
@@ -221,7 +221,7 @@ class _Reading:
         self._clear()
 
     def begin(self, header: SegmentHeader) -> None:
-        """Take the header of the blocks that follow; contexts of earlier blocks are forgotten."""
+        """Take the header of the blocks that follow, and forget the contexts of earlier blocks."""
         self.header = header
         self.contexts.clear()
 
@@ -234,7 +234,7 @@ class _Reading:
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
 
     def block(self, block: Block) -> None:
-        """Add the rows of a block; a block with invalid contents goes to `damages`."""
+        """Add the rows of a block. If the contents of the block are invalid, add the block to `damages`."""
         try:
             known = self.contexts[block.context]
         except KeyError:
@@ -276,7 +276,7 @@ class _Reading:
         self.octets += len(block.payload)
 
     def flushed(self) -> pa.RecordBatch:
-        """Return the rows collected so far as one Arrow batch, and begin a new one."""
+        """Return the rows collected so far as one Arrow batch, and begin the next batch."""
         made = self._of_blocks() | self._columns.arrays()
         if self._events:
             self._of_events(made)

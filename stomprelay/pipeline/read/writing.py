@@ -1,4 +1,4 @@
-"""In the tasks that parse segments: each segment's summary, and its rows in Parquet files."""
+"""For tasks that parse segments: they make a summary of each segment, and write its rows to Parquet files."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,9 +32,9 @@ UNLIKE: Final = frozenset(
 """Columns whose values hardly repeat, see `NewFile`."""
 N = TypeVar("N", int, float)
 OPEN: Final = 8
-"""Files that a task writes to at a time, at most."""
+"""A task writes to at most so many files at a time."""
 _LONGEST: Final = 1e9
-"""No relay promises to speak again within more seconds."""
+"""Promises of more seconds are ignored, because no relay makes them."""
 
 _SAYING: Final = pa.array(
     [
@@ -47,8 +47,8 @@ _FRAMES: Final = pa.schema([field for field in SCHEMA if field.name not in dict(
 
 
 def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield these rows of `segments.DDL` unchanged. Then yield a row for each segment, with its summary in `sums`: a
-    JSON list of the segment's hours and its `Segment`.
+    """Yield these rows of `segments.DDL` unchanged. Then yield a row for each segment, with its summary in `sums`. The
+    summary is a JSON list of the segment's hours and its `Segment`.
     """
     read: dict[str, _Sums] = {}
     for batch in batches:
@@ -62,8 +62,8 @@ def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write the frames and events among these rows to files by hour below the folder. Yield the other rows, and a row
-    for each file with its path in `file`. Raises `OSError`.
+    """Write the frames and events among these rows to files of their hours, below the folder. Yield all other rows, and
+    a row for each file with its path in `file`. Raises `OSError`.
     """
     files: dict[str, NewFile] = {}
     closed: list[str] = []
@@ -83,9 +83,9 @@ def written(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.Reco
 
 @dataclass
 class _Sums:
-    """What is added up of the rows of one segment, as they come: call `add` with its rows in order, then `segment`.
-    Times are in ns. `oldest` and `newest` are those of its records, `found` when its relay was found dead, `within`
-    the seconds in which the relay promised to write again. `marks`, `events`, `dropped` and `cut` are as in `Segment`.
+    """Adds up the rows of one segment. Call `add` with its rows in order, then `segment`. Times are in ns. `oldest`
+    and `newest` are the times of records, `found` is when the relay was found dead, `within` are the seconds in which
+    the relay promised to write again. `marks`, `events`, `dropped` and `cut` are as in `Segment`.
     """
 
     frames: int = 0
@@ -102,7 +102,7 @@ class _Sums:
     hours: set[str] = field(default_factory=set)
 
     def segment(self, name: str) -> Segment:
-        """Return the segment of this name, with batch 0. A promise or a time that no relay writes counts as none."""
+        """Return the segment of this name, with batch 0. Impossible values, such as negative times, become 0."""
         promised = self.within if self.within is not None and 0 < self.within <= _LONGEST else 0
         known = Segment(name, 0, self.oldest, self.newest, self.ended, marks=self.marks)
         known = known._replace(found_ns=max(self.found or 0, 0), within_ns=round(promised * SECOND))
@@ -110,7 +110,7 @@ class _Sums:
         return known._replace(dropped=self.dropped, cut=self.cut)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add the next rows of the segment. They begin with a block, so the segment can be parted before them."""
+        """Add the next rows of the segment. They must begin with a block: the segment may be parted before them."""
         if self.newest is not None:
             self.marks.append((self.frames, rows.column("position")[0].as_py(), self.newest))
         self.hours.update(rows.column("hour").unique().to_pylist())
@@ -144,7 +144,7 @@ def _bigint(text: str) -> int:
 
 
 def _most(known: N | None, said: str | None, kind: Callable[[str], N]) -> N | None:
-    """Return the greater of a known value and the value that a text says; the known value if the text says none."""
+    """Return the greater of a known value and the value in a text. If the text has no value, return the known value."""
     try:
         new = None if said is None else kind(said)
     except ValueError:

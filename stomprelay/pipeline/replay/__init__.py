@@ -1,7 +1,7 @@
 """Sending messages of the tables again, through the relay.
 
-- `command`: the command `replay`: what was asked for, and what the user sees meanwhile
-- `selection`: which messages, and what would be sent
-- `state`: the folder of a replay: the messages selected, and how far it is
-- `task`: what a task of Spark does: send one file
+- `command`: the command `replay`: its options, and what the user sees while it runs
+- `selection`: which messages are selected, and what would be sent
+- `state`: the folder of a replay: the selected messages, and how many of them are confirmed
+- `task`: a task of Spark, which sends one file
 """

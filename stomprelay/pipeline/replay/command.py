@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OFTEN: Final = 0.5
-"""Seconds between two looks, after each of which the bar on a terminal is drawn anew."""
+"""Seconds between two checks of the progress. After each check the bar on a terminal is drawn again."""
 SELDOM: Final = 10.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines of progress if the output is no terminal."""
 _PARTING: Final = 10.0
 """Seconds to wait for the work to end after an interrupt."""
 
@@ -208,7 +208,7 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
 
 def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: ReplayState) -> Frozen:
     options.say("selecting messages")
-    # Both passes read the same files, whatever comes to the tables meanwhile.
+    # Both passes read the same files, even if the tables change meanwhile.
     rows = selected(store, wanted)
     with tasks(sys.stderr, "selecting messages", store.spark):
         found = preview(rows)
@@ -225,7 +225,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: R
 
 
 def _judge(given: argparse.Namespace, found: Preview) -> None:
-    """Print what is left out. Raises `ValueError` if that is not allowed, or if no message is left."""
+    """Print which messages are left out. Raises `ValueError` if the user does not allow this, or if none remain."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
@@ -279,13 +279,13 @@ def selection(given: argparse.Namespace, now: int) -> Selection:
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that define this replay. They must be the same when it is continued."""
+    """Return the options that define this replay. To continue the replay, the user must give the same options."""
     names = ("where", "since", "until", "to", "destination", "rename", "key_header", "skip_incomplete")
     return {"tables": absolute(given.tables), **{name: getattr(given, name) for name in names}}
 
 
 def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
-    """Return the options of the sink. Raises `ValueError`, with the names of our options in place of the sink's."""
+    """Return the options of the sink. Raises `ValueError`; its text names options as `replay` does."""
     further = dict(given.stomp)
     for name in further:
         if (ours := _SINKS.get(name.lower())) is not None:
@@ -305,14 +305,14 @@ def sink_of(given: argparse.Namespace, state: ReplayState) -> Sink:
     try:
         sink = Sink.read({name: value for name, value in said.items() if value is not None})
         if launch.is_local(given.master or launch.MASTER):
-            sink.connection.upstream()  # its passcode's file, which on a cluster is elsewhere
+            sink.connection.upstream()  # reads the passcode's file; on a cluster it is elsewhere
     except OptionError as error:
         raise ValueError(ours_of(str(error))) from None
     return sink
 
 
 def ours_of(said: str) -> str:
-    """Return the sink's message about one of its options, with the name of the option of `replay` in it."""
+    """Return an error's text of the sink, but with the name that the option has in `replay`."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said
@@ -321,8 +321,8 @@ def ours_of(said: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class ReplayWatch:
-    """Shows how many of `total` messages are confirmed. `confirmed` is called to know that number; `before` were
-    confirmed by earlier runs.
+    """Shows how many of `total` messages are confirmed. `confirmed` returns that number. `before`: how many messages
+    earlier runs had confirmed.
     """
 
     out: TextIO
@@ -337,8 +337,8 @@ class ReplayWatch:
         self._bar.begin("replay", self.total, self.before)
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do `work` in another thread and show the progress. Return the result of `work`, or raise its error. An
-        interrupt is raised in this thread: in a call of Java it would look like a failure of that call.
+        """Call `work` in another thread and show the progress. Return what `work` returns, or raise its error. An
+        interrupt is raised in this thread, because inside a call of Java it would look like an error of that call.
         """
         outcome: Future[T] = Future()
 
@@ -362,7 +362,7 @@ class ReplayWatch:
         return outcome.result()
 
     def tick(self) -> None:
-        """Show the progress: on a terminal now, else if the last line is `SELDOM` seconds old."""
+        """Show the progress: on a terminal at once, elsewhere if `SELDOM` seconds have passed since the last line."""
         if self._bar.live:
             self._bar.set(self.confirmed())
             self._bar.draw()

@@ -1,7 +1,8 @@
-"""Which messages are sent again: from the tables to rows of `COLUMNS`, with the reasons why some cannot be sent.
+"""Which messages are sent again: rows of `COLUMNS`, made from the tables. If a message cannot be sent, its row has a
+reason.
 
-A message is a SEND of a client. One in a transaction counts only if that was committed, from the time of its COMMIT
-on.
+A message is a SEND of a client. A SEND in a transaction counts only if the transaction was committed. It counts from
+the time of the COMMIT on.
 """
 
 from collections.abc import Iterable
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 PLACE: Final = ("segment", "position", "number")
 """Columns that name a frame of the journal."""
 COLUMNS: Final = ("destination", "headers", "body", "content_length", "seen_at", *PLACE)
-"""What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
-content-length (ActiveMQ takes those for bytes and others for text), when it was sent and where that stands."""
+"""The columns of a selected message: its new destination, its headers without masked headers, its body, whether its
+SEND had a content-length, when it was sent, and the place of its SEND. For ActiveMQ a body with a content-length is
+bytes, and a body without a content-length is text.
+"""
 TURN: Final = ("turn_ns", *PLACE)
-"""The order of messages: by the time since when a broker could have them. In a transaction that is its COMMIT."""
+"""The columns that give the order of messages. `turn_ns`: the time of the SEND or, in a transaction, of its COMMIT."""
 FURTHER: Final = (
     "outcome",
     "deliveries",
@@ -36,7 +39,7 @@ FURTHER: Final = (
     "ack_us",
     "final",
 )
-"""Columns of `messages` that a condition may use beside all columns of `frames`."""
+"""The columns of `messages` that a condition may use. A condition may also use all columns of `frames`."""
 
 UNCOMMITTED: Final = "uncommitted"
 NOWHERE: Final = "nowhere"
@@ -47,15 +50,16 @@ REASONS: Final = {
     NOWHERE: "without a destination that is known",
     INCOMPLETE: "whose bodies were not recorded as a whole",
 }
-"""Why messages are not sent, in words that follow their number."""
+"""Why messages are not sent, in words that follow the number of messages."""
 
 _LAST: Final = 0x7FFFFFFF
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Messages by a condition of Spark SQL over `frames` and `FURTHER`, sent from `since` on and before `until` (µs
-    since 1970). They go to `destination`, or where they went with the longest prefix of `renames` replaced.
+    """Messages that fulfil `where`, a condition of Spark SQL over `frames` and `FURTHER`, sent from `since` on and
+    before `until` (µs since 1970). They go to `destination`, or to their old destinations with the longest matching
+    prefix in `renames` replaced.
     """
 
     where: str | None = None
@@ -65,15 +69,15 @@ class Selection:
     renames: tuple[tuple[str, str], ...] = ()
 
     def hours(self, there: Iterable[str]) -> list[str]:
-        """Return the hours in `there` that can have such messages."""
+        """Return the hours in `there` that can have selected messages."""
         first = "" if self.since is None else hour(self.since * 1000)
         last = "~" if self.until is None else hour(self.until * 1000)
         return [each for each in there if first <= each <= last]
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Return the messages: `COLUMNS`, `turn_ns`, `reason` (null: it can be sent) and `blanked`, the names of headers
-    whose values the journal has not. Raises `StoreError` without tables, and `ValueError` for a bad condition.
+    """Return the messages with `COLUMNS`, `turn_ns`, `reason` (null if the message can be sent) and `blanked` (names of
+    headers without recorded values). Raises `StoreError` if there are no tables, and `ValueError` for a bad condition.
     """
     from pyspark.sql import functions as f
 
@@ -101,8 +105,8 @@ def _client(store: Store, hours: Iterable[str]) -> "DataFrame":
 
 
 def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "DataFrame":
-    """Return the frames that fulfil the condition, with the columns `FURTHER` of their messages. Without need of these
-    columns only messages in transactions are looked up.
+    """Return the frames that fulfil the condition, with the columns `FURTHER` of their messages. If the condition does
+    not use these columns, they have values only for messages in transactions.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
@@ -133,7 +137,7 @@ def _sufficient(frames: "DataFrame", where: str) -> bool:
 
 
 def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
-    """Return by session and number how and when these messages' transactions ended: at the next end of the name."""
+    """Return for each SEND in a transaction how the transaction `ended`, COMMIT or ABORT, and when: `ended_ns`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -196,7 +200,7 @@ def _destination(selection: Selection) -> "Column":
 
 
 class DestinationTotal(NamedTuple):
-    """A destination: how many messages and bytes would go there, and when (UTC) the first and last were sent."""
+    """A destination: how many messages and bytes would go there. `first`, `last`: when its messages were sent (UTC)."""
 
     destination: str
     messages: int
@@ -206,8 +210,8 @@ class DestinationTotal(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """The messages of a selection by destination; the numbers of those that are left out, by reason; and the names of
-    headers that are not sent because the journal has no values of them.
+    """A preview of a selection. `lines`: the messages by destination. `left_out`: how many are not sent, by reason.
+    `blanked`: names of headers that are not sent because the journal does not have their values.
     """
 
     lines: list[DestinationTotal]
@@ -234,7 +238,7 @@ class Preview(NamedTuple):
 
 
 def preview(rows: "DataFrame") -> Preview:
-    """Count the rows that `selected` returned. Raises `ValueError` where the query fails."""
+    """Count the rows that `selected` returned. Raises `ValueError` if the query fails."""
     from pyspark.sql import functions as f
 
     counted = rows.groupBy("reason", "destination").agg(

@@ -1,11 +1,11 @@
-"""The folder of one replay: the selected messages, which no longer change, and how far they have been sent.
+"""The folder of one replay: the selected messages, which no longer change, and how many of them are confirmed.
 
-    lock                    held by the run that is at work
-    replay.json             the options and the files below; written last, so a selection is whole or not there
+    lock                    locked by the run that is at work
+    replay.json             the options, and the names of the files; written last, when the selection is complete
     selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
     progress/               how many messages of each file are confirmed; see `stomp.progress`
 
-All of it is readable by its owner alone, because there are messages in it.
+Only its owner can read the folder, because there are messages in it.
 """
 
 import json
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 BATCH: Final = "0"
-"""The sink's name for the batch of a replay; there is only one."""
+"""The batch number of a replay for the sink. A replay is a single batch."""
 
 _LOCK: Final = "lock"
 _RECORD: Final = "replay.json"
@@ -37,29 +37,29 @@ _PROGRESS: Final = "progress"
 
 
 _OCTETS: Final = 4 << 20
-"""Bytes of an Arrow batch in memory, about."""
+"""Approximate bytes of an Arrow batch in memory."""
 _ROWS: Final = 2000
 
 
 class StateError(ValueError):
-    """A folder that cannot be used for this replay. The text is for the user."""
+    """The folder cannot be used for this replay. The error's text is for the user."""
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """A selection that no longer changes. `asked`: its options; `files`: names, each with its number of messages."""
+    """A selection that no longer changes. `asked`: its options. `files`: name and number of messages of each file."""
 
     asked: Mapping[str, Any]
     files: Sequence[tuple[str, int]]
 
     @property
     def messages(self) -> int:
-        """Return how many messages there are in all files."""
+        """Return how many messages all files have together."""
         return sum(count for _, count in self.files)
 
 
 class ReplayState(AbstractContextManager["ReplayState"]):
-    """The folder of one replay, locked while the context is entered. Entering raises `StateError`."""
+    """The folder of one replay. It is locked while the context is entered. Entering raises `StateError`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -89,7 +89,9 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """Return the frozen selection or None. Raises `StateError` if it is unreadable or had other options."""
+        """Return the frozen selection; None if there is none. Raises `StateError` if it is unreadable or has other
+        options.
+        """
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
@@ -114,14 +116,14 @@ class ReplayState(AbstractContextManager["ReplayState"]):
         return known
 
     def place(self) -> Path:
-        """Remove an unfinished selection. Return a new path to write the next one to; then call `freeze`."""
+        """Remove an unfinished selection. Return the path to which to write a new one. Call `freeze` afterwards."""
         for path in self.folder.glob(f"{_SELECTION}*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.progress, ignore_errors=True)
         return self.folder / f"{_SELECTION}{uuid.uuid4().hex[:8]}"
 
     def freeze(self, asked: Mapping[str, Any], files: Sequence[tuple[Path, int]]) -> Frozen:
-        """Make these files the selection; they are synced to disk first. Return it. Raises `OSError`."""
+        """Sync these files to disk, then make them the selection and return it. Raises `OSError`."""
         frozen = Frozen(asked, [(path.relative_to(self.folder).as_posix(), count) for path, count in files])
         for path, _ in files:
             sync_path(path)
@@ -147,14 +149,14 @@ def _option(name: str, value: Any) -> str:
 
 
 class ConfirmedBatch(NamedTuple):
-    """Stands in place of a batch of rows that were confirmed before."""
+    """Stands for a batch of rows that earlier runs have sent and brokers have confirmed."""
 
     num_rows: int
 
 
 def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
-    """Write the rows of `selected` that can be sent, each destination's to one file. Return the files, each with its
-    number of messages. Raises `ValueError`.
+    """Write the rows of `selected` that can be sent. All rows of a destination are in the same file. Return the files,
+    each with its number of messages. Raises `ValueError`.
     """
     import pyarrow.parquet as pq
     from pyspark.sql import functions as f
@@ -172,8 +174,8 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """Yield a file's messages as Arrow batches. Of the first `passed` messages, which were confirmed, some are yielded
-    as a `ConfirmedBatch`.
+    """Yield a file's messages as Arrow batches. The first `passed` messages are confirmed. For some of them a
+    `ConfirmedBatch` may be yielded in place of a batch.
     """
     import pyarrow.parquet as pq
 

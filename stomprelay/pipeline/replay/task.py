@@ -17,19 +17,21 @@ from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""The columns of a task's result: its file's number, the confirmed messages, and why it failed, or null."""
+"""The columns of a task's result: the file's number, how many messages were sent, and why the task failed, or null."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
 """The name of the sink's logger."""
 
 _TURN: Final = 60.0
-"""Seconds to wait until a task of an earlier run, which was killed, has ended."""
+"""Seconds to wait for the end of a task of an earlier run that was killed."""
 _PAUSE: Final = 0.05
 
 
 def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function of each task: from numbers of files to rows of `DDL`. `log`: one of `launch.LEVELS`."""
+    """Return the function that runs in each task. It gets numbers of files, sends these files, and yields a row of
+    `DDL` for each file. `log`: one of `LEVELS`.
+    """
 
     def send(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -43,7 +45,7 @@ def sender(sink: Sink, paths: Sequence[Path], id: str, log: str) -> Callable[[It
 
 
 def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
-    """Send the unconfirmed messages of a file. Return their number and None; or 0 and the reason of a failure."""
+    """Send the unconfirmed messages of a file. Return their number and None; or, after a failure, 0 and its reason."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{number}"):
@@ -56,11 +58,11 @@ def run(sink: Sink, number: int, path: Path, id: str) -> tuple[int, str | None]:
 
 @contextmanager
 def logged(level: str) -> Iterator[None]:
-    """Limit the sink's log to this level while the context is entered; its errors are in the result, too."""
+    """Limit the sink's log to this level while the context is entered. A task's result has the sink's errors, too."""
     log = logging.getLogger(LOGGER)
     before = log.level
     if level == "info":
-        logging.basicConfig()  # without it warnings are the least that is written
+        logging.basicConfig()  # without this, only warnings and errors are written
     log.setLevel(logging.CRITICAL + 1 if level == "off" else level.upper())
     try:
         yield
@@ -70,7 +72,7 @@ def logged(level: str) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, within: float = _TURN) -> Iterator[None]:
-    """Hold a lock on `path` while entered. Raises `ProgressError` if it is not free `within` seconds."""
+    """Lock `path` while the context is entered. Raises `ProgressError` if it is still locked after `within` seconds."""
     with path.open("ab") as file:
         deadline = time.monotonic() + within
         while lock(file.fileno(), wait=False) is False:

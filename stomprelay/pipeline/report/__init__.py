@@ -1,11 +1,11 @@
 """The report: one HTML file that shows what is in the tables.
 
 - `command`: the command `report`
-- `gather`: from the tables to findings, and what was a day or a week before
-- `findings`: what the page is made from, without Spark
+- `gather`: makes findings from the tables, also of the day or week before
+- `findings`: the data of the page, without Spark
 - `indicators`: the figures with thresholds and changes
-- `page`: the page as a whole, with `report.html`, `summary.html` (what stands out), `sections.html` (charts and lists),
-  `parts.html` (what these are made of), `report.css` and `report.js`
+- `page`: the whole page, with `report.html`, `summary.html` (what stands out), `sections.html` (charts and lists),
+  `parts.html` (elements of these), `report.css` and `report.js`
 - `plot`: the geometry of charts
 - `text`: numbers, times and names as people read them
 """

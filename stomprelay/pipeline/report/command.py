@@ -21,7 +21,7 @@ from stomprelay.pipeline.store.delta import opened
 _MOST: Final = 100
 _BEFORE: Final = "what was before"
 CROSSED: Final = 3
-"""The exit status where the page was made and a threshold is crossed."""
+"""The exit status if the page was made and a threshold is crossed."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def check_period(range_: Range, period: str | None, now: Micros) -> None:
-    """Raise `ValueError` if the range is longer than the period after which it is compared."""
+    """Raise `ValueError` if the range is longer than `period`, because it would overlap with the range before."""
     if period is not None and range_.since is not None:
         end = now if range_.until is None else range_.until
         if end - range_.since > PERIODS[period]:
@@ -119,7 +119,7 @@ def check_period(range_: Range, period: str | None, now: Micros) -> None:
 
 
 def check(tables: str, output: Path) -> None:
-    """Raise `ValueError` if there are no tables or the page cannot be written. Call it before what takes long."""
+    """Raise `ValueError` if there are no tables or the page cannot be written. Call this before slow work."""
     if "://" not in tables and not Path(tables.removeprefix("file:")).is_dir():
         raise ValueError(f"there is no folder {tables}: `stomprelay-pipeline once` makes the tables")
     if output.is_dir():
@@ -129,7 +129,7 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Write the page in one step: a reader gets the old or the new one. Return its bytes. Raises `OSError`."""
+    """Write the page in one step: readers see the old or the new page. Return its size in bytes. Raises `OSError`."""
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

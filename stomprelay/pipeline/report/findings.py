@@ -10,7 +10,7 @@ from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros, d
 from stomprelay.pipeline.schema import ABORTED, ACKED, DELIVERED, NACKED, RETURNED, UNCONFIRMED, UNDELIVERED
 
 BINS: Final = 200
-"""Bins of a chart, at most; more would be too narrow on a phone."""
+"""The most bins of a chart. More bins would be too narrow on a phone."""
 
 _STEPS: Final = (
     *(n * SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -19,7 +19,7 @@ _STEPS: Final = (
     *(n * DAY for n in (1, 2, 7, 14, 28, 91, 364)),
 )
 FINE: Final = 30 * MINUTE
-"""Only ranges shorter than this can have bins of less than a minute."""
+"""Only ranges that are no longer than this can have bins of less than a minute."""
 _PART: Final = 0.05
 """If more than this share of a range has no records at its begin or end, the page says so."""
 _TICKS: Final = 10
@@ -29,8 +29,8 @@ _MAIN: Final = 4
 GOT: Final = frozenset((ACKED, DELIVERED, RETURNED, NACKED))
 """Outcomes of messages that were delivered to at least one consumer."""
 UNHEARD: Final = "unheard"
-"""Shown in place of the outcome `undelivered` for a message to a topic. Such a message goes to the clients that are
-subscribed when it comes and is kept for no other, so it does not wait to be delivered.
+"""Shown in place of the outcome `undelivered` for a message to a topic. A broker sends such a message to the clients
+that are subscribed when it comes, and keeps it for nobody else. So the message does not wait to be delivered.
 """
 MEANING: Final = {
     ACKED: "acknowledged",
@@ -48,14 +48,14 @@ MEASURES: Final = ("receipt", "delivery", "ack")
 
 
 def seen(outcomes: Mapping[str, int]) -> list[str]:
-    """Return the outcomes that any message has, in the order of the report."""
+    """Return the outcomes that at least one message has, in the order of the report."""
     return [outcome for outcome in MEANING if outcomes.get(outcome)]
 
 
 @dataclass(frozen=True)
 class Tick:
     """A mark on the axis, at `place` 0 (left) to 1 (right). `form`: how its time is written, see `text.clock`. `main`:
-    it is also shown on narrow charts.
+    the mark is also shown on narrow charts.
     """
 
     at: Micros
@@ -66,7 +66,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Span:
-    """The time axis in µs: from `since` up to `until`, not included, in bins of `step`. Both are multiples of it."""
+    """The time axis in µs, from `since` up to `until`, not included. Both are multiples of a bin's width, `step`."""
 
     since: Micros
     until: Micros
@@ -74,7 +74,7 @@ class Span:
 
     @classmethod
     def over(cls, first: Micros, last: Micros, *, fine: bool = True) -> "Span":
-        """Return an axis of at most `BINS` bins from `first` to `last`. `fine`: bins may be below a minute."""
+        """Return an axis of at most `BINS` bins from `first` to `last`. `fine`: bins may be shorter than a minute."""
         length = max(last - first, 0) + 1
         floor = SECOND if fine and length <= FINE else MINUTE
         step = next((step for step in _STEPS if step >= floor and length <= step * (BINS - 1)), _STEPS[-1])
@@ -98,20 +98,20 @@ class Span:
 
     @property
     def grouped(self) -> int:
-        """Return how many bins make one point of a small chart, which has at most 60."""
+        """Return how many bins make one point of a small chart. A small chart has at most 60 points."""
         return -(-self.bins // 60)
 
     def index(self, at: Micros) -> int:
-        """Return the number of the bin that an instant is in; the first or last bin for an instant outside."""
+        """Return the number of the bin that an instant is in. An instant outside is put into the first or last bin."""
         return min(max((at - self.since) // self.step, 0), self.bins - 1)
 
     def place(self, at: Micros) -> float:
-        """Return where an instant is on the axis, from 0 (left) to 1 (right); clipped for an instant outside."""
+        """Return an instant's place on the axis, 0 (left) to 1 (right). An instant outside is at the nearer end."""
         return min(max((at - self.since) / (self.until - self.since), 0.0), 1.0)
 
     @property
     def form(self) -> str:
-        """Return the form (see `text.clock`) in which the starts of all bins look different."""
+        """Return a form (see `text.clock`) that gives the beginning of each bin a different text."""
         if self.step >= DAY:
             return "day"
         if self.until - self.since > DAY:
@@ -119,7 +119,7 @@ class Span:
         return "second" if self.step < MINUTE else "hour"
 
     def ticks(self) -> list[Tick]:
-        """Return marks at round times: at most ten, of which at most four are main ones."""
+        """Return at most ten marks at round times. At most four of them have `main` set."""
         length = self.until - self.since
         fine = next((step for step in _STEPS if length <= step * _TICKS), _STEPS[-1])
         main = next((step for step in _STEPS if length <= step * _MAIN and step % fine == 0), None)
@@ -132,7 +132,7 @@ class Span:
 
 
 class Rest(Enum):
-    """Stands in place of a name, for all names that are not listed."""
+    """Takes the place of a name for all names that are not listed."""
 
     OTHERS = "others"
 
@@ -151,7 +151,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Percentiles of `count` durations in microseconds; None if there are none."""
+    """The percentiles of `count` durations in microseconds. They are None if there are no durations."""
 
     count: int
     p50: Micros | None = None
@@ -165,14 +165,14 @@ NOTHING: Final = Percentiles(0)
 
 @dataclass(frozen=True)
 class Latency:
-    """One of `MEASURES`: its percentiles by bin of the SEND, and over the whole range."""
+    """The percentiles of one of `MEASURES`: in each bin, by the time of the SEND, and over the whole range."""
 
     bins: Sequence[Percentiles]
     whole: Percentiles = NOTHING
 
     @property
     def courses(self) -> Sequence[Sequence[Micros | None]]:
-        """Return p50, p95 and p99, each by bin."""
+        """Return three lists, for p50, p95 and p99. Each list has a value for each bin."""
         return [[getattr(bin_, line) for bin_ in self.bins] for line in ("p50", "p95", "p99")]
 
 
@@ -208,8 +208,8 @@ def silence(failovers: Iterable[Failover]) -> Micros:
 
 @dataclass(frozen=True)
 class Episode:
-    """One row of the table `stuck`: a time in which `deliveries` of a broker waited too long, the longest of them for
-    `worst` microseconds. `until` and `outcome` are None if some still wait.
+    """One row of the table `stuck`: a time in which `deliveries` of a broker waited too long. `worst` is the longest of
+    these waits in microseconds. `until` and `outcome` are None if some deliveries still wait.
     """
 
     since: Micros
@@ -220,13 +220,13 @@ class Episode:
     outcome: str | None = None
 
     def end(self, span: Span) -> Micros:
-        """Return until when to draw it: to the end of the span if some still wait."""
+        """Return the time at which the episode's bar ends. If deliveries still wait, this is the end of the span."""
         return max(span.until, self.since) if self.until is None else self.until
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A subscription that was stuck at least once, with its episodes in order; those of one broker do not overlap."""
+    """A subscription that was stuck, with its episodes in order. Episodes of one broker do not overlap."""
 
     client: str | None
     subscription: str | None
@@ -255,7 +255,7 @@ class Stuck:
 @dataclass(frozen=True)
 class Way:
     """How many messages went from a producer through a destination to a consumer. `producer` is None if the SEND was
-    not seen, `consumer` is None if no client got them.
+    not seen. `consumer` is None if no client received the messages.
     """
 
     producer: Name
@@ -266,7 +266,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Destination:
-    """A row of the list. `octets`: bytes of frames; `delivery`: SEND to MESSAGE; `spark`: messages over time."""
+    """A row of the list of destinations. `delivery`: times from SEND to MESSAGE. `spark`: messages over time."""
 
     name: str
     sent: int
@@ -280,7 +280,7 @@ class Destination:
 
     @property
     def passed(self) -> int:
-        """Return the number of messages both ways."""
+        """Return the number of messages that were sent plus the number of messages that were delivered."""
         return self.sent + self.delivered
 
 
@@ -296,13 +296,13 @@ class ClientFigures:
 
     @property
     def passed(self) -> int:
-        """Return the number of messages both ways."""
+        """Return the number of messages that were sent plus the number of messages that were received."""
         return self.sent + self.received
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """All errors with the same text. `source`: `broker` or `relay`; `clients`: how many clients got it."""
+    """All errors with the same text. `source`: `broker` or `relay`. `clients`: how many clients received the error."""
 
     text: str
     source: str
@@ -331,10 +331,10 @@ class RelayRun:
 
 @dataclass(frozen=True)
 class Earlier:
-    """The time before, for comparison: the same range, a `period` (`day` or `week`) earlier. `since` and `until` are
-    the range that was looked at, `until` not included. `first` and `last` are the begin of the first and the end of
-    the last minute that has records; None without any. `found` has the figures that `indicators` reads, and the
-    destinations and clients by name. `gone`: the busiest destinations that had messages then and have none now.
+    """The range before: as long as the present range, but a `period` (`day` or `week`) earlier. It is from `since` up
+    to `until`, not included. `first`: the beginning of its first minute with records. `last`: the end of its last
+    minute with records. Without records they are None. `found`: the figures that `indicators` reads, and the
+    destinations and clients by name. `gone`: the busiest destinations of the range before that have no messages now.
     """
 
     period: str
@@ -348,12 +348,12 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that the report shows. The lists hold the top entries; each `total_...` counts all of them."""
+    """Everything that the report shows. Lists have the top entries; each `total_...` counts all entries."""
 
     span: Span
     relays: Sequence[str] = ()
     recorded: Sequence[bool] = ()
-    """For each bin, whether the journal has anything in it."""
+    """For each bin, whether the journal has records in it."""
     series: Sequence[Series] = ()
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -377,18 +377,18 @@ class Findings:
     damages: Sequence[QuarantineRow] = ()
     total_damages: int = 0
     total_missing: int = 0
-    """How many of them are segments or frames that are missing, or that came late."""
+    """How many of the damages are about segments or frames that are missing, were dropped, or came late."""
     octets: int = 0
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """For each broker that was lost or left, about how many messages may wait there."""
+    """For each broker that was lost or left, the approximate number of messages that may wait there."""
     runs: Sequence[RelayRun] = ()
     total_runs: int = 0
     killed: int = 0
     """How many relays' processes were killed."""
     dropped: int = 0
-    """How many frames the relays say they dropped, instead of recording them."""
+    """How many frames the relays dropped instead of recording them, as the relays reported."""
     earlier: Earlier | None = None
-    """The time before, which this is compared with; None if no comparison was requested."""
+    """The range that this range is compared with; None if no comparison was requested."""
 
     @property
     def messages(self) -> int:
@@ -402,7 +402,7 @@ class Findings:
 
     @property
     def expected(self) -> int:
-        """Return how many messages were seen, except those to topics that nobody received."""
+        """Return how many messages were seen, except messages to topics that nobody received."""
         return self.messages - self.outcomes.get(UNHEARD, 0)
 
     @property
@@ -427,12 +427,14 @@ class Findings:
 
     @property
     def waits(self) -> Sequence[tuple[Stuck, Episode]]:
-        """Return the episodes of each subscription that was stuck, by broker."""
+        """Return the episodes of all stuck subscriptions. The episodes of a subscription are grouped by broker."""
         return [(one, each) for one in self.stuck for several in one.by_broker.values() for each in several]
 
     @property
     def incomplete(self) -> Iterator[tuple[str, Micros, Micros]]:
-        """Yield name, first and last record of each compared range that lacks many at its begin or end."""
+        """Yield each compared range that lacks many records at its begin or end: the name of the range, and the first
+        and the last instant of its records.
+        """
         earlier, span = self.earlier, self.span
         here = [at for at, known in zip(span.starts, self.recorded, strict=False) if known]
         ranges = [("this time", span.since, span.until, here[0], here[-1] + span.step)] if here else []
@@ -445,7 +447,7 @@ class Findings:
 
     @property
     def before(self) -> "Findings | None":
-        """Return the findings of the time before; None if there are none or no comparison was requested."""
+        """Return the findings of the range before; None if there are none or no comparison was requested."""
         return None if self.earlier is None else self.earlier.found
 
     @property

@@ -1,7 +1,7 @@
-"""Reads the tables through Spark into `Findings`. Spark adds up; only the sums are collected.
+"""Reads the tables through Spark into `Findings`. Spark makes sums, and only these sums are collected.
 
-The buckets of a percentile are those of the table `latency`: the percentile is the largest value of the bucket that
-its rank falls in, at most 2.2 % above the exact one.
+Percentiles use the same buckets as the table `latency`. A percentile is the largest value of the bucket that has its
+rank. It is at most 2.2 % above the exact percentile.
 """
 
 from collections import Counter, defaultdict
@@ -53,13 +53,15 @@ OTHER: Final = -2
 
 @dataclass(frozen=True)
 class Range:
-    """A range of time from `since` up to `until`, not included, in microseconds since 1970; None: no bound."""
+    """A range of time from `since` up to `until`, not included, in microseconds since 1970. None means no bound."""
 
     since: Micros | None = None
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str) -> DataFrame:
-        """Return the rows in the range, by the column that their folders are by. Other hours are not read."""
+        """Return the rows in the range. `column`: the time that decides in which folder a row is. Folders of other
+        hours are not read.
+        """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since).where(hour_from(self.since))
@@ -68,32 +70,34 @@ class Range:
         return rows
 
     def during(self, rows: DataFrame, began: str, ended: str) -> DataFrame:
-        """Return the rows of what went on in the range, by two columns of µs; `ended` is null if it goes on."""
+        """Return the rows whose time is at least partly in the range. `began` and `ended` name columns in µs. If a
+        row's `ended` is null, its time has no end.
+        """
         if self.since is not None:
             rows = rows.where(F.col(ended).isNull() | (F.col(ended) >= self.since))
         return rows if self.until is None else rows.where(F.col(began) < self.until)
 
 
 def hour_from(at: Micros) -> Column:
-    """Return a column: whether the row's `date` and `hour` are those of this instant, or later."""
+    """Return a column that is true for rows in the hour of this instant and in later hours."""
     when, date = moment(at), F.col("date")
     return (date > when.date()) | ((date == when.date()) & (F.col("hour") >= when.hour))
 
 
 def hour_up_to(at: Micros) -> Column:
-    """Return a column: whether the row's `date` and `hour` are those of this instant, or earlier."""
+    """Return a column that is true for rows in the hour of this instant and in earlier hours."""
     when, date = moment(at), F.col("date")
     return (date < when.date()) | ((date == when.date()) & (F.col("hour") <= when.hour))
 
 
 def bin_of(span: Span, micros: Column) -> Column:
-    """Return a column with the number of the bin that the instant `micros` is in. It must be within the span."""
+    """Return a column with the number of the bin that `micros` is in. The instant must be within the span."""
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
 
 
 def top(rows: DataFrame, column: str, by: Sequence[str], limit: int, *further: Column) -> list[Row]:
-    """Return the `limit` names in `column` with the greatest sums of `by[0]`, of equals those with the greatest sums
-    of `by[1]`, and so on. Each row has the name and the aggregates `further`.
+    """Return the `limit` names in `column` with the greatest sums of `by[0]`. Names with equal sums are sorted by the
+    sums of `by[1]`, and so on. Each row has the name and the aggregates `further`.
     """
     weights = {f"weight{n}": F.sum(each) for n, each in enumerate(by)}
     sums = rows.where(F.col(column).isNotNull()).groupBy(column)
@@ -113,7 +117,7 @@ def passed() -> list[Column]:
 
 
 def coded(column: str, names: Sequence[str]) -> Column:
-    """Return a column of numbers: the place of a name in `names`, `OTHER` for other names, `NULL` for null."""
+    """Return a column of numbers: the place of a name in `names`, `OTHER` for another name, `NULL` for null."""
     code = F.lit(OTHER)
     for place, name in reversed(list(enumerate(names))):
         code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
@@ -121,14 +125,14 @@ def coded(column: str, names: Sequence[str]) -> Column:
 
 
 def decoded(code: int, names: Sequence[str]) -> Name:
-    """Return the name for a number of `coded`: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
+    """Return the name for a number that `coded` made: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
     if code == NULL:
         return None
     return Rest.OTHERS if code == OTHER else names[code]
 
 
 def to_topic() -> Column:
-    """Return a column: whether a message was sent to a topic."""
+    """Return a column that is true for messages that were sent to a topic."""
     destination = F.coalesce("destination", F.lit(""))
     return reduce(or_, (destination.startswith(prefix) for prefix in TOPICS))
 
@@ -142,7 +146,7 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
 def first(
     rows: DataFrame, limit: int, *order: Column | str, sums: Sequence[Column] = ()
 ) -> tuple[list[Row], list[int]]:
-    """Return the first `limit` rows in this order; and the number of all rows, with these `sums` over them."""
+    """Return the first `limit` rows in this order, and a list: the number of all rows, then the `sums` of all rows."""
     every = Window.partitionBy()
     wanted = [F.count(F.lit(1)), *sums]
     named = {f"over_{n}": each.over(every) for n, each in enumerate(wanted)}
@@ -151,8 +155,8 @@ def first(
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """Return the first and last instant to report on, both included: those of the range where it has bounds, else
-    those of its rows in `traffic`. None if there are no such rows.
+    """Return the first and last instant to report on, both included. They are the bounds of the range. A missing bound
+    is taken from the rows of the range in `traffic`. Return None if there are no such rows.
     """
     minutes, at = range_.within(store.read("traffic"), "minute"), F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
@@ -165,11 +169,11 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
 
 
 Buckets = dict[int, tuple[int, int]]
-"""A histogram of durations: for each bucket how many there are, and the longest of them in microseconds."""
+"""A histogram of durations: for each bucket the number of durations, and the longest of them in microseconds."""
 
 
 def add(buckets: Buckets, bucket: int, count: int, longest: int) -> None:
-    """Add `count` durations to a bucket; `longest` is the longest of them."""
+    """Add `count` durations to a bucket. `longest` is the longest of these durations."""
     before, least = buckets.get(bucket, (0, longest))
     buckets[bucket] = (before + count, max(least, longest))
 
@@ -190,8 +194,8 @@ def percentiles(buckets: Buckets) -> Percentiles:
 def timings(
     messages: DataFrame, span: Span, names: Sequence[str]
 ) -> tuple[dict[str, Latency], dict[int, Percentiles]]:
-    """Return the latencies by the name of the measure; and the percentiles of SEND to MESSAGE by the number of the
-    destination, see `coded`. The rows of `messages` must be in the span.
+    """Return the latencies by the names of the measures, and the percentiles of SEND to MESSAGE by the numbers of the
+    destinations (see `coded`). The rows of `messages` must be in the span.
     """
     measured = messages.select(
         bin_of(span, F.unix_micros("seen_at")).alias("bin"),
@@ -234,7 +238,7 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """Return the `limit` subscriptions with the longest waits in the range, and how many there are in all."""
+    """Return the `limit` subscriptions with the longest waits in the range, and how many were stuck in the range."""
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
     rows = range_.during(rows, "since", "until")
@@ -258,7 +262,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
 
 
 def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
-    """Return the `limit` most frequent texts of errors, and how many different texts there are."""
+    """Return the `limit` most frequent texts of errors, and the number of all different texts."""
     by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
     errors = frames.where(by_broker | (F.col("event") == "error")).select(
         F.coalesce(
@@ -279,8 +283,8 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, int]:
-    """Return the first `limit` rows of `quarantine`, of any time; how many there are in all; and how many of them are
-    about segments or frames that are missing, were dropped, or came late.
+    """Return the first `limit` rows of `quarantine`, not only those of a range. Also return the number of all rows, and
+    the number of rows about segments or frames that are missing, were dropped, or came late.
     """
     rows = store.read("quarantine").select("segment", "position", "length", "reason").distinct()
     told = reduce(or_, (F.col("reason").contains(each) for each in (MISSING, LATE, FRAMES_DROPPED)))
@@ -290,8 +294,8 @@ def read_damages(store: Store, limit: int) -> tuple[list[QuarantineRow], int, in
 
 
 def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], int, int]:
-    """Return `limit` runs of relays during the range, killed ones before others and then the latest, sorted by time;
-    how many there are in all; and how many of them were killed within the range.
+    """Return `limit` runs of relays during the range, sorted by time. Killed runs are chosen first, then the latest
+    runs. Also return the number of all runs, and how many of them were killed within the range.
     """
     rows = store.read("runs").withColumns(
         {name: F.unix_micros(f"{name}_at") for name in ("began", "heard", "ended")}
@@ -310,16 +314,16 @@ def read_runs(store: Store, range_: Range, limit: int) -> tuple[list[RelayRun], 
 
 
 def read_dropped(frames: DataFrame) -> int:
-    """Return how many frames were dropped, as relays reported."""
+    """Return how many frames the relays dropped, as they reported."""
     told = frames.where(F.col("event") == JournalEvent.DROPPED.value)
     (number,) = row_of(told, F.sum(F.expr("try_cast(facts['frames'] AS bigint)")))
     return number or 0
 
 
 def read_waiting(store: Store, range_: Range, brokers: Iterable[str]) -> dict[str, int]:
-    """Return for each of these brokers about how many messages of the range may wait there: messages for queues that
-    were sent to it and not delivered, and messages that were returned to it and not delivered again. A session's SENDs
-    count for the last broker that the session had before.
+    """Return for each of these brokers the approximate number of messages of the range that may wait there. These are
+    messages for queues that were sent to the broker and not delivered, and messages that were returned to it and not
+    delivered again. A SEND counts for the last broker that its session had connected to before.
     """
     lost = sorted(set(brokers))
     if not lost:
@@ -353,14 +357,15 @@ STEPS: Final = {
     "destinations": 0.8,
     "clients": 0.7,
 }
-"""The steps of `gather` in order, each with its usual time beside the others."""
+"""The steps of `gather` in order, each with its usual time in relation to the others."""
 
 
 def gather(
     store: Store, range_: Range, limit: int, now: Micros, step: Callable[[str], None] = lambda _: None
 ) -> Findings:
-    """Return what the report shows of this range, with at most `limit` entries in each list. `now` (microseconds since
-    1970) is used if the tables are empty. `step` is called with the name of each of `STEPS` before it begins.
+    """Return what the report shows of this range, with at most `limit` entries in each list. If the tables are empty,
+    the axis ends at `now` (microseconds since 1970). `step` is called with the name of each of `STEPS` before it
+    begins.
     """
     step("traffic")
     found = extent(store, range_)
@@ -429,14 +434,14 @@ def gather(
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """Return the axis for a range without records: it ends `now` and is an hour long, unless bounds say it."""
+    """Return the axis for a range without records. Without bounds, it ends at `now` and is an hour long."""
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
-    """Return the time axis from `first` to `last`. If that is short, an end that the user did not give is that of the
-    frames, to the second; if the frames were removed already, it stays that of the minutes in `traffic`.
+    """Return the time axis from `first` to `last`, which are full minutes if the user did not give them. If the axis is
+    short, the times of the first and last frame take the place of such minutes, unless the frames were removed already.
     """
     fine = last - first < FINE
     if fine:
@@ -452,13 +457,13 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """The traffic by bin. `bins`: messages sent and delivered, by the number of the destination (see `coded`)."""
+    """The traffic by bin. `bins`: for each destination's number (see `coded`), messages sent and delivered."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
 
     def series(self, names: Sequence[str]) -> list[Series]:
-        """Return a series for each destination that has a colour, and one for all others."""
+        """Return a series for each destination that has a colour, and a series for all other destinations."""
         made = [Series(name, *self._both({place})) for place, name in enumerate(names[:COLOURS])]
         known = {place for places in self.bins for place in places}
         return [*made, Series(Rest.OTHERS, *self._both(known - set(range(len(made)))))]
@@ -471,14 +476,14 @@ class _Course:
         return sent, delivered
 
     def spark(self, place: int, width: int) -> list[int]:
-        """Return the messages of one destination over time, sent and delivered together, `width` bins a point."""
+        """Return a destination's messages over time, sent and delivered together. A point has `width` bins."""
         values = [sum(places.get(place, (0, 0))) for places in self.bins]
         return [sum(values[begin : begin + width]) for begin in range(0, len(values), width)]
 
 
 def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
-    """Return the rows of `traffic` in the span. Where bins are shorter than a minute, such rows are made of `frames`,
-    with `at` as the `seen_at` of each frame.
+    """Return the rows of `traffic` in the span. If bins are shorter than a minute, the rows are made from `frames`
+    instead, and `at` replaces the column `seen_at` of the frames.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
@@ -487,7 +492,7 @@ def traffic_of(store: Store, span: Span, at: Column) -> DataFrame:
 
 
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
-    # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
+    # The frames of each bin get a minute of their own, so the sums by minute are sums by bin.
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("seen_at")).cast("bigint") * MINUTE)
     rows, at = traffic_of(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
@@ -502,7 +507,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class MessageFigures:
-    """The figures from `messages`. `outcomes` and `deliveries` are by the number of the destination, see `coded`."""
+    """The figures from `messages`. `outcomes` and `deliveries` are by the destinations' numbers (see `coded`)."""
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]
@@ -513,7 +518,7 @@ class MessageFigures:
 
 
 def messages_of(messages: DataFrame, span: Span, names: Sequence[str]) -> MessageFigures:
-    """Return the figures from these rows of `messages`, which must all be in the span. `names`: see `coded`."""
+    """Return the figures of these rows of `messages`, which must all be in the span. `names`: see `coded`."""
     place = coded("destination", names).alias("place")
     unheard = (F.col("outcome") == UNDELIVERED) & to_topic()
     outcome = F.when(unheard, UNHEARD).otherwise(F.col("outcome")).alias("outcome")
@@ -587,13 +592,13 @@ def _ways(store: Store, span: Span) -> list[Way]:
 # What was a day or a week before
 
 _GONE: Final = 10
-"""So many of the busiest destinations of the time before are looked for in the present range."""
+"""How many of the busiest destinations of the range before are looked for in the present range."""
 
 
 def stretch(store: Store, range_: Range, period: str) -> Range:
-    """Return the range to report on when it is compared with the `period` before it. Without a requested begin it is
-    the last `period`. If its bins reach beyond its ends, it begins that much later, so that it does not overlap with
-    the range before.
+    """Return the range to report on when it is compared with the `period` before. If no begin was requested, the range
+    is the last `period`. The axis has only whole bins. If this makes the axis longer than `period`, the range begins
+    later, so that it does not overlap with the range before.
     """
     found = extent(store, range_)
     if found is None:
@@ -605,7 +610,7 @@ def stretch(store: Store, range_: Range, period: str) -> Range:
 
 
 def earlier(store: Store, findings: Findings, period: str) -> Earlier:
-    """Return the figures of the range that is one `period` before that of the findings."""
+    """Return the figures of the range that is one `period` before the range of the findings."""
     span, shift = findings.span, PERIODS[period]
     then = Span(span.since - shift, span.until - shift, span.step)
     back = Range(then.since, then.until)
@@ -645,14 +650,14 @@ def earlier(store: Store, findings: Findings, period: str) -> Earlier:
 
 
 def _sums(traffic: DataFrame, column: str, names: list[str]) -> dict[str | None, Any]:
-    """Return the sums of `traffic` by the names in a column; those of all other names under None."""
+    """Return the sums of `traffic` by the names in a column. The key None has the sums of all other names."""
     place = F.greatest(coded(column, names), F.lit(-1)).alias("place")
     rows = traffic.groupBy(place).agg(*passed())
     return {names[row.place] if row.place >= 0 else None: row for row in rows.collect()}
 
 
 def _gone(before: DataFrame, now: DataFrame, known: list[str]) -> list[str]:
-    """Return which of the busiest destinations of `before` have no messages `now`, the busiest first."""
+    """Return the destinations that are among the busiest of `before` and have no messages `now`, the busiest first."""
     busy = top(before.where("messages > 0"), "destination", ["messages"], _GONE)
     asked = [row.destination for row in busy if row.destination not in known]
     if not asked:

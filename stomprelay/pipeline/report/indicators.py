@@ -13,20 +13,20 @@ from stomprelay.pipeline.report.findings import MEASURES, UNHEARD, Findings, sil
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([a-zµμ%]*)", re.IGNORECASE)
 PERIODS: Final = {"day": text.DAY, "week": 7 * text.DAY}
-"""What a report can be compared with: the same range so many microseconds before."""
+"""The periods after which a range can be compared, in microseconds."""
 _MANY: Final = 10
-"""If a figure is more than so many times what it was, the change is written as a factor, not in percent."""
+"""If a figure is more than this many times its value before, the change is written as a factor, not in percent."""
 
 DROPPED: Final = "dropped"
-"""The indicator of dropped frames: all others do not count those."""
+"""The name of the indicator of dropped frames. No other indicator counts dropped frames."""
 _ABOUT: Final = 0.5
-"""A figure that changed by fewer percent than this is about the same."""
+"""If a figure changed by less than this percentage, the report says "about the same"."""
 _WORTH: Final = 1.5
-"""A change by more than this factor, up or down, is worth a sentence."""
+"""A change by more than this factor, up or down, has its own sentence."""
 
 
 class IndicatorKind(Enum):
-    """A kind of indicator: how its values are written. Shares are 0 to 1, times are in µs, sizes in bytes."""
+    """A kind of indicator: how its values are written. Shares are from 0 to 1, times are in µs, sizes in bytes."""
 
     COUNT = "a number, such as 10"
     SHARE = "a share, such as 99.5%"
@@ -43,7 +43,7 @@ class IndicatorKind(Enum):
         return text.octets(value) if self is IndicatorKind.SIZE else text.count(math.ceil(value))
 
     def read(self, said: str) -> float:
-        """Return the value that the text of an option says. Raises `ValueError`."""
+        """Return the value that a user wrote in an option. Raises `ValueError`."""
         found = _AMOUNT.fullmatch(said.strip())
         units = _UNITS[self]
         unit = "" if found is None else found[2].lower()
@@ -65,14 +65,13 @@ _UNITS: Final[Mapping[IndicatorKind, Mapping[str, float]]] = {
     IndicatorKind.SIZE: {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
 }
 _LEAST: Final = {IndicatorKind.COUNT: 20, IndicatorKind.TIME: 10_000, IndicatorKind.SIZE: 1 << 20}
-"""A change is not worth a sentence if the figure is smaller than this before and now. Times are in microseconds."""
+"""For each kind the least value that matters. Between smaller values a change has no sentence. Times are in µs."""
 
 
 @dataclass(frozen=True)
 class Indicator:
-    """A figure by its `name`. `about` says what it is, `target` is the section of the page that tells more. `of`
-    returns its value for findings, None if there is nothing to measure. `least`: a threshold is a minimum, not a
-    maximum.
+    """A figure with a `name`. `about` says what it is. `target` is the section of the page with details. `of` returns
+    the value for findings, or None if there is nothing to measure. `least`: a threshold is a minimum, not a maximum.
     """
 
     name: str
@@ -177,21 +176,21 @@ COMPARED: Final = tuple(
     for one in _ALL
     if one.name not in ("damages", DROPPED, "killed") and not one.name.endswith(("_p95", "_max"))
 )
-"""The indicators that are compared with the time before. Left out are those about what the journal lacks."""
+"""The indicators that are compared: all except damages, dropped frames, killed relays, p95 values and maxima."""
 
 
 Compared = list[tuple[Indicator, float | None, float | None]]
-"""Indicators, each with its value now and its value before."""
+"""Indicators, each with its value now and its value in the range before."""
 
 
 def compared(now: Findings, before: Findings) -> Compared:
-    """Return the compared indicators, except those that are absent in both ranges."""
+    """Return the compared indicators. Indicators that have no value, or the value 0, in both ranges are left out."""
     values = [(one, one.of(now), one.of(before)) for one in COMPARED]
     return [(one, here, then) for one, here, then in values if here or then]
 
 
 def notable(now: Findings, before: Findings) -> Compared:
-    """Return the indicators whose change is worth a sentence, but not those that were 0 before."""
+    """Return the indicators whose change is worth a sentence. Indicators that were 0 before are left out."""
     return [
         (one, here, then)
         for one, here, then in compared(now, before)
@@ -214,7 +213,7 @@ class Threshold:
 
     @property
     def spelled(self) -> str:
-        """Return its name and bound."""
+        """Return the indicator's name and the bound."""
         one = self.indicator
         return f"{one.name} ({'at least' if one.least else 'at most'} {one.kind.spell(self.limit)})"
 
@@ -226,7 +225,7 @@ class Threshold:
         return value < self.limit if self.indicator.least else value > self.limit
 
     def sentence(self, findings: Findings) -> str:
-        """Return in words how the value compares with the bound, without the name."""
+        """Return a comparison of the value with the bound, in words, without the indicator's name."""
         one, value = self.indicator, self.indicator.of(findings)
         if value is None:
             return "there was nothing to measure"
@@ -235,7 +234,7 @@ class Threshold:
 
 
 def threshold(said: str) -> Threshold:
-    """Return the threshold in an option `NAME=VALUE`. Raises `ValueError` with a sentence for the user."""
+    """Return the threshold that an option `NAME=VALUE` sets. Raises `ValueError` with a sentence for the user."""
     name, sign, value = (part.strip() for part in said.partition("="))
     one = INDICATORS.get(name)
     if one is None:
@@ -251,8 +250,8 @@ def threshold(said: str) -> Threshold:
 
 
 def judged(thresholds: Sequence[Threshold]) -> Sequence[Threshold]:
-    """Return these thresholds and, unless one is on `DROPPED`, one more: no frame was dropped. Without that, a figure
-    could be good only because frames are missing.
+    """Return these thresholds. If there are some but none is for `DROPPED`, add a threshold that allows no dropped
+    frames. Otherwise a figure could be good only because frames are missing.
     """
     if not thresholds or any(one.indicator.name == DROPPED for one in thresholds):
         return thresholds

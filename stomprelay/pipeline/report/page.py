@@ -1,8 +1,9 @@
 """The page as a whole: one HTML file that needs nothing else, made from templates.
 
-Charts are SVG and CSS made here, not by a plotting library in the page: the file stays below half a megabyte instead
-of five, shows without JavaScript, prints, follows the reader's colour scheme, and its Content-Security-Policy lets
-nothing run but our own script (by its digest) and nothing be fetched, whatever clients and destinations are called.
+Charts are SVG and CSS made here, not by a plotting library in the page. So the file stays below half a megabyte instead
+of five, needs no JavaScript, can be printed, and follows the reader's colour scheme. Its Content-Security-Policy lets
+only our own script run (by its digest), and lets nothing be fetched. So names of clients and destinations can do no
+harm.
 """
 
 import base64
@@ -32,7 +33,7 @@ from stomprelay.pipeline.report.indicators import INDICATORS, Threshold
 
 TITLE = "What passed the relay"
 COLOURS: Final = 6
-"""How many destinations have a colour of their own; more colours could not be told apart."""
+"""How many destinations have a colour of their own. More colours would look too much alike."""
 _SECTIONS: Final = {
     "traffic": "Traffic",
     "latency": "Latency",
@@ -44,7 +45,7 @@ _SECTIONS: Final = {
     "clients": "Clients",
     "errors": "Errors",
 }
-"""The sections that are always there, each a macro of `sections.html`, and their titles."""
+"""The sections that every page has, and their titles. Each section is a macro of `sections.html`."""
 _MEASURES: Final = {
     "receipt": ("Until confirmed", "SEND to RECEIPT"),
     "delivery": ("Until delivered", "SEND to MESSAGE"),
@@ -54,8 +55,9 @@ _MEASURES: Final = {
 
 @dataclass(frozen=True)
 class PageOptions:
-    """Options of the page. `made`: when it was made, in microseconds since 1970. `local`: times are first shown in the
-    reader's zone; a button changes that. `thresholds`: those that are crossed are named first.
+    """Options of the page. `made`: when the page was made, in microseconds since 1970. `local`: at first times are
+    shown in the reader's zone. A button of the page changes the zone. `thresholds`: the page names crossed thresholds
+    first.
     """
 
     made: text.Micros
@@ -129,7 +131,7 @@ def titles(findings: Findings) -> dict[str, str]:
 
 
 def palette(names: Iterable[Name]) -> Mapping[Name, str]:
-    """Return the CSS classes `c1` to `c6` of the first names; all others have `c0`."""
+    """Return the CSS classes `c1` to `c6` of the first names. Other names have `c0`."""
     named = [name for name in dict.fromkeys(names) if isinstance(name, str)]
     return {name: f"c{rank}" for rank, name in enumerate(named[:COLOURS], 1)}
 
@@ -140,14 +142,16 @@ def colour(name: Name, colours: Mapping[Name, str]) -> str:
 
 
 def _forms(span: Span) -> tuple[str, str]:
-    """Return the forms (see `text.clock`) of the begin and the end of the range, as short as they can be."""
+    """Return the forms in which the begin and the end of the range are shown, see `text.clock`. The end has no date if
+    the begin is on the same day.
+    """
     same = text.clock(span.since, "day") == text.clock(span.until - 1, "day") and span.until % text.DAY
     short, long = ("second", "full") if span.step < text.MINUTE else ("hour", "stamp")
     return long, short if same else long
 
 
 def css_labels(which: str, heads: Sequence[str]) -> Markup:
-    """Return CSS that writes its heading in front of each cell of the table in the element with the id `which`."""
+    """Return CSS that shows the column's heading before each cell of the table in the element with the id `which`."""
     return Markup("").join(
         Markup(f"#{which} td:nth-child({place}):before{{content:{text.css_string(head)}}}")
         for place, head in enumerate(heads[1:], 2)
@@ -155,7 +159,7 @@ def css_labels(which: str, heads: Sequence[str]) -> Markup:
 
 
 def band_kinds(bands: Sequence[plot.TimeBand]) -> dict[str, str]:
-    """Return the kinds of these bands with their titles, for a legend."""
+    """Return the kinds of these bands, each with its title, for a legend."""
     return {band.kind: band.title for band in bands}
 
 
@@ -165,17 +169,17 @@ def bold(said: str) -> Markup:
 
 
 def capital(said: str) -> str:
-    """Return text with a capital at its begin."""
+    """Return text with a capital as its first letter."""
     return said[0].upper() + said[1:]
 
 
 def passed(known: Sequence[Destination | ClientFigures], name: str) -> int:
-    """Return the number of messages of the destination or client of this name; 0 if it is not in the list."""
+    """Return how many messages the destination or client of this name has; 0 if it is not in the list."""
     return next((one.passed for one in known if one.name == name), 0)
 
 
 def per_second(values: Sequence[float], span: Span) -> list[float]:
-    """Return rates per second for numbers that were counted by bin."""
+    """Return rates per second. `values` are counts, one for each bin."""
     return [value / span.seconds for value in values]
 
 
@@ -194,4 +198,4 @@ _FUNCTIONS: Final = (
     *(band_kinds, bold, css_labels, indicators.change, indicators.notable, plot.sankey),
     *(text.count, text.timed),
 )
-"""What the templates call."""
+"""The functions that templates call."""

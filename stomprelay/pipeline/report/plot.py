@@ -1,7 +1,7 @@
 """Charts over time: axes, grid, bands in the background, lines or stacked areas, and bars for outages and waits.
 
-A drawing is 1000 units wide and high and is stretched to the room there is; strokes and text keep their size.
-So one drawing serves a phone and a wide screen.
+A drawing is 1000 units wide and high. The browser stretches it to the room on the page, but strokes and text keep their
+size. So the same drawing fits a phone and a wide screen.
 """
 
 import math
@@ -16,7 +16,7 @@ from stomprelay.pipeline.report.findings import Failover, Findings, Name, Rest, 
 from stomprelay.pipeline.report.text import Micros, tenth, visible
 
 DECADES: Final = 50
-"""An axis is logarithmic if the greatest value is more than so many times the least."""
+"""An axis is logarithmic if the greatest value is more than this many times the least value."""
 
 _LEAST: Final = 1e-12
 """Smaller values count as zero."""
@@ -38,7 +38,7 @@ class Scale:
     logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value is on the axis, from 0 (bottom) to 1 (top); clipped for a value outside."""
+        """Return a value's place on the axis, from 0 (bottom) to 1 (top). A value outside is put at the nearest end."""
         if self.logarithmic:
             value = max(value, self.low)
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -48,7 +48,7 @@ class Scale:
 
 
 def linear(values: Iterable[float], about: int = 4, *, whole: bool = False) -> Scale:
-    """Return a scale from zero to a round number at or above the greatest value, in about `about` round steps. `whole`:
+    """Return a scale from zero to a round number, not below the greatest value, in about `about` round steps. `whole`:
     the values are counts, so no tick may be a fraction.
     """
     top = max(values, default=0)
@@ -72,7 +72,7 @@ def logarithmic(values: Iterable[float]) -> Scale:
 
 
 def fitting(values: Iterable[float]) -> Scale:
-    """Return a logarithmic scale if the values differ by more than `DECADES`, else a linear one."""
+    """Return a logarithmic scale if the values differ by a factor of more than `DECADES`, else a linear scale."""
     known = list(values)
     positive = [value for value in known if value > 0]
     if positive and max(positive) > DECADES * min(positive):
@@ -82,8 +82,8 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class TimeBand:
-    """A stretch of time that is marked behind a chart. `kind`: its CSS class; `title`: its words in the legend;
-    `about`: the words that are shown when it is pointed at.
+    """A part of the time axis that is marked behind a chart. `kind`: its CSS class. `title`: its words in the legend.
+    `about`: the words that are shown when the user points at it.
     """
 
     since: Micros
@@ -104,7 +104,7 @@ def y(scale: Scale, value: float) -> float:
 
 
 def bands_of(findings: Findings) -> list[TimeBand]:
-    """Return the bands to draw behind charts: when nothing was recorded, and when a broker was out."""
+    """Return the bands to draw behind charts: for times without records, and for unplanned outages of brokers."""
     span = findings.span
     return [
         *gaps(span, findings.recorded),
@@ -134,7 +134,7 @@ def gaps(span: Span, recorded: Sequence[bool]) -> list[TimeBand]:
 
 
 def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
-    """Return the texts of the bands behind each bin, for a table with a row for each bin."""
+    """Return for each bin the texts of the bands behind it, for a table with a row for each bin."""
     said: list[list[str]] = [[] for _ in range(span.bins)]
     for band in bands:
         if band.until >= span.since and band.since < span.until:
@@ -144,7 +144,7 @@ def meanwhile(span: Span, bands: Sequence[TimeBand]) -> list[str]:
 
 
 def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of paths by bin: the area between p50 and p99, then a line for each percentile."""
+    """Return the CSS class and `d` of each path: the area between p50 and p99, then a line for each percentile."""
     p50, _, p99 = courses
     drawn = [
         (f"line line-{name}", line(span, scale, values)) for name, values in zip(LINES, courses, strict=True)
@@ -153,7 +153,7 @@ def percentile_paths(span: Span, scale: Scale, courses: Sequence[Values]) -> lis
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
-    """Return the `d` of a path through the values. A value whose neighbours are None is a dash as wide as its bin."""
+    """Return the `d` of a path through the values. A single value between two None is a dash as wide as its bin."""
     pieces = []
     for run in runs(values):
         if len(run) == 1:
@@ -166,7 +166,7 @@ def line(span: Span, scale: Scale, values: Values) -> str:
 
 
 def between(span: Span, scale: Scale, low: Values, high: Values) -> str:
-    """Return the `d` of the area between two lines. Where `low` has a value, `high` has one, too."""
+    """Return the `d` of the area between two lines. Where `low` has a value, `high` must have a value, too."""
     pieces = []
     for run in runs(low):
         edges, half = [(bin_, a, high[bin_] or 0) for bin_, a in run], 0.5
@@ -180,7 +180,7 @@ def between(span: Span, scale: Scale, low: Values, high: Values) -> str:
 
 
 def runs(values: Values) -> Iterator[list[tuple[int, float]]]:
-    """Yield runs of neighbouring bins that have values, as pairs of bin and value."""
+    """Yield each run of neighbouring bins that have values, as a list of pairs of bin and value."""
     run: list[tuple[int, float]] = []
     for bin_, value in enumerate(values):
         if value is not None:
@@ -204,7 +204,9 @@ def totals(layers: Sequence[Sequence[float]]) -> list[float]:
 def stack(
     span: Span, scale: Scale, colours: Iterable[str], layers: Sequence[Sequence[float]]
 ) -> list[tuple[str, str]]:
-    """Return CSS class and `d` of each stacked area, bottom up. `layers`: values by bin, as `scale` has them."""
+    """Return the CSS class and the path data `d` of each stacked area, the lowest area first. `layers`: for each area
+    the values by bin, in units of `scale`.
+    """
     base = [0.0] * span.bins
     areas = []
     for colour, values in zip(colours, layers, strict=True):
@@ -256,7 +258,9 @@ _LATE: Final = 0.7
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with CSS classes `kind`. `note`: beside it, if there is room; `title`: shown when it is pointed at."""
+    """A bar with CSS classes `kind`. If there is room, `note` is shown beside the bar. `title` is shown when the user
+    points at the bar.
+    """
 
     since: Micros
     until: Micros
@@ -267,8 +271,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Placed:
-    """A bar from `left` to `right`, as shares of the width. `beside`: the CSS classes of its note, empty if there is
-    no room for the note. The note is `at` this share of the width, measured from the `side`.
+    """A bar with its place: `left` and `right` are shares of the width. `beside`: the CSS classes of the bar's note;
+    empty if there is no room for the note. The note is at the share `at` of the width, measured from the edge `side`.
     """
 
     left: float
@@ -303,7 +307,7 @@ def placed(span: Span, bars: Sequence[Bar]) -> Iterator[Placed]:
 def outages(
     span: Span, failovers: Sequence[Failover]
 ) -> Sequence[tuple[tuple[str | None, str], Sequence[Bar]]]:
-    """Return for each upstream and broker the bars of its outages."""
+    """Return for each upstream and broker the bars of the broker's outages."""
     rows: dict[tuple[str | None, str], list[Bar]] = {}
     for one in failovers:
         silence = "" if one.silence_longest is None else f" · {text.duration(one.silence_longest)}"
@@ -318,7 +322,7 @@ def outages(
 
 
 def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str | None], Sequence[Bar]]]:
-    """Yield for each stuck subscription and broker the bars of its waits."""
+    """For each stuck subscription and each of its brokers yield the bars of the waits."""
     for one in stuck:
         for broker, episodes in one.by_broker.items():
             bars = []
@@ -334,21 +338,19 @@ def waits(span: Span, stuck: Sequence[Stuck]) -> Iterator[tuple[tuple[Stuck, str
 # The flow chart: who sends what to whom
 
 HEIGHT: Final = 300
-"""Pixels for all messages together; nodes too small for their labels make the chart higher."""
+"""The height of all messages together, in pixels. Nodes too small for their labels make the chart higher."""
 SLOT: Final = 20
-"""Pixels that the label of a node needs."""
+"""Pixels that the label of a node needs in height."""
 GAP: Final = 6
 _WIDTH: Final = 12
-"""Width of a node; the whole chart is 1000 units wide."""
+"""Width of a node in the units of a drawing. The whole chart is 1000 units wide."""
 _NOBODY: Final = ("not seen sending", "no destination", "nobody")
-"""What to write for a missing producer, destination and consumer."""
+"""The texts for a missing producer, a missing destination and a missing consumer."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A producer (`side` 0), destination (1) or consumer (2) in the flow chart. `left` is in 1/1000 of the width;
-    `top` and `height` are in pixels.
-    """
+    """A producer (`side` 0), destination (1) or consumer (2) in the flow chart. `top` and `height` are in pixels."""
 
     side: int
     name: Name
@@ -358,14 +360,14 @@ class Node:
 
     @property
     def left(self) -> float:
-        """Return where the node begins."""
+        """Return the left edge, in 1/1000 of the chart's width."""
         return self.side * (UNITS - _WIDTH) / 2
 
 
 @dataclass(frozen=True)
 class FlowBand:
-    """A band from a node to one on the next `side`. `left` and `right` are the places of its upper edge at both ends,
-    `width` is its height; all in pixels.
+    """A band from a node to a node on the next `side`. `left` and `right` are the places of its upper edge at its two
+    ends, `width` is its height. All are in pixels.
     """
 
     side: int
@@ -401,8 +403,9 @@ class Sankey:
 
 
 def sankey(ways: Iterable[Way]) -> Sankey:
-    """Return the flow chart. Destinations are sorted by messages, clients by the places of their destinations, so that
-    few bands cross; `Rest.OTHERS` and None come last. Empty if there are no messages.
+    """Return the flow chart. Destinations are sorted by messages. Clients are sorted by the places of their
+    destinations, so that few bands cross. `Rest.OTHERS` and None come last. The chart is empty if there are no
+    messages.
     """
     flows = [
         ((way.producer, way.destination, way.consumer), way.messages) for way in ways if way.messages > 0
@@ -414,7 +417,7 @@ def sankey(ways: Iterable[Way]) -> Sankey:
     for ends, number in flows:
         for side, name in enumerate(ends):
             counts[side][name] += number
-    # Without places of their own, the greatest come first.
+    # Destinations have no places yet, so those with the most messages come first.
     places = {name: place for place, name in enumerate(_order(counts[1], Counter()))}
     columns = []
     for side in range(3):
@@ -430,15 +433,15 @@ def sankey(ways: Iterable[Way]) -> Sankey:
 
 
 def end_name(name: Name, side: int) -> str:
-    """Return a node's name as text. The caller must still make it `visible`."""
+    """Return a node's name as text. The caller must pass the text to `visible`."""
     if name is None:
         return _NOBODY[side]
     return "all others" if isinstance(name, Rest) else name
 
 
 def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
-    """Return the names sorted by the mean place of the destinations that they are linked to. `where` has for each name
-    the sum of these places, weighted by messages.
+    """Return the names sorted by the mean place of the destinations to which each name is linked. `where` has for each
+    name the sum of these places, weighted by messages.
     """
 
     def key(name: Name) -> tuple[int, float, int, str]:

@@ -1,4 +1,4 @@
-"""Numbers, times and names as people read them. Spaces inside a quantity do not break."""
+"""Numbers, times and names as people read them. Lines do not break inside a quantity."""
 
 import unicodedata
 from datetime import UTC, datetime
@@ -14,10 +14,10 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 NOTHING: Final = "\u2013"
-"""Written where there is no number."""
+"""Written in place of a missing number."""
 
 NAME: Final = 120
-"""Characters of a name that are shown, at most."""
+"""The most characters of a name that are shown."""
 
 _NARROW: Final = "\u202f"
 _THOUSANDS: Final = ("", "k", "M", "G", "T", "P")
@@ -33,7 +33,7 @@ def count(number: int) -> str:
 
 
 def short(number: float) -> str:
-    """Return a count in at most four characters and a unit: `950`, `1.2 k`, `34 M`."""
+    """Return a number in at most four characters and a unit: `950`, `1.2 k`, `34 M`."""
     return _scaled(number, 1000, _THOUSANDS)
 
 
@@ -95,8 +95,8 @@ def ticked(micros: float) -> str:
 
 
 def rate(per_second: float, like: float | None = None) -> str:
-    """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`, `3.4/min`.
-    `like`: choose the unit that fits this rate, such as the greatest of several.
+    """Return a rate as text. Small rates are given by the minute or by the hour: `1.2 k/s`, `3.4/min`. If `like` is
+    given, the unit is chosen for this rate, for example the greatest of several rates.
     """
     measure = per_second if like is None else like
     for seconds, unit in ((1, "s"), (60, "min")):
@@ -106,7 +106,7 @@ def rate(per_second: float, like: float | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share as text: 0 % only for none, 100 % only for all, `NOTHING` if `whole` is 0."""
+    """Return a share as text. `0 %` means none, and `100 %` means all. `NOTHING` is returned if `whole` is 0."""
     if whole == 0:
         return NOTHING
     share = 100 * part / whole
@@ -130,7 +130,7 @@ def css_share(share: float) -> str:
 
 
 def css_string(text: str) -> str:
-    """Return text as a string of CSS for a `style` element; no text can end the string."""
+    """Return text as a string of CSS for a `style` element. All characters that could end the string are escaped."""
     safe = (
         sign if sign.isascii() and (sign.isalnum() or sign in " -_.") else f"\\{ord(sign):x} "
         for sign in text
@@ -144,9 +144,9 @@ def tenth(value: float) -> str:
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """Return a name that a client chose so that it is safe to look at; the caller must still escape it for HTML.
-    Invisible characters, and those that change the direction of text, become `⟨U+202E⟩`. The middle of a name longer
-    than `limit` is left out.
+    """Return a name that a client chose as text that is safe to look at. The caller must still escape the text for
+    HTML. Invisible characters, and characters that change the direction of text, become text such as `⟨U+202E⟩`. The
+    middle of a name longer than `limit` is left out.
     """
     if len(name) > limit:
         kept = (limit - 1) // 2

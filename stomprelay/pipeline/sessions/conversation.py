@@ -3,7 +3,7 @@
 What the journal does not have stays unknown: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that
 names no known delivery has no effect.
 
-`Conversations` is what runs in Spark's Python processes: one session after another, on records sorted by session.
+`Conversations` runs in Spark's Python processes. It takes one session after another, from records sorted by session.
 """
 
 import json
@@ -40,9 +40,9 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """One session. Call `take` with each record in order. `out` has the rows of its transfers so far: copy them, then
-    call `flush`. `dump` returns the state for the next batch. A record that is older than the one before counts as of
-    the same time as that one.
+    """One session. Call `take` with each record in order. `out` has the rows of transfers so far: copy them, then call
+    `flush`. `dump` returns the state for the next batch. If a record is older than the previous record, it gets the
+    time of the previous record.
     """
 
     def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
@@ -86,13 +86,13 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Add to `out` what became known of a transfer whose row was flushed before."""
+        """If the row of this transfer was flushed before, add to `out` a row with what became known since."""
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
 
     def _begun(self, record: r.Record, ns: int, kind: int) -> tuple[Any, ...]:
-        """Return the first values of the row of a SEND or MESSAGE, up to its size."""
+        """Return the values of a SEND's or MESSAGE's row for the columns from `key` to `size`."""
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
         key = s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST])
         place = record[r.SEGMENT : r.NUMBER + 1]
@@ -123,7 +123,7 @@ class Conversation:
         self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
 
     def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
-        """Record a RECEIPT, and that its SEND was confirmed."""
+        """Record a RECEIPT. If it confirms a SEND, record the confirmation, too."""
         given = self._receipts.given(receipt, broker, ns, brokers)
         if given is not None:
             self._tell(given)
@@ -179,7 +179,7 @@ class Conversation:
             self._transactions.refused(ns)
 
     def _vanished(self, facts: dict[str, str], ns: int) -> None:
-        """Record that the client's connection ended; the relay may still deliver what the client sent."""
+        """Record that the client's connection ended. The relay may still deliver what the client sent."""
         self._gone = True
         self._consumption.ended(ns)
         if "delivering" not in facts:
@@ -188,7 +188,7 @@ class Conversation:
             self._ended = ns
 
     def run_ended(self, ns: int) -> bool:
-        """Record that the run of its relay ended at `ns`. Return whether the session ended with it."""
+        """Record that the relay's run ended at `ns`. Return whether the session ended with the run."""
         ends = self._ended is None
         if ends:
             self._vanished({}, max(ns, self._clock))
@@ -197,7 +197,7 @@ class Conversation:
     # What is written, and what is kept
 
     def flush(self) -> None:
-        """Forget the rows in `out`, which were copied. What becomes known of them later gets rows of its own."""
+        """Forget the rows in `out`, which the caller has copied. What becomes known later gets new rows."""
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -209,21 +209,21 @@ class Conversation:
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[Wait]:
-        """Yield the deliveries that waited too long, and those that still wait too long at `now` (ns), as `Wait`s: see
-        `Consumption.waits`. Call it once a batch. `present`: the run of the relay still writes; `over`: no more
-        records of the session will come.
+        """Yield a `Wait` for deliveries that waited too long or, at `now` (ns), still wait too long. See
+        `Consumption.waits`. Call this method once for each batch. `present`: the run of the relay still writes; `over`:
+        no more records of the session will come.
         """
         who = self.relay, self.name, self._client
         return self._consumption.waits(*who, now, present=present, over=over)
 
     def over(self, now: int) -> bool:
-        """Return whether no record that matters can come after `now` (ns), the newest time of its run."""
+        """Return whether the session ended and waits for no RECEIPT at `now` (ns), the newest time of the run."""
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """Return its state as JSON. What is too old at `now` (ns), the newest time of its run, is left out."""
+        """Return the state for `load`, as JSON, without what is too old at `now` (ns), the newest time of the run."""
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
@@ -262,13 +262,13 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "BEGIN": lambda self, record, ns: self._transactions.begin(record[r.TRANSACTION] or ""),
     "COMMIT": Conversation._commit,
     "ABORT": Conversation._abort,
-    # The session ends with its connection.
+    # The session ends when its connection ends.
     "DISCONNECT": lambda self, record, ns: None,
 }
 _ASKING: Final = frozenset(
     {"SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
 )
-"""The frames, besides SEND, that may ask for a receipt."""
+"""The commands, besides SEND, that may ask for a receipt."""
 _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], None]]] = {
     Event.LOST.value: Conversation._lost,
     Event.MOVED.value: partial(Conversation._lost, planned=True),
@@ -280,27 +280,28 @@ _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], No
     Event.DISCONNECTED.value: Conversation._vanished,
 }
 EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
-"""The events that a `Conversation` looks at."""
+"""The events that a `Conversation` uses."""
 
 
 class SessionRow(IntEnum):
-    """The `kind` of a row of `transfer.FIELDS` that is no transfer: `text` has JSON, `key` is the session."""
+    """The `kind` of a row of `transfer.FIELDS` that is no transfer. `text` has JSON, `key` is the session."""
 
     STATE = 20
     """The state of the conversation, for the next batch."""
     OUTAGE = 21
     WAIT = 22
     ORDER = 23
-    """The state of a `SendOrder`, for the next batch. Its `key` is that of the order, no session."""
+    """The state of a `SendOrder`, for the next batch. The `key` is the key of the order, not a session."""
 
 
 @dataclass(frozen=True)
 class Conversations:
-    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`; each session's state of the last batch comes
-    before its records. It yields transfers, and rows of `SessionRow`.
+    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`. The state of a session from the last batch comes
+    before the session's records. It yields transfers, and rows of `SessionRow`.
 
-    All times are in ns, by run. `newest`: up to when the run was read. `gone`: the same of a run that was forgotten in
-    this batch. `ended`: when a run ended. `present`: the runs that still write.
+    The times are in ns, and the dictionaries have them by the name of the run. `newest`: the time up to which a run was
+    read. `gone`: the same time for a run that was forgotten in this batch. `ended`: when a run ended. `present`: the
+    runs that still write.
     """
 
     limits: TimeLimits
@@ -310,7 +311,7 @@ class Conversations:
     ended: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` wants it."""
+        """Take batches of records and yield batches of `transfer.FIELDS`, as `mapInArrow` requires."""
         with arrow.uncollected():
             sessions = groupby(arrow.rows(batches), itemgetter(r.SESSION))
             rows = (row for name, records in sessions for row in self._followed(name, records))
@@ -318,7 +319,7 @@ class Conversations:
                 yield arrow.batch(some, _SCHEMA)
 
     def _followed(self, name: str, records: Iterator[r.Record]) -> Iterator[s.Transfer]:
-        """Yield the rows of one session, from its records in this batch and its state of the last one."""
+        """Yield the rows of one session, from its records in this batch and its state from the last batch."""
         first = next(records)
         text: str | None = None
         if first[r.TURN] == r.SAID:

@@ -1,8 +1,9 @@
-"""The subscriptions of a session, what it is delivered, and which delivery an ACK or NACK is about.
+"""The subscriptions of a session, its deliveries, and the delivery that each ACK or NACK is for.
 
-The relay itself keeps the same account (see `session.subscriptions` and `session.ledger`); here it is made of what the
-journal has: MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers gave
-the same id, the client knows a delivery by the relay's token, which holds the delivery's number in the session.
+The relay itself has the same data (see `session.subscriptions` and `session.ledger`). Here the data come from the
+journal: MESSAGEs as brokers sent them and ACKs as clients sent them. If client and broker speak different versions, or
+two brokers gave the same id, the client knows a delivery by the relay's token. The token holds the delivery's number in
+the session.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,21 +30,21 @@ MADE: Final = _MADE.decode()
 
 
 def _naming(delivery: DeliveryNaming) -> frozenset[str | None]:
-    """Return the versions in which an ACK names a delivery in this way."""
+    """Return the versions in which an ACK names a delivery in the way `delivery`."""
     return frozenset(each.version.decode() for each in DIALECTS.values() if each.delivery is delivery)
 
 
 _BY_ACK: Final = _naming(DeliveryNaming.ACK)
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 _BY_MESSAGE: Final = _naming(DeliveryNaming.MESSAGE_ID)
-"""The versions in which an ACK with a message-id alone is enough."""
+"""The versions in which an ACK needs only a message-id."""
 
 
 @dataclass(slots=True, eq=False)
 class SeenSubscription:
-    """A SUBSCRIBE at `since` (ns). `id` is its name toward brokers: the client's if `named`, else one that the relay
-    made. `mode` is None if the SUBSCRIBE was not seen. `open` is false after UNSUBSCRIBE. `unsettled` has the numbers
-    of its unanswered deliveries as keys, in ascending order.
+    """A SUBSCRIBE at `since` (ns). `id` is the name that brokers know: the client's name if `named`, else a name that
+    the relay made. `mode` is None if the SUBSCRIBE was not seen. `open` is false after UNSUBSCRIBE. `unsettled` has
+    the numbers of unanswered deliveries as keys, in ascending order.
     """
 
     id: str
@@ -56,23 +57,23 @@ class SeenSubscription:
 
     @property
     def shown(self) -> str | None:
-        """Return the name that tables show: its id, or its destination if the client chose no id."""
+        """Return the name that tables show: the id, or the destination if the client chose no id."""
         return self.id if self.named else self.destination
 
     def dump(self) -> list[Any]:
-        """Return its state, without `unsettled`, as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, without `unsettled`, as a list that JSON can hold."""
         return [self.id, self.destination, self.mode, self.since, self.named, self.open]
 
     @classmethod
     def load(cls, values: list[Any]) -> "SeenSubscription":
-        """Return the subscription whose state `dump` returned; its `unsettled` is empty."""
+        """Return the subscription whose state `dump` returned, with an empty `unsettled`."""
         id, destination, mode, since, named, is_open = values
         return cls(id, destination, mode, since, named=named, open=is_open)
 
 
 class Subscribed:
-    """A session's subscriptions by id: `opened` has the present ones, `ended` the last ones that were unsubscribed.
-    `acknowledging` counts those in either that want ACKs.
+    """A session's subscriptions by id. `opened` has the present subscriptions, `ended` the latest that were
+    unsubscribed. `acknowledging` counts the subscriptions in `opened` and `ended` that want ACKs.
     """
 
     def __init__(self) -> None:
@@ -82,8 +83,8 @@ class Subscribed:
         self._made = 0
 
     def subscribe(self, id: str | None, destination: str | None, mode: str, since: int) -> None:
-        """Record a SUBSCRIBE at `since` (ns). It replaces a subscription of the same id. If `id` is None, it gets the
-        name that the relay gives it.
+        """Record a SUBSCRIBE at `since` (ns). It replaces a subscription of the same id. If `id` is None, the
+        subscription gets the name that the relay makes for it.
         """
         named = id is not None
         if id is None:
@@ -100,7 +101,7 @@ class Subscribed:
         self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
-        """Record an UNSUBSCRIBE of this id, or for None of the oldest one to this destination, if there is one."""
+        """Record an UNSUBSCRIBE of this id. If `id` is None, the oldest subscription to this destination ends."""
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
@@ -118,7 +119,7 @@ class Subscribed:
         return next((each for each in among.values() if each.destination == destination), None)
 
     def delivered(self, id: str | None, destination: str | None) -> SeenSubscription | None:
-        """Return the subscription of a MESSAGE, by its header `subscription` (`id`) and destination; or None."""
+        """Return the subscription of a MESSAGE with the header `subscription` (`id`) and this destination; or None."""
         opened = self.opened
         named = None if id is None else opened.get(id) or self.ended.get(id)
         if named is not None:
@@ -131,7 +132,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def dump(self, numbers: dict[SeenSubscription, int]) -> list[Any]:
-        """Return its state for JSON: subscriptions as their numbers in `numbers`, which gets new ones."""
+        """Return the state for `load`, with subscriptions as numbers. Missing subscriptions are added to `numbers`."""
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]
@@ -139,7 +140,7 @@ class Subscribed:
 
     @classmethod
     def load(cls, values: list[Any], numbered: list[SeenSubscription]) -> "Subscribed":
-        """Return the subscriptions whose state `dump` returned. `numbered` has them by number."""
+        """Return the subscriptions whose state `dump` returned. `numbered` has the subscriptions by number."""
         subscribed = cls()
         opened, ended, subscribed._made = values
         subscribed.opened = {numbered[each].id: numbered[each] for each in opened}
@@ -151,10 +152,10 @@ class Subscribed:
 
 @dataclass(slots=True, eq=False)
 class PendingDelivery:
-    """A MESSAGE that waits for its ACK or NACK. `order` is the number that the relay gave it in the session; below 0
-    if the relay gave none. `ack` is None if the client got the relay's token in its place. `loss` is set when its
-    broker was lost. `answered` (time in ns, outcome) is set while its ACK or NACK is in an open transaction.
-    `replaced`: another broker delivered a message of the same name again.
+    """A MESSAGE that waits for its ACK or NACK. `order` is its number in the session; below 0 if the relay gave it no
+    number. `ack` is None if the client got the relay's token instead. `loss` is set if the broker was lost. `answered`
+    (time in ns, outcome) is set while the ACK or NACK is in an open transaction. `replaced`: another broker delivered
+    a message with the same message-id.
     """
 
     subscription: SeenSubscription
@@ -170,7 +171,7 @@ class PendingDelivery:
 
 
 class PendingDeliveries:
-    """The deliveries of one session that have no ACK or NACK, or one in an open transaction. Iterating yields them."""
+    """The deliveries of one session whose ACK or NACK is missing or in an open transaction. Iterating yields them."""
 
     def __init__(self) -> None:
         self._orders = 0
@@ -186,7 +187,7 @@ class PendingDeliveries:
             yield from held
 
     def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
-        """Add a delivery and set its `order`. `alike`: client and broker speak the same version; `counted`: the relay
+        """Add a delivery and set its `order`. `alike`: client and broker speak the same version. `counted`: the relay
         numbered this delivery.
         """
         if counted:
@@ -218,7 +219,7 @@ class PendingDeliveries:
             self._by_ack.setdefault(delivery.ack, delivery)
 
     def _free(self, delivery: PendingDelivery) -> None:
-        """Forget the `ack` of this delivery: a later delivery may have the same."""
+        """Forget the `ack` of this delivery, because a later delivery may have the same `ack`."""
         if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
             del self._by_ack[delivery.ack]
 
@@ -235,7 +236,7 @@ class PendingDeliveries:
     def named(
         self, name: str | None, message_id: str | None, subscription: str | None
     ) -> PendingDelivery | None:
-        """Return the delivery that an ACK or NACK with these headers (`name`: `id`) is for, or None."""
+        """Return the delivery that an ACK or NACK with these headers is for, or None. `name` is the header `id`."""
         if name is not None:
             delivery = self._given(name) or self._by_ack.get(name)
             return None if delivery is None or delivery.answered is not None else delivery
@@ -255,7 +256,7 @@ class PendingDeliveries:
         return min(fits, key=lambda each: (each.loss is not None, not each.subscription.open, each.order))
 
     def _given(self, token: str) -> PendingDelivery | None:
-        """Return the delivery of this token of the relay; None for any other text."""
+        """Return the delivery to which the relay gave this token; None for any other text."""
         if not token.startswith(TOKEN):
             return None
         digits = token[len(TOKEN) :]
@@ -264,9 +265,9 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """Record an ACK or NACK of this delivery at `ns`. Return the deliveries that it answers: with a cumulative
-        subscription also the earlier ones. Without a transaction they are removed; in a transaction they are kept
-        apart until `committed` or `aborted`.
+        """Record an ACK or NACK of this delivery at `ns`. Return the deliveries that it answers; with a cumulative
+        subscription these include earlier deliveries. Without a transaction the deliveries are removed. In a
+        transaction they are kept apart until `committed` or `aborted` is called.
         """
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE and not delivery.replaced:
@@ -283,14 +284,14 @@ class PendingDeliveries:
         return gone
 
     def committed(self, transaction: str) -> list[PendingDelivery]:
-        """Record a COMMIT: remove and return the deliveries whose ACK or NACK is in this transaction."""
+        """Record a COMMIT. Remove and return the deliveries whose ACK or NACK is in this transaction."""
         held = self._held.pop(transaction, [])
         for delivery in held:
             self._free(delivery)
         return held
 
     def aborted(self, transaction: str) -> None:
-        """Record an ABORT: the deliveries whose ACK or NACK is in this transaction wait again, in their order."""
+        """Record an ABORT. The deliveries whose ACK or NACK is in this transaction wait again, in their order."""
         back = self._held.pop(transaction, [])
         for delivery in back:
             delivery.answered = None
@@ -301,7 +302,7 @@ class PendingDeliveries:
             subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
 
     def of(self, broker: str) -> list[PendingDelivery]:
-        """Return the deliveries of this lost broker. They stay here: the client may still answer them."""
+        """Return the deliveries of this lost broker. They are not removed: the client may still answer them."""
         return [each for each in self if each.loss is None and each.broker == broker]
 
     def answering(self, broker: str) -> list[str]:
@@ -313,7 +314,7 @@ class PendingDeliveries:
         ]
 
     def forget(self, until: int) -> None:
-        """Remove the deliveries whose broker was lost, if its outage was over before `until` (ns)."""
+        """Remove the deliveries whose broker was lost, if the outage was over before `until` (ns)."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
             if each.loss is not None and each.loss.outage.over and each.loss.outage.ended_ns < until:
                 self._take(each)
@@ -322,8 +323,8 @@ class PendingDeliveries:
     # From batch to batch
 
     def dump(self, numbers: dict[SeenSubscription, int], losses: list[BrokerLoss]) -> list[Any]:
-        """Return its state for JSON. A subscription is written as its number in `numbers`, to which new ones are
-        added; a loss as its place in `losses`.
+        """Return the state for `load`. It has subscriptions as numbers, and losses as places in `losses`. Missing
+        subscriptions are added to `numbers`.
         """
         which = {id(loss): at for at, loss in enumerate(losses)}
 
@@ -342,7 +343,7 @@ class PendingDeliveries:
                 delivery.replaced,
             ]
 
-        # What an aborted transaction gave back stands last, but came first.
+        # Deliveries from an aborted transaction stand last, but came first.
         pending = sorted(self._pending.values(), key=lambda each: each.order)
         rows = [told(each, None) for each in pending]
         rows += [told(each, name) for name, held in self._held.items() for each in held]
@@ -371,7 +372,7 @@ class PendingDeliveries:
 
 
 class Consumption:
-    """A session's subscriptions and unanswered deliveries; iterating yields the rows of these deliveries. `tell` is
+    """A session's subscriptions and unanswered deliveries. Iterating yields the rows of these deliveries. `tell` is
     called with the row of each delivery that gets an outcome. Deliveries that wait longer than `stuck_after` (ns) are
     counted; `waits` returns them.
     """
@@ -400,7 +401,7 @@ class Consumption:
     def delivered(
         self, record: r.Record, transfer: s.Transfer, brokers: SessionBrokers, *, whole: bool
     ) -> None:
-        """Record a MESSAGE, and fill in its row `transfer`: the subscription, its mode, and in mode auto the outcome.
+        """Record a MESSAGE. Set the subscription, the mode and, in mode auto, the outcome in its row `transfer`.
         `whole`: no earlier frame of this connection is missing.
         """
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
@@ -412,7 +413,7 @@ class Consumption:
             transfer[s.MODE] = subscription.mode
             auto = subscription.mode == AUTO
         else:
-            # Nobody asked for it, as with reply queues; or it is not known who did.
+            # No SUBSCRIBE asked for it, as with reply queues; or the SUBSCRIBE was not seen.
             auto = whole
             if not auto and ack is None:
                 return
@@ -432,14 +433,14 @@ class Consumption:
         )
         if delivery.broker not in brokers.live:
             loss = brokers.going(delivery.broker)
-            if loss is not None:  # the session is leaving it: no answer will reach it
+            if loss is not None:  # the session is leaving this broker: no answer will reach it
                 self._settle(delivery, transfer[s.NS], transfer[s.NS], RETURNED)
                 delivery.loss = loss
 
     def answered(
         self, record: r.Record, ns: int, brokers: SessionBrokers, transactions: Transactions, *, whole: bool
     ) -> None:
-        """Record an ACK or NACK at `ns`. Its deliveries get their outcome now, or at the COMMIT of its transaction.
+        """Record an ACK or NACK at `ns`. Its deliveries get their outcome now or, in a transaction, at the COMMIT.
         `whole`: no earlier frame of this connection is missing.
         """
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
@@ -458,7 +459,7 @@ class Consumption:
         if transaction is not None and loss is not None:
             transactions.doom(transaction)
         if delivery is None or (loss is not None and not loss.outage.over and brokers.several):
-            return  # where there are several brokers, the relay does not look which one it is while its own is gone
+            return  # with several brokers, the relay does not look for the delivery while its broker is gone
         outcome = ACKED if record[r.COMMAND] == "ACK" else NACKED
         for each in self._pending_deliveries.answered(delivery, transaction, ns, outcome):
             if transaction is None:
@@ -477,8 +478,8 @@ class Consumption:
         self._pending_deliveries.aborted(transaction)
 
     def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
-        """Record the loss of a broker at `ns`: its deliveries count as returned, and transactions with an ACK for it
-        cannot be committed.
+        """Record the loss of a broker at `ns`. Its deliveries count as returned. Transactions with an ACK or NACK for
+        one of these deliveries cannot be committed.
         """
         for transaction in self._pending_deliveries.answering(loss.outage.broker):
             transactions.doom(transaction)
@@ -487,14 +488,14 @@ class Consumption:
             delivery.loss = loss
 
     def ended(self, ns: int) -> None:
-        """Record that the client left at `ns`: all its deliveries count as returned."""
+        """Record that the client left at `ns`. All deliveries of the session count as returned."""
         for delivery in self._pending_deliveries:
             self._settle(delivery, ns, ns, RETURNED)
         self._pending_deliveries = PendingDeliveries()
 
     def _settle(self, delivery: PendingDelivery, settled: int, known: int, outcome: str) -> None:
-        """Set the outcome of a delivery, unless it was returned before with its broker. `settled`: when the answer
-        came, `known`: when it took effect.
+        """Set the outcome of a delivery, unless it was returned before because its broker was lost. The answer came at
+        `settled` and took effect at `known`.
         """
         if delivery.loss is None:
             transfer = delivery.transfer
@@ -513,9 +514,9 @@ class Consumption:
     def waits(
         self, relay: str, session: str, client: str | None, now: int, *, present: bool, over: bool
     ) -> Iterator[Wait]:
-        """Yield the deliveries that waited too long, joined where they overlap, and those that still wait too long at
-        `now` (ns). Call it once a batch. `present`: the run of the relay still writes; `over`: no more records of the
-        session will come.
+        """Yield a `Wait` for deliveries that waited too long, and for deliveries that still wait too long at `now`
+        (ns). Deliveries whose waits overlap share a `Wait`. Call this method once for each batch. `present`: the run of
+        the relay still writes; `over`: no more records of the session will come.
         """
         for delivery in self._pending_deliveries:
             if delivery.loss is None:
@@ -532,7 +533,7 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: SessionBrokers, before: int) -> list[Any]:
-        """Return its state for JSON. Losses that were over before `before` (ns) are left out, with their deliveries."""
+        """Return the state for `load`, without losses that were over before `before` (ns) and their deliveries."""
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[SeenSubscription, int] = {}
@@ -541,7 +542,7 @@ class Consumption:
         return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
 
     def load(self, values: list[Any], brokers: SessionBrokers) -> None:
-        """Restore what `dump` returned. `brokers` must be those of the same state."""
+        """Restore what `dump` returned. `brokers` must be from the same state."""
         self._version, subscriptions, subscribed, unsettled = values
         numbered = [SeenSubscription.load(each) for each in subscriptions]
         self._subscribed = Subscribed.load(subscribed, numbered)

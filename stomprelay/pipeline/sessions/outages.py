@@ -1,4 +1,4 @@
-"""The brokers of one session as they come and go, and the outages that the table `failovers` is made of."""
+"""The brokers of one session, from connection to loss, and the outages from which the table `failovers` is made."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class SessionOutage(NamedTuple):
-    """A session's loss of a broker. A later batch may tell it again, with the same key: the last version counts."""
+    """A session's loss of a broker. A later batch may yield the same loss again: the last version of a `key` counts."""
 
     relay: str
     session: str
@@ -15,14 +15,14 @@ class SessionOutage(NamedTuple):
     broker: str
     """The address of the broker that was lost."""
     moved_to: str | None
-    """The broker with which the session went on; None while it is without one."""
+    """The broker with which the session continued; None if no other broker was found so far."""
     lost_ns: int
     recovered_ns: int | None
-    """When that broker was found; None: not yet, or never."""
+    """When the broker `moved_to` was found; None if no broker was found so far."""
     planned: bool
-    """The session was moved on purpose (pause, rebalance)."""
+    """Whether the session was moved on purpose (pause, rebalance)."""
     given_up: bool
-    """The session ended before another broker was found."""
+    """Whether the session ended before another broker was found."""
     resent: int
     """Frames that were sent again to the next broker."""
     stale_acks: int
@@ -32,17 +32,17 @@ class SessionOutage(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what is the same in all versions of one outage."""
+        """Return the values that are the same in all versions of one outage."""
         return self.session, self.broker, self.lost_ns
 
     @property
     def over(self) -> bool:
-        """Return whether another broker was found or the session gave up."""
+        """Return whether the session found another broker or gave up."""
         return self.recovered_ns is not None or self.given_up
 
     @property
     def ended_ns(self) -> int:
-        """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
+        """Return, in ns, when another broker was found or, if no broker was found, when the broker was lost."""
         return self.lost_ns if self.recovered_ns is None else self.recovered_ns
 
 
@@ -58,8 +58,8 @@ Repeat = tuple[str, str | None, int, int]
 
 @dataclass(slots=True, eq=False)
 class BrokerLoss:
-    """The loss of a broker while its session goes on: the `outage` so far, with an empty relay and session. `dirty`:
-    it changed since it was last told.
+    """The loss of a broker. `outage` has what is known so far, with an empty relay and session. `dirty`: it has
+    changed since `SessionBrokers.told` yielded it.
     """
 
     outage: SessionOutage
@@ -80,7 +80,9 @@ def begun(
 
 @dataclass
 class SessionBrokers:
-    """A session's brokers: `live` by address; `losses`, oldest first. `several`: it once had two at a time."""
+    """A session's brokers. `live` has the addresses of the connected brokers. `losses` has the losses, oldest first.
+    `several`: two brokers have been connected at the same time.
+    """
 
     live: dict[str, None] = field(default_factory=dict)
     losses: list[BrokerLoss] = field(default_factory=list)
@@ -94,8 +96,8 @@ class SessionBrokers:
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """Record that this broker was lost at `ns`; `planned`: that the session leaves it on purpose. Return its loss,
-        a new one unless one goes on.
+        """Record that this broker was lost at `ns`, or that the session left it on purpose (`planned`). Return the
+        broker's loss that is not over. If there is none, return a new loss.
         """
         loss = self.going(broker)
         if loss is None:
@@ -115,14 +117,14 @@ class SessionBrokers:
         """Record that another broker replaced `lost` at `ns`. Return the loss, which is now over."""
         loss = self.going(lost)
         if loss is None:
-            # The session left it when the time of a planned move was over.
+            # The session left this broker when the time of a planned move was over.
             loss = begun(client, facts.get("upstream"), lost, ns, planned=True)
             self.losses.append(loss)
         loss.change(moved_to=facts.get("broker"), recovered_ns=ns, resent=int(facts.get("resent", 0)))
         return loss
 
     def ended(self) -> None:
-        """Record the end of the session: losses that are not over are given up."""
+        """Record the end of the session. Losses that are not over count as given up."""
         self.live.clear()
         for loss in self.losses:
             if not loss.outage.over:
@@ -151,7 +153,7 @@ class SessionBrokers:
         ]
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         return [[*self.live], self.several, [loss.outage[2:-1] for loss in self.losses]]
 
     @classmethod
@@ -163,22 +165,22 @@ class SessionBrokers:
 
 
 class OpenOutages:
-    """The outages whose `duplicates` can still change. Call `told`, then `repeated`; then read `changed` and `kept`."""
+    """The outages whose `duplicates` can still change. Call `told`, then `repeated`, then `changed` and `kept`."""
 
     def __init__(self, kept: Iterable[SessionOutage]) -> None:
         self._known = {each.key: each for each in kept}
         self._changed: set[tuple[str, str, int]] = set()
 
     def told(self, outages: Iterable[SessionOutage]) -> None:
-        """Add outages. One that is known is replaced, but keeps its `duplicates`."""
+        """Add outages. An outage replaces its earlier version, but the earlier `duplicates` stay."""
         for each in outages:
             before = self._known.get(each.key)
             self._known[each.key] = each if before is None else each._replace(duplicates=before.duplicates)
             self._changed.add(each.key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
-        """Count these repeated deliveries in `duplicates`: a delivery before the loss that was repeated after it. Each
-        counts for the first loss that fits.
+        """Count these repeated deliveries in `duplicates`. A repetition counts for the first loss that came after the
+        delivery and before the repetition.
         """
         losses: dict[tuple[str, str | None], list[tuple[str, str, int]]] = {}
         for key in sorted(self._known):
@@ -203,7 +205,7 @@ class OpenOutages:
         return [self._known[key] for key in sorted(self._changed)]
 
     def kept(self, since: int) -> list[SessionOutage]:
-        """Return the outages for the next batch: those that are not over, or ended at `since` (ns) or later."""
+        """Return the outages for the next batch: those that are not over, or that ended at `since` (ns) or later."""
         return [
             each
             for _, each in sorted(self._known.items())

@@ -1,4 +1,4 @@
-"""The frames of a session that take effect later: those with a receipt, and transactions."""
+"""The frames of a session that take effect later: frames with a receipt, and frames in transactions."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,8 +13,8 @@ REFUSED: Final = "the transaction cannot be committed"
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A frame that asked for a receipt, at `ns`. `transfer` is its row if it is a SEND. `told` has the brokers that
-    sent the RECEIPT, `at` is the time (ns) of the first.
+    """A frame that asked for a receipt, at `ns`. `transfer` is the row of the frame if it is a SEND. `told` has the
+    brokers that sent the RECEIPT, `at` is the time (ns) of the first RECEIPT.
     """
 
     ns: int
@@ -24,9 +24,9 @@ class _Asked:
 
 
 class PendingReceipts:
-    """The frames of one session that wait for a RECEIPT; iterating yields the rows of SENDs among them. The n-th
-    RECEIPT of an id, from each broker, is for the n-th frame with it, and the first of several brokers counts. A frame
-    is forgotten `give_up` ns after it came, or `linger` ns after its first RECEIPT.
+    """The frames of one session that wait for a RECEIPT. Iterating yields the rows of SENDs among them. The n-th
+    RECEIPT with an id, from each broker, is for the n-th frame with this id. Of several brokers, the first RECEIPT
+    counts. A frame is forgotten `give_up` ns after it came, or `linger` ns after its first RECEIPT.
     """
 
     def __init__(self, give_up: int, linger: int) -> None:
@@ -44,12 +44,12 @@ class PendingReceipts:
                     yield each.transfer
 
     def ask(self, receipt: str, ns: int, transfer: Transfer | None) -> None:
-        """Record a frame that asks for a receipt, at `ns`. `transfer`: its row if it is a SEND, else None."""
+        """Record a frame that asks for a receipt, at `ns`. `transfer` is the row of a SEND, None for other frames."""
         self._by_id.setdefault(receipt, deque()).append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """Record a RECEIPT at `ns` from `broker`, one of so many `brokers`; None: the relay sent it. Return the row of
-        the SEND that it confirms first, with the time set; else None.
+        """Record a RECEIPT at `ns`. `broker` is its sender, None for the relay; the session has `brokers` brokers. If
+        this is the first RECEIPT for a SEND, set the time in the row of the SEND and return this row. Else return None.
         """
         asked = self._by_id.get(receipt)
         if asked is None:
@@ -74,7 +74,7 @@ class PendingReceipts:
         return None
 
     def refused(self, receipt: str) -> None:
-        """Drop the oldest frame with this receipt id: an ERROR named it, so no RECEIPT will come."""
+        """Drop the oldest frame with this receipt id. An ERROR named this id, so no RECEIPT will come."""
         asked = self._by_id.get(receipt)
         if asked is not None:
             asked.popleft()
@@ -96,7 +96,7 @@ class PendingReceipts:
     # From batch to batch
 
     def dump(self) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it."""
+        """Return the state for `load`, as a list that JSON can hold."""
         return [
             [receipt, each.ns, each.told, each.at, each.transfer and each.transfer[: KIND + 1]]
             for receipt, asked in self._by_id.items()
@@ -104,7 +104,7 @@ class PendingReceipts:
         ]
 
     def load(self, values: list[Any]) -> None:
-        """Add the frames that `dump` returned; their SENDs become continuations."""
+        """Add the frames that `dump` returned. Rows of SENDs become continuations."""
         for receipt, ns, told, at, place in values:
             self.ask(receipt, ns, None if place is None else continuation(place))
             self._by_id[receipt][-1].told = told
@@ -112,7 +112,7 @@ class PendingReceipts:
 
 
 class Transactions:
-    """A session's open transactions; iterating yields the rows of their SENDs. When a transaction ends, `tell` is
+    """A session's open transactions. Iterating yields the rows of their SENDs. When a transaction ends, `tell` is
     called with the row of each of its SENDs.
     """
 
@@ -133,19 +133,19 @@ class Transactions:
             yield from sent
 
     def begin(self, name: str) -> None:
-        """Record a BEGIN of the transaction `name`; no effect if it is open."""
+        """Record a BEGIN of the transaction `name`. If it is open already, nothing changes."""
         self._open.setdefault(name, [])
 
     def sent(self, name: str, transfer: Transfer) -> None:
-        """Record a SEND in the transaction `name`, opening it if its BEGIN was not seen."""
+        """Record a SEND in the transaction `name`. Open the transaction if its BEGIN was not seen."""
         self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
-        """Record an ACK or NACK in `name` for a lost broker's delivery: the relay will refuse its COMMIT."""
+        """Record that `name` has an ACK or NACK for a lost broker's delivery: the relay will refuse the COMMIT."""
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
-        """Record a COMMIT at `ns`. Return False if the relay refuses it: the caller must undo its ACKs and NACKs."""
+        """Record a COMMIT at `ns`. Return False if the relay refuses it; then the caller must undo ACKs and NACKs."""
         self._committed, self._committed_ns = self._open.pop(name, []), ns
         doomed = name in self._doomed
         self._doomed.discard(name)
@@ -158,13 +158,13 @@ class Transactions:
         return True
 
     def abort(self, name: str, ns: int) -> None:
-        """Record an ABORT at `ns`, passing its SENDs to `tell` as aborted."""
+        """Record an ABORT at `ns`. `tell` is called with each SEND of the transaction, which is marked as aborted."""
         self._undo(self._open.pop(name, []), ns)
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """Record that the relay refused a COMMIT by an ERROR at `ns`. The SENDs of the last COMMIT count as aborted;
-        so do those of a COMMIT that follows with the same time.
+        """Record that the relay refused a COMMIT with an ERROR at `ns`. The SENDs of the last COMMIT count as aborted.
+        If another COMMIT follows with the same time, its SENDs count as aborted, too.
         """
         self._refused_ns = ns
         self._undo(self._committed, ns)
@@ -183,8 +183,8 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """Return its state for JSON. The SENDs of the last COMMIT are left out if it came before `since` (ns): the
-        relay has not refused it in time.
+        """Return the state for `load`. The SENDs of the last COMMIT are left out if it came before `since` (ns),
+        because the relay can no longer refuse it.
         """
         if self._committed_ns < since:
             self._committed = []
@@ -193,8 +193,8 @@ class Transactions:
         return [opened, sorted(self._doomed), committed, self._committed_ns, self._refused_ns]
 
     def load(self, values: list[Any], continuations: dict[tuple[Any, ...], Transfer]) -> None:
-        """Restore what `dump` returned. `continuations` has by place the rows of SENDs that wait for a RECEIPT, too:
-        both must use the same row.
+        """Restore what `dump` returned. `continuations` has, by place, the rows of SENDs that also wait for a RECEIPT.
+        Transactions and receipts must use the same row.
         """
         opened, doomed, committed, self._committed_ns, self._refused_ns = values
 

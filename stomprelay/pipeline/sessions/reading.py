@@ -1,4 +1,4 @@
-"""Rows of `frames` to records, column by column: in tasks that read the table's files themselves, where they can."""
+"""Makes records from rows of `frames`, column by column. Where possible, tasks read the table's files themselves."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ COLUMNS: Final = (
     *("version", "destination", "subscription", "message_id", "ack", "receipt", "transaction", "body_size"),
     *("body", "headers", "event", "facts"),
 )
-"""The columns of `frames` that records are made of."""
+"""The columns of `frames` from which records are made."""
 _CODED: Final = (*(name for name in record.REPEATING if name in COLUMNS), "headers.key_value.key")
 """The columns that are read as dictionaries."""
 _ROWS: Final = 1 << 16
@@ -47,9 +47,9 @@ _EVENTS: Final = pa.array(sorted(EVENTS), pa.string())
 
 @dataclass(frozen=True)
 class Reading:
-    """Call it with rows of `frames`, with the columns `COLUMNS`. It yields as `record.FIELDS` the rows that matter to
-    a `Conversation` and are of these `segments`, or of these parts of segments. `id_headers` name the headers with a
-    publisher's id, `keep_headers` those that `messages` keeps.
+    """Call it with rows of `frames`, with the columns `COLUMNS`. It yields records (`record.FIELDS`) of the rows that
+    matter to a `Conversation` and belong to these `segments` or parts of segments. `id_headers` are the names of
+    headers with a publisher's id, `keep_headers` the names of headers that `messages` keeps.
     """
 
     segments: Sequence[Segment]
@@ -57,7 +57,7 @@ class Reading:
     keep_headers: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         wanted = pa.array([each.name for each in self.segments], pa.string())
         parts = [each for each in self.segments if each.begin or each.end]
         for batch in batches:
@@ -92,7 +92,7 @@ class Reading:
 
 
 def reading_of(batch: "Batch", segments: Sequence[Segment]) -> Reading:
-    """Return a reader of these segments, and of parts of segments, by a batch's settings."""
+    """Return a reader of these segments and parts of segments, with the settings of a batch."""
     settings = batch.settings
     return Reading(segments, tuple(settings.id_headers), tuple(settings.keep_headers or ()))
 
@@ -115,13 +115,13 @@ class _Headers:
         self._count = len(rows)
 
     def _places(self, name: str) -> Any:
-        """Return the places of all headers of this name."""
+        """Return the indices of all headers with this name."""
         found = self._names.index(name) if name in self._names else -1
         return np.flatnonzero(self._codes == found) if found >= 0 else np.array([], np.int64)
 
     def values(self, names: Sequence[str]) -> pa.Array:
-        """Return a column of texts: for each SEND and MESSAGE the value of the first of these headers that it has;
-        null for other rows.
+        """Return a column of texts. For a SEND or MESSAGE, the text is the value of the first of these headers that
+        the frame has. All other texts are null.
         """
         at = np.full(self._count, -1, np.int64)
         for name in reversed(names):
@@ -135,7 +135,7 @@ class _Headers:
         )
 
     def kept(self, names: Sequence[str]) -> pa.Array:
-        """Return a column with these headers of SENDs as JSON, null where there are none."""
+        """Return a column with these headers of SENDs as JSON; null for a row without such headers."""
         found: dict[int, dict[str, str]] = {}
         places = np.sort(np.concatenate([np.array([], np.int64), *map(self._places, names)]))
         places = places[self._sent[self._rows[places]]]
@@ -152,14 +152,14 @@ def _carrying(rows: pa.RecordBatch, *commands: str) -> Any:
 
 
 def _among(values: pa.Array, known: pa.Array) -> pa.Array:
-    """Return which of the values are among `known`; null is not."""
+    """Return a column that tells which values are among `known`. Null is not among them."""
     if isinstance(values, pa.DictionaryArray):
         return pc.is_in(values.dictionary, value_set=known).take(values.indices).fill_null(False)
     return pc.is_in(values, value_set=known)
 
 
 def _sparse(values: dict[int, Any], count: int) -> pa.Array:
-    """Return a column of `count` texts with these values at their places, null elsewhere."""
+    """Return a column of `count` texts, with these values at their indices and null elsewhere."""
     column: list[Any] = [None] * count
     for at, value in values.items():
         column[at] = value
@@ -167,7 +167,7 @@ def _sparse(values: dict[int, Any], count: int) -> pa.Array:
 
 
 def _turns(segments: pa.Array) -> pa.Array:
-    """Return the numbers at the end of the segments' names, null where there is none."""
+    """Return the numbers at the end of the segments' names; null for a name without a number."""
     coded = segments if isinstance(segments, pa.DictionaryArray) else segments.dictionary_encode()
     ends = [name.rpartition("-")[2] for name in coded.dictionary.to_pylist()]
     return pa.array(
@@ -176,7 +176,7 @@ def _turns(segments: pa.Array) -> pa.Array:
 
 
 def _digests(bodies: pa.Array) -> pa.Array:
-    """Return a number for the kept part of each body, equal for equal bytes."""
+    """Return a number for the kept part of each body. Equal bytes have equal numbers."""
     if bodies.null_count == len(bodies):
         return pa.nulls(len(bodies), pa.int64())
     found = [
@@ -201,7 +201,7 @@ class RowGroup:
     group: int
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield its rows of `COLUMNS`. Raises `OSError`."""
+        """Yield the rows of the row group, with the columns `COLUMNS`. Raises `OSError`."""
         with parquet.ParquetFile(self.path, read_dictionary=list(_CODED)) as file:
             yield from file.iter_batches(_ROWS, row_groups=[self.group], columns=list(COLUMNS))
 
@@ -214,8 +214,9 @@ def frames(
     then: Rows,
     ddl: str,
 ) -> "DataFrame":
-    """Return the rows (`ddl`) that `then` makes of rows of `frames` that a batch wrote, those of these segments among
-    them. `hours`: where these rows are, None if not known. Raises `OSError`.
+    """Return the rows (`ddl`) that `then` makes from rows of `frames`. `then` gets all rows of these segments, and
+    maybe other rows of the same batch `number`. `hours` are the hours of the batch's rows, None if not known. Raises
+    `OSError`.
     """
     files = files_of(batch, number, hours)
     if files is None:
@@ -231,7 +232,7 @@ def frames(
 
 
 def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[Path] | None:
-    """Return the files of `frames` that a batch wrote, of these hours; None where only Spark can read them."""
+    """Return the files of `frames` that a batch wrote for these hours; None if only Spark can read them."""
     root = local(batch.store.root)
     if root is None or batch.store.format != "parquet":
         return None
@@ -241,8 +242,8 @@ def files_of(batch: "Batch", number: int, hours: Sequence[str] | None) -> list[P
 
 
 def shared(files: Sequence[Path], tasks: int, segments: Sequence[Segment]) -> list[list[RowGroup]]:
-    """Return, for each of at most `tasks` tasks, the row groups that it reads: those that may have rows of these
-    segments, with about as many rows for each task. Raises `OSError`.
+    """Return the row groups that each task reads, for at most `tasks` tasks with about as many rows for each. Row
+    groups without rows of these segments are left out. Raises `OSError`.
     """
     wanted = pc.scalar(False)
     for each in segments:

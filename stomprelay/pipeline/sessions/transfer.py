@@ -1,8 +1,8 @@
-"""What one session shows of a message: that it was sent, or that it was delivered, and what came of that.
+"""What one session shows of a message: that it was sent or delivered, and what the outcome was.
 
-A transfer is a row of `FIELDS`. A `Conversation` makes it, and a `TransferMatching` brings it together with others of
-its `key`. It is written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for,
-that comes as another row with the same key and place.
+A transfer is a row of `FIELDS`. A `Conversation` makes transfers. A `TransferMatching` brings together the transfers
+with the same `key`. If a batch ends before the RECEIPT, COMMIT or ACK of a transfer comes, another row with the same
+key and place follows later.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from stomprelay.pipeline.spark.arrow import fields
 from stomprelay.session.subscriptions import AUTO as _AUTO
 
 Transfer = list[Any]
-"""A row: the values of `FIELDS`, at the places that the constants below name; filled in as the session goes on."""
+"""A row: the values of `FIELDS`, at the indices below. The values are filled in as the session goes on."""
 
 
 class RowKind(IntEnum):
@@ -22,15 +22,15 @@ class RowKind(IntEnum):
 
     SENT = 0
     SENT_MORE = 1
-    """A continuation of a `SENT` row of an earlier batch: only its place and what became known since."""
+    """A continuation of a `SENT` row of an earlier batch: it has only the place and what became known since."""
     DELIVERED = 2
     DELIVERED_MORE = 3
     KEPT = 9
-    """What a `Matching` or a `SendOrder` keeps from batch to batch, in `TEXT`."""
+    """The state that a `TransferMatching` or a `SendOrder` keeps from batch to batch, in `TEXT`."""
 
 
 LATER: Final = 4
-"""Added to the kind of a continuation that has nothing to write yet; taken off once more is known."""
+"""This is added to the kind of a continuation that has nothing to write yet, and subtracted when more is known."""
 
 FIELDS: Final = fields(
     "key string, ns bigint, segment string, position bigint, number bigint, kind int, relay string, "
@@ -41,21 +41,21 @@ FIELDS: Final = fields(
 )
 """Name and type of each value.
 
-`key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `position`
-and `number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
-`transaction` was, and whether it was `aborted`; `headers`, those that are kept, as JSON. DELIVERED: `since_ns`, when it
-was subscribed; `copy` and `again` are headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of
-its ACK, NACK or return, `known_ns` when that took effect, which in a transaction is COMMIT.
+`key` is the same in all transfers of a message. `ns` is the time of the SEND or MESSAGE. `segment`, `position` and
+`number` are its place in the journal. In SENT rows, `receipt` was asked for and came at `receipt_ns`; `transaction`
+ended at `ended_ns` and was `aborted` or not; `headers` are the kept headers as JSON. In DELIVERED rows, the
+subscription began at `since_ns`; `copy` and `again` are the headers `relay-copy` and `redelivered`. The ACK, NACK or
+return came at `settled_ns` and took effect at `known_ns`; in a transaction this is the time of the COMMIT.
 """
 
 AUTO: Final = _AUTO.decode()
 """The `mode` of a subscription whose deliveries need no ACK."""
 
 SORTED: Final = ("key", "ns", "segment", "position", "number", "kind")
-"""The order for `Matchings`. The place tells apart what came in one nanosecond, however it was read."""
+"""The order for `Matchings`. Rows with the same time are ordered by their place."""
 
 PHASED: Final = ("key", "ns", ("kind", 1), "segment", "position", "number", "kind")
-"""The order for `JournalOrders`: SENDs before deliveries of that time. `("kind", 1)`: without its last bit."""
+"""The order for `JournalOrders`: SENDs before deliveries of the same time. `("kind", 1)`: without the last bit."""
 
 REPEATING: Final = (
     "segment",
@@ -77,14 +77,14 @@ RELAY, SESSION, CLIENT, DESTINATION, SIZE = range(6, 11)
 RECEIPT, TRANSACTION, HEADERS, RECEIPT_NS, ENDED_NS, ABORTED = range(11, 17)
 SUBSCRIPTION, SINCE_NS, UPSTREAM, BROKER, MESSAGE_ID, MODE, COPY = range(17, 24)
 AGAIN, SETTLED_NS, KNOWN_NS, OUTCOME, TEXT = range(24, 29)
-"""The place of each value: what both have, of a SEND, of a MESSAGE, and what became of that."""
+"""The index of each value in a row: first values of all rows, then values of SENDs, then values of MESSAGEs."""
 
 PARTS: Final = (
     (RECEIPT_NS, (RECEIPT_NS,)),
     (ENDED_NS, (ENDED_NS, ABORTED)),
     (KNOWN_NS, (KNOWN_NS, SETTLED_NS, OUTCOME)),
 )
-"""What becomes known later: the value with its time, and the values that belong to it."""
+"""What becomes known later: the index of the time, and the indices of the values that become known then."""
 
 BY_TRACE: Final = "t"
 BY_ID: Final = "i"
@@ -95,7 +95,9 @@ _APART: Final = "\x1f"
 def key_of(
     trace: str | None, own: str | None, destination: str | None, size: int | None, digest: int | None
 ) -> str:
-    """Return the key: the relay's trace, else the publisher's id and destination, else destination and body."""
+    """Return the key of a message. It is made from the relay's trace. Without a trace, it is made from the publisher's
+    id and the destination, and without an id, from the destination and the body.
+    """
     if trace is not None:
         return BY_TRACE + trace
     if own is not None:
@@ -116,14 +118,14 @@ def carried(key: str) -> str | None:
 
 
 def saying(kind: int, key: str, text: str) -> Transfer:
-    """Return a row that is no transfer: only these values are set."""
+    """Return a row that is no transfer. Only these values are set."""
     row: Transfer = [None] * len(FIELDS)
     row[KEY], row[KIND], row[TEXT] = key, int(kind), text
     return row
 
 
 def continuation(transfer: Transfer) -> Transfer:
-    """Return an empty row that continues a transfer: the same key and place, kind `..._MORE` plus `LATER`."""
+    """Return a row that continues a transfer. It has its columns before `kind`, and the kind `..._MORE` + `LATER`."""
     row: Transfer = [None] * len(FIELDS)
     row[:KIND] = transfer[:KIND]
     row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER

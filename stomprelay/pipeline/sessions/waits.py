@@ -1,37 +1,37 @@
-"""Deliveries that wait too long for their ACK or NACK: what each session shows of them, and how it is combined."""
+"""Deliveries that wait too long for their ACK or NACK: the waits of each session, and how waits are joined."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
 class Wait(NamedTuple):
-    """A time in which a subscription left a broker's deliveries unanswered, each for too long; of one batch."""
+    """A time in which a subscription left a broker's deliveries unanswered for too long, as seen in one batch."""
 
     relay: str
     session: str
     client: str | None
-    """The client of the delivery that waited last; so are `destination`, `upstream` and `outcome`."""
+    """`client`, `destination`, `upstream` and `outcome` are those of the delivery that waited last."""
     subscription: str | None
     destination: str | None
     upstream: str | None
     broker: str | None
     since_ns: int
-    """When the oldest of these MESSAGEs came, ns since 1970."""
+    """When the oldest of these deliveries came, in ns since 1970."""
     until_ns: int
-    """The time of the last answer or return; without one, of the newest record that was read of the relay's run."""
+    """The time of the last answer or return; without an answer, the newest time of the relay's run."""
     age_ns: int
-    """The longest wait of one of them."""
+    """The longest time that one of the deliveries waited."""
     deliveries: int
     outcome: str | None
-    """`acked`, `nacked` or `returned`; None without an answer."""
+    """`acked`, `nacked` or `returned`; None if there is no answer."""
     going: bool
     """Whether some deliveries still wait, and the relay's run still writes."""
     final: bool
-    """Whether nothing of it can change any more."""
+    """Whether the wait cannot change any more."""
 
 
 def merged(waits: Iterable[Wait]) -> list[Wait]:
-    """Return the waits by time; overlapping or touching waits of one subscription and broker are joined."""
+    """Return the waits, sorted. Overlapping or touching waits of one subscription and broker are joined."""
     found: list[Wait] = []
     who: Any = None
     for one in sorted(waits, key=lambda wait: (group_of(wait), wait.since_ns)):

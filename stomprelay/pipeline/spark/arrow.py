@@ -1,4 +1,4 @@
-"""Rows and columns to and from Arrow, in which Spark hands them to its Python processes."""
+"""Converts rows and columns to and from Arrow, the format in which Spark gives data to Python processes."""
 
 import gc
 import json
@@ -28,12 +28,12 @@ MICROSECONDS: Final = _KINDS["timestamp"]
 MAP: Final = _KINDS["map<string,string>"]
 _HOUR: Final = 3600 * 10**9
 ROWS: Final = 8192
-"""Rows in an Arrow batch, about."""
+"""An Arrow batch has about so many rows."""
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep Python from searching for reference cycles while the context is entered: rows have none."""
+    """Keep Python from searching for reference cycles while the context is entered: rows have no cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -49,7 +49,7 @@ def schema(fields: Iterable[tuple[str, str]]) -> pa.Schema:
 
 
 def fields(ddl: str) -> tuple[tuple[str, str], ...]:
-    """Return the names and Spark types in a schema string; only simple types may be in it."""
+    """Return the names and Spark types in a schema string. The string may have only simple types."""
     return tuple((name, kind) for name, kind in (each.split() for each in ddl.split(", ")))
 
 
@@ -70,7 +70,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
 
 
 def listed(column: pa.Array) -> list[Any]:
-    """Return the values of a column as a list. Of a dictionary column each different value is made only once."""
+    """Return the values of a column as a list. Each different value of a dictionary column is converted only once."""
     if column.null_count == len(column):
         return [None] * len(column)
     if isinstance(column, pa.DictionaryArray):
@@ -87,19 +87,19 @@ def listed(column: pa.Array) -> list[Any]:
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON, as short as can be."""
+    """Return a value as JSON without unnecessary spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield these rows in lists of `ROWS`, the last one perhaps shorter."""
+    """Yield these rows in lists of `ROWS` rows. The last list may be shorter."""
     left = iter(rows)
     while some := list(islice(left, ROWS)):
         yield some
 
 
 def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows, at least one, as an Arrow batch."""
+    """Return rows as an Arrow batch. There must be at least one row."""
     columns = zip(*rows, strict=True)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -117,8 +117,8 @@ def text(values: Sequence[bytes | None]) -> pa.Array:
 def mapping(
     ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
 ) -> pa.Array:
-    """Return a column of maps. `names` and `values` are those of all maps together; `ends` is 0, then where each map
-    ends. `nulls` tells which maps are null.
+    """Return a column of maps. `names` and `values` are those of all maps together. `ends` has 0 and then, for each
+    map, the index after its last entry. `nulls` tells which maps are null.
     """
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()), text(names), text(values), type=MAP, mask=nulls
@@ -126,7 +126,7 @@ def mapping(
 
 
 def times(nanoseconds: Any) -> pa.Array:
-    """Return a column of timestamps from nanoseconds since 1970, an Arrow array or a sequence."""
+    """Return a column of timestamps from nanoseconds since 1970 in an Arrow array or a sequence."""
     whole = nanoseconds if isinstance(nanoseconds, pa.Array) else pa.array(nanoseconds, pa.int64())
     return pc.divide(whole, pa.scalar(1000, pa.int64())).cast(MICROSECONDS)
 

@@ -1,8 +1,8 @@
-"""Rows that only our functions in Python look at, on their way from task to task: bundled, not one by one.
+"""Bundles of rows that go from task to task and that only our functions in Python read.
 
 In a shuffle, Spark takes each row apart into its columns, sorts the rows, and puts them together again. That takes
-several times as long as our functions need. So a task writes Arrow batches as bytes into one column, one for each part
-that the rows are split into; Spark carries these bytes, and the task that gets a part sorts its rows.
+several times as long as our functions need. So a task splits its rows into parts, and writes each part as bytes of an
+Arrow batch into one column. Spark moves these bytes. The task that gets a part sorts the rows in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DDL: Final = "part int, passing boolean, rows binary"
-"""Columns of a bundle: its part's number, whether the next function leaves it as it is, its rows as bytes."""
+"""Columns of a bundle: the number of its part, whether the next function leaves it unchanged, its rows as bytes."""
 ROWS: Final = 1 << 17
 """About so many rows are split at a time."""
 WORTH: Final = 200_000
-"""About so many rows are in a part, and so in memory at a time."""
+"""A part has about so many rows, which are in memory at the same time."""
 _SCHEMA: Final = pa.schema([("part", pa.int32()), ("passing", pa.bool_()), ("rows", pa.binary())])
 _SORTED: Final = 1 << 15
-"""Rows in a sorted batch, at most."""
+"""A sorted batch has at most so many rows."""
 _SPREAD: Final = 0x9E3779B1
 Key = str | tuple[str, int]
-"""A column to sort by; or a column of numbers, and how many of their last bits are ignored."""
+"""A column to sort by; or a column of numbers, and how many of the last bits are ignored."""
 Rows = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function that runs in one of Spark's tasks: it takes Arrow batches and yields others."""
+"""A function that runs in one of Spark's tasks: it takes Arrow batches and yields other Arrow batches."""
 
 
 def chained(first: Rows, then: Rows) -> Rows:
@@ -42,13 +42,15 @@ def chained(first: Rows, then: Rows) -> Rows:
 
 
 def parts(spark: Any, rows: int) -> int:
-    """Return into how many parts so many rows are split; 1 where shuffles have one partition."""
+    """Return the number of parts into which so many rows are split; 1 if shuffles have one partition."""
     partitions = int(spark.conf.get(PARTITIONS) or 1)
     return partitions if partitions == 1 else max(partitions, -(-rows // WORTH))
 
 
 def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
-    """Return the bundles, each part in one task, parts one after the other. One part needs no shuffle."""
+    """Return the bundles after a shuffle, so that all bundles of a part are in one task, part after part. If there is
+    only one part, no shuffle is needed.
+    """
     if count == 1:
         return bundles.coalesce(1)
     return bundles.repartitionById(count, "part").coalesce(
@@ -58,9 +60,9 @@ def exchanged(bundles: "DataFrame", count: int) -> "DataFrame":
 
 @dataclass(frozen=True)
 class Bundling:
-    """Call it with rows: it yields them as bundles, split into parts by the column `by`. `passes` returns a column
-    that tells which rows the next function leaves as they are: these are bundled apart. The columns `coded` have few
-    different values.
+    """Call it with rows. It yields them as bundles, split into parts by the column `by`. `passes` returns a column
+    that tells which rows the next function leaves unchanged: these rows get bundles of their own. The columns `coded`
+    have few different values.
     """
 
     by: str
@@ -69,7 +71,7 @@ class Bundling:
     coded: Sequence[str] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         held: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -113,7 +115,7 @@ class Bundling:
 
 
 def part_of(values: pa.Array, parts: int) -> Any:
-    """Return, as a numpy array, the part of each of these texts; it is the same in all processes."""
+    """Return, as a numpy array, the number of the part of each text. All processes return the same numbers."""
     if not isinstance(values, pa.DictionaryArray):
         values = values.dictionary_encode()
     each = [(crc32(value.encode()) * _SPREAD >> 16) % parts for value in values.dictionary.to_pylist()]
@@ -134,9 +136,10 @@ def _bundle(part: int, rows: pa.RecordBatch, *, passing: bool) -> pa.RecordBatch
 
 @dataclass(frozen=True)
 class Sorted:
-    """Call it with bundles, part after part. It calls `then` with the rows of each part, in batches, grouped by the
-    first column of `by` and sorted by the others (texts by their bytes, nulls first), and yields what `then` yields.
-    With `passes_on`, bundles that the function leaves as they are are yielded unchanged.
+    """Call it with bundles, part after part. It calls `then` with the rows of each part, in batches, and yields what
+    `then` yields. The rows are grouped by the first column of `by` and sorted by all other columns (texts by their
+    bytes, nulls first). With `passes_on`, bundles of rows that `then` leaves unchanged are yielded without a call of
+    `then`.
     """
 
     by: Sequence[Key]
@@ -144,7 +147,7 @@ class Sorted:
     passes_on: bool = False
 
     def __call__(self, bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take and yield batches, as `mapInArrow` wants it."""
+        """Take and yield batches, as `mapInArrow` requires."""
         held: list[pa.Table] = []
         last = None
         for batch in bundles:
@@ -177,7 +180,7 @@ def opened(bundles: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def sorting(rows: pa.Table, by: Sequence[Key]) -> Any:
-    """Return, as a numpy array, the places of the rows in the order of `Sorted`."""
+    """Return, as a numpy array, the indices of the rows in the order of `Sorted`."""
     first, *others = by
     codes = rows.column(first).combine_chunks()
     if not isinstance(codes, pa.DictionaryArray):

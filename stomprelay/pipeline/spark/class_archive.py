@@ -1,7 +1,7 @@
 """Java's class archive: Spark's classes as Java holds them in memory, so that a session starts in a third of the time.
 
-It is made once for each Java and each Spark, by a child process that does a little of all that the pipeline does, and
-kept in the cache (about 200 MB). Java leaves one that does not fit alone.
+The archive is made once for each Java and each Spark, by a child process that does a little of all that the pipeline
+does. It is kept in the cache (about 200 MB). Java ignores an archive that does not fit.
 """
 
 import os
@@ -18,18 +18,18 @@ from stomprelay.pipeline.spark.java import Java, MissingJava, find
 from stomprelay.pipeline.spark.java import folder as cache
 
 SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
-"""The environment variable that, set to 0, switches the class archive off."""
+"""The environment variable that switches the class archive off if it is 0."""
 _PATIENCE: Final = 300
 """Seconds after which a training run is given up."""
 _QUIET: Final = "-Xlog:disable"
 _AHEAD: Final = 25
-"""From this version on, Java has archives of a new kind, which hold more (JEP 514)."""
+"""From this version on, Java has a new kind of archive, which holds more (JEP 514)."""
 
 Say = Callable[[str], None]
 
 
 def path(java: Java, folder: Path) -> Path:
-    """Return where the archive for this Java and the installed Spark is, or will be."""
+    """Return the path of the archive for this Java and the installed Spark. The file need not exist."""
     import pyspark
     from pyspark.find_spark_home import _find_spark_home
 
@@ -39,8 +39,8 @@ def path(java: Java, folder: Path) -> Path:
 
 
 def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
-    """Yield the options with which Java uses the archive. If it is missing, it is made in `folder`; that takes a
-    while, so `say` is called before.
+    """Yield the options with which Java uses the archive. If the archive is missing, it is made in `folder`. This
+    takes a while, so `say` is called first.
     """
     yield _QUIET
     if folder is None or os.environ.get(SWITCH) == "0":
@@ -61,7 +61,7 @@ def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator
 
 
 def make(java: Java, file: Path) -> None:
-    """Make the archive. If Java makes none, an empty file is left, so that later starts do not try it again."""
+    """Make the archive. If Java makes none, leave an empty file, so that later starts do not try again."""
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     making = "AOTCacheOutput" if java.feature >= _AHEAD else "ArchiveClassesAtExit"
     command = [sys.executable, "-m", "stomprelay.pipeline.spark.training", f"-XX:{making}={partial}", _QUIET]
@@ -83,7 +83,7 @@ def make(java: Java, file: Path) -> None:
 
 
 def main() -> int:
-    """Make the archive where it is missing, and print the options with which Java uses it. Return the exit status."""
+    """Make the archive if it is missing, and print the options with which Java uses it. Return the exit status."""
     try:
         java = find()
     except MissingJava as error:

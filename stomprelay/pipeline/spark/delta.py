@@ -1,10 +1,10 @@
-"""Delta Lake for a Spark session: its jars, where they are or can be had, and the settings that switch it on.
+"""Delta Lake for a Spark session: where its jars are, how to fetch them, and the settings that enable it.
 
-Spark's own `spark.jars.packages` would do, but it fetches all that Delta Lake's build names, a second Hadoop among it,
-writes some hundred lines to the terminal at each start, and asks for the network again. Two jars are all that is used;
-Ivy, which comes with Spark, fetches them once.
+Spark's own `spark.jars.packages` would work, too. But it fetches everything that Delta Lake's build names, even a
+second Hadoop. At each start it needs the network and writes some hundred lines to the terminal. Only two jars are
+needed. Ivy, which comes with Spark, fetches these jars once.
 
-As a module, `python -m stomprelay.pipeline.spark.delta` fetches them ahead of time and prints where they are.
+The command `python -m stomprelay.pipeline.spark.delta` fetches the jars ahead of time and prints where they are.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ _DEPENDENCY: Final = (
 
 
 class Artifact(NamedTuple):
-    """A file as Maven names it. `classifier` tells it apart from others with the same name, version and kind."""
+    """A file in Maven. `classifier` distinguishes it from other files with the same name, version and kind."""
 
     group: str
     name: str
@@ -40,31 +40,31 @@ class Artifact(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Return the name of its file after `fetch`, without the classifier."""
+        """Return the name that the file has after `fetch`, without the classifier."""
         return f"{self.name}-{self.version}.{self.kind}"
 
     @property
     def maven(self) -> str:
-        """Return its Maven coordinates."""
+        """Return the Maven command that fetches the file."""
         more = f":{self.kind}:{self.classifier}" if self.classifier else ""
         return f"mvn dependency:get -Dartifact={self.group}:{self.name}:{self.version}{more}"
 
 
 VERSION: Final = "4.4.0"
 SPARK: Final = "4.2"
-"""The Spark that this build of Delta Lake is for; setup.cfg asks for it."""
+"""The Spark for which this build of Delta Lake is made; setup.cfg requires it."""
 GROUP: Final = "io.delta"
 ARTIFACTS: Final = (f"delta-spark_{SPARK}_2.13", "delta-storage")
 _JARS: Final = tuple(Artifact(GROUP, name, VERSION) for name in ARTIFACTS)
 MAVEN: Final = _JARS[0].maven
-"""The command that puts the jars where `found` sees them, for people."""
+"""The command with which users put the jars where `found` looks for them."""
 
 EXTENSIONS: Final = "spark.sql.extensions"
 JARS: Final = "spark.jars"
 SETTINGS: Final = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Our logs are short: 50 tasks, the default, to read one take longer than to read it.
+    # Our logs are short: 50 tasks, the default, take longer to start than to read such a log.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 _SOURCES: Final = (JARS, "spark.jars.packages", "spark.driver.extraClassPath")
@@ -75,9 +75,9 @@ class MissingJars(MissingSpark):
 
 
 def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) -> dict[str, str]:
-    """Return the settings of a session that has Delta Lake, with the user's settings `conf` among them. Unless `conf`
-    names its jars or their package, they are fetched if they are missing; `say` is called before. Raises `MissingJars`
-    and `java.MissingJava`.
+    """Return the settings of a session that has Delta Lake, including the user's settings `conf`. If `conf` does not
+    name the jars or their package, missing jars are fetched. `say` is called before that. Raises `MissingJars` and
+    `java.MissingJava`.
     """
     given = dict(conf)
     theirs = [each for each in given.get(EXTENSIONS, "").split(",") if each]
@@ -92,7 +92,7 @@ def settings(conf: Mapping[str, str], say: Callable[[str], None] | None = None) 
 
 
 def found() -> list[Path] | None:
-    """Return the jars if they are in our cache or in Maven's; else None."""
+    """Return the jars if they are in our cache or in Maven's cache; else None."""
     folder = java.folder()
     caches = [] if folder is None else [[folder / _FOLDER / jar.file for jar in _JARS]]
     maven = Path.home() / ".m2" / "repository" / Path(*GROUP.split("."))
@@ -130,8 +130,8 @@ def _sorry(reason: str, folder: Path | None = None) -> str:
 
 
 def fetch(artifacts: Sequence[Artifact], into: Path, ivy_settings: str | None = None) -> bool:
-    """Fetch the files from Maven Central, or from the source in the file `ivy_settings`, into a folder, which is made.
-    Return whether all came; if not, no file is left there. Raises `java.MissingJava`.
+    """Fetch the files from Maven Central, or from the source in the file `ivy_settings`, into a folder. A missing
+    folder is made. Return whether all files came; if not, no file is left there. Raises `java.MissingJava`.
     """
     found_java = java.find()
     with TemporaryDirectory(dir=into.parent, prefix=f".{into.name}-") as name:
@@ -157,21 +157,21 @@ def fetch(artifacts: Sequence[Artifact], into: Path, ivy_settings: str | None = 
 
 
 def spark_jars() -> Path:
-    """Return the folder of Spark's own jars, Ivy among them."""
+    """Return the folder of Spark's own jars, which include Ivy."""
     from pyspark.find_spark_home import _find_spark_home
 
     return Path(_find_spark_home()) / "jars"
 
 
 def _dependency(wanted: Artifact) -> str:
-    """Return what asks Ivy for a file. With a classifier, the project need not have a main file."""
+    """Return the XML element that asks Ivy for a file. With a classifier, the project need not have a main file."""
     if not wanted.classifier:
         return _DEPENDENCY.format(wanted, "master", "")
     return _DEPENDENCY.format(wanted, "default", f' m:classifier="{wanted.classifier}"')
 
 
 def main() -> int:
-    """Fetch the jars where they are not there, and print where they are. Return the exit status."""
+    """Fetch the jars if they are missing, and print where they are. Return the exit status."""
     try:
         jars = found() or fetched()
     except (MissingJars, java.MissingJava) as error:

@@ -9,7 +9,7 @@ INSTALL: Final = "pip install '.[pipeline]' in a copy of the repository"
 """How to get the packages that the pipeline needs."""
 _THROWN: Final = re.compile(r'^(?:Exception in thread "[^"]*" |Error: |Caused by: )(.+)$', re.MULTILINE)
 _SYSTEM: Final = re.compile(r"^OSError: \[Errno \d+\] (?:.* Detail: \[errno \d+\] )?")
-"""In front of the system's words for its error, in a task in Python and, with `Detail`, where Arrow writes."""
+"""The text before the system's message for an error: in a Python task and, with `Detail`, where Arrow writes."""
 _CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+\w+(?:: |$)")
 
 
@@ -34,7 +34,7 @@ def as_value_error() -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Return the text of one of Spark's errors, in Python's form or Java's, in one line."""
+    """Return the text of a Spark error, in Python's form or Java's form, in one line."""
     return sentence(said(error)[-1])
 
 
@@ -55,16 +55,16 @@ def said(error: Exception) -> list[str]:
 
 
 def thrown(log: str) -> str | None:
-    """Return in one line why Java ended, by what it wrote to standard error; None if that does not say it."""
+    """Return in one line the reason that Java gave on standard error before it ended; None if there is no reason."""
     found = _THROWN.findall(log)
     return _CLASS.sub("", found[0]).strip() or found[0] if found else None
 
 
 def sentence(said: str) -> str:
-    """Return the text of one of Spark's errors in one line, without class, plan and place."""
+    """Return the text of a Spark error in one line, without class, plan and place."""
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
-    if "Traceback (most recent call last):" in lines:  # of a task in Python, which ends with what was raised
+    if "Traceback (most recent call last):" in lines:  # from a Python task: the last line is the exception
         return _SYSTEM.sub("", lines[-1])
     kept = []
     for line in lines:
@@ -78,7 +78,7 @@ def sentence(said: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return the text of an error, also when Java has ended meanwhile and cannot be asked any more."""
+    """Return the text of an error, even if Java has ended and cannot be asked any more."""
     try:
         return str(error)
     except Exception:

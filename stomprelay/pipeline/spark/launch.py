@@ -22,22 +22,22 @@ LEVELS: Final = ("off", "error", "warn", "info")
 """How much Spark may write to standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _MIB: Final = 1 << 20
-# With one level alone Java has room for 48 MiB of code, which fills after some batches: then it compiles no more.
+# With one level alone Java has room for 48 MiB of code, which fills after some batches. Then Java compiles no more.
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _BRIEF: Final = (*_QUICK, "-XX:+UseSerialGC")
 
 ROW_GROUP: Final = 64 << 20
-"""Bytes of a row group in a Parquet file, about."""
+"""A row group in a Parquet file has about so many bytes."""
 ROW_GROUP_ROWS: Final = 1 << 17
-"""Rows of one, at most: whoever writes one has so many in memory."""
+"""A row group has at most so many rows. A writer has them all in memory."""
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
-    # The type of times that all readers know, and that has statistics by which they skip what they need not read.
+    # All readers know this type of times, and its statistics tell them which rows they can skip.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Parts of a file that can be read side by side, and that a writer keeps in memory.
+    # Row groups: parts of a file that can be read in parallel, and that a writer keeps in memory.
     "spark.hadoop.parquet.block.size": str(ROW_GROUP),
     "spark.hadoop.parquet.block.row.count.limit": str(ROW_GROUP_ROWS),
     # A batch's rows go to a few folders: no need to sort them by these before they are written.
@@ -47,18 +47,18 @@ CHECKED: Final = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
 }
-"""In place of the same settings of `LOCAL`, where a file system other than this machine's is used: s3a buffers its
-data in this machine's, and needs Hadoop's own class for that.
+"""These settings replace those of `LOCAL` if files are not on this machine. The file system s3a buffers data on this
+machine, and needs Hadoop's own class for that.
 """
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Shuffles have a partition for each core, so that there is nothing to adapt to, and to plan each stage anew takes
-    # longer than many a question to the tables.
+    # Shuffles have a partition for each core, so Spark need not adapt them. To plan each stage anew would take longer
+    # than many queries.
     "spark.sql.adaptive.enabled": "false",
-    # Each sort and sum of a small batch takes one. With 512k a heap of 2 GiB ran out in large batches.
+    # Each sort and sum of a small batch takes one page. With pages of 512k a heap of 2 GiB ran out in large batches.
     "spark.buffer.pageSize": "4m",
-    # Folders of this machine are listed faster than a job begins that would list them side by side.
+    # To list folders of this machine is faster than to begin a job that lists them in parallel.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
     # Without Hadoop's native library each file would start a `chmod` or a `readlink` of its own.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -72,7 +72,7 @@ CLUSTER: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    # Also of what is kept in memory while several things are written of it.
+    # The same for rows that are kept in memory while several tables are written from them.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
 }
 _started: Final[WeakSet[Any]] = WeakSet()
@@ -80,7 +80,7 @@ _started: Final[WeakSet[Any]] = WeakSet()
 
 
 def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> dict[str, str]:
-    """Return Spark's settings by default; `cores` and `memory` (bytes) are this machine's."""
+    """Return Spark's default settings for this pipeline. `cores` and `memory` (bytes) are those of this machine."""
     chosen = {**EVERYWHERE, "spark.master": master}
     if is_local(master):
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
@@ -100,7 +100,7 @@ def is_local(master: str | None) -> bool:
 def java_options(
     found: java.Java, *, brief: bool = False, quick: bool = False, log: str = "off"
 ) -> list[str]:
-    """Return the options of the driver's Java, without those for class archives."""
+    """Return the options of the driver's Java, without the options for class archives."""
     # Without these options Java 24 and later print warnings.
     newer = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
     return [
@@ -122,12 +122,12 @@ def session(
     say: Callable[[str], None] | None = None,
     further: tuple[str, ...] | None = None,
 ) -> "SparkSession":
-    """Return a Spark session. If Spark runs in this process already, it is one more session there. End it with `stop`.
+    """Return a Spark session. End it with `stop`. If this process has a running Spark already, the session uses it.
 
-    `conf`: settings as users of Spark know them; they replace ours. `brief`: the session is used for a short time, so
-    it must start quickly. `quick`: it is used for some minutes, in which thorough compiling by Java does not pay.
-    `log`: one of `LEVELS`. `say` is called before what takes long and is done once. `further`: options of Java in
-    place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
+    `conf`: settings as users of Spark know them; they replace our settings. `brief`: the session is used for a short
+    time, so it must start quickly. `quick`: the session is used for some minutes, so thorough compiling by Java does
+    not pay. `log`: one of `LEVELS`. `say` is called before a long step that is done only once. `further`: options of
+    Java in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
@@ -225,7 +225,7 @@ def _own(
                 ) from None
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = _created(SparkSession.builder.appName(name), chosen)
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # errors are raised, too
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # these errors are raised, too
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL if log == "off" else logging.WARNING)
     return spark
 
@@ -261,7 +261,7 @@ def ending(spark: "SparkSession") -> Iterator[None]:
 
 
 def stop(spark: "SparkSession") -> None:
-    """End a session that `session` returned. If this process has started Spark and Java for it, they end, too."""
+    """End a session that `session` returned. If this process started Spark and Java for the session, end these, too."""
     if spark not in _started:
         return
     _started.discard(spark)
@@ -288,9 +288,9 @@ def _end_java() -> None:
 
 
 class _Heard:
-    """What Java writes to standard error; `end` is the descriptor to which it writes. While the context is entered the
-    text is kept, so that a failed start can be explained. Afterwards, and always if `loud`, it is written to our own
-    standard error.
+    """What Java writes to standard error; `end` is the descriptor to which it writes. While the context is entered,
+    the text is kept, so that a failed start can be explained. Afterwards, and always if `loud`, the text is written to
+    our own standard error.
     """
 
     def __init__(self, *, loud: bool) -> None:
@@ -309,7 +309,7 @@ class _Heard:
             os.close(self.end)
 
     def text(self) -> str:
-        """Return everything that a Java process that has ended wrote."""
+        """Return everything that Java wrote. Java must have ended."""
         os.close(self.end)
         self.end = -1
         self._thread.join()
@@ -333,7 +333,7 @@ def _memory() -> int:
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables while the context is entered, for the Java that is started in it."""
+    """Set these environment variables while the context is entered. Java is started meanwhile and gets them."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

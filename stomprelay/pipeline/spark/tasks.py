@@ -1,7 +1,8 @@
-"""Into how many tasks the work of a batch is cut, and what a small one does without.
+"""The number of tasks for a batch, and what Spark does not do for a small batch.
 
-What Spark does for large amounts of data costs more than it gains for some megabytes: each shuffle is a stage of its
-own, each plan is made Java code and compiled. A batch of few bytes is one task from its files to those that it writes.
+Some work that Spark does for large amounts of data takes longer than it saves for some megabytes: each shuffle is a
+stage of its own, and each plan is turned into Java code and compiled. So a small batch is one task, from the files
+that it reads to the files that it writes.
 """
 
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 WORTH: Final = 4 << 20
-"""So many bytes of a journal get a partition of their own: a task needs a second or two for them."""
+"""So many bytes of a journal get a partition of their own, because a task takes a second or two for them."""
 ROW: Final = 40
 """A row of `frames` stands for about so many bytes of a journal."""
 _BY_NUMBER: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Batches of rows for Python are limited by their number alone. With Spark's limit of bytes, Spark would look at the
+"""Batches of rows for Python are limited by the number of rows alone. With a limit of bytes, Spark would look at the
 size of the batch after each row, which takes long for rows with deliveries. No row here has a body.
 """
 _SMALL: Final = 64 << 20
@@ -26,19 +27,19 @@ _COMPILED: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-"""For a batch that is one task: its plans take longer to compile than to run. A broadcast would be a job of its own,
-though the rows are in the same task anyway.
+"""The settings for a batch that is one task. To compile its plans takes longer than to run them. A broadcast would be a
+separate job, and is not needed, because all rows are in the same task.
 """
 
 
 @contextmanager
 def planned(spark: "SparkSession", octets: int) -> Iterator[None]:
-    """Give Spark, in the context, as few partitions as a batch of `octets` bytes of a journal needs."""
+    """While the context is entered, let Spark use only as many partitions as `octets` bytes of a journal need."""
     before = int(spark.conf.get(PARTITIONS) or 1)
     fitting = min(before, max(-(-octets // WORTH), 1))
     wanted = {PARTITIONS: str(fitting), **_BY_NUMBER}
     if octets < _SMALL:
-        wanted["spark.sql.adaptive.enabled"] = "false"  # else each stage is a job of its own, for nothing
+        wanted["spark.sql.adaptive.enabled"] = "false"  # otherwise each stage is a job of its own
     if fitting == 1:
         wanted |= _COMPILED
     was = {name: str(spark.conf.get(name)) for name in wanted}
@@ -57,10 +58,10 @@ def is_single(spark: "SparkSession") -> bool:
 
 
 def together(rows: "DataFrame", *by: str) -> "DataFrame":
-    """Return the rows; rows with equal values in these columns are in one partition."""
+    """Return the rows. Rows with equal values in these columns are in the same partition."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows.repartition(*by)
 
 
 def few(rows: "DataFrame") -> "DataFrame":
-    """Return the same rows. If shuffles have one partition, the rows have one, too, and later steps need no shuffle."""
+    """Return the same rows. They are in one partition if shuffles have one, so that later steps need no shuffle."""
     return rows.coalesce(1) if is_single(rows.sparkSession) else rows

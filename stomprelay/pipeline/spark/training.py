@@ -1,4 +1,4 @@
-"""A little of all that the pipeline does. Run it with the options that make Java write the class archive."""
+"""Does a little of all that the pipeline does. Run it with the options that make Java write the class archive."""
 
 import sys
 import tempfile
@@ -10,7 +10,7 @@ from stomprelay.pipeline.spark import launch
 
 
 def main(options: list[str]) -> int:
-    """Do all of it, then end Java, which writes the class archive. Return the exit status."""
+    """Do the training run, then end Java, which writes the class archive. Return the exit status."""
     spark = launch.session("training run", master="local[2]", brief=True, further=tuple(options))
     try:
         with tempfile.TemporaryDirectory() as place:
@@ -21,7 +21,7 @@ def main(options: list[str]) -> int:
 
 
 def train(spark: Any, place: Path) -> None:
-    """Run a stream over files: they are parsed in Python, and tables are written, read, joined and summed up."""
+    """Run a stream over files. The files are parsed in Python; tables are written, read, joined and summed up."""
     incoming = place / "in"
     incoming.mkdir()
     (incoming / "one.journal").write_bytes(b"1")

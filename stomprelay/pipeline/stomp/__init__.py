@@ -4,10 +4,12 @@
     frame.write.format("stomp").option("destination", "/queue/orders").save(uri)
 
 - `datasource`: what Spark calls
-- `options`: what can be set, and how a value is read
-- `receivers`, `spool`, `columns`, `scans`: in: the connections of a query; messages on disk; as rows; which of them a
-  batch read has
-- `sending`, `progress`: out: a row as a SEND, the rows of a task; how far a job has come
-- `client`: one STOMP session, on which both rest
-- `relay_thread`, `sockets`: below it, the relay's own core on an event loop in a thread; the connections of that loop
+- `options`: the options, and how their values are read
+- `receivers`: the connections that receive messages for a query
+- `spool`, `columns`: received messages on disk, and as rows
+- `scans`: the rows that a batch read has received
+- `sending`: makes SENDs from rows, and sends the rows of a task
+- `progress`: how many rows of a writing job are confirmed
+- `client`: one STOMP session, for receiving or sending
+- `relay_thread`, `sockets`: the relay's own core on an event loop in a thread, and the connections of that loop
 """

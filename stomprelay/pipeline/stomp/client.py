@@ -1,4 +1,4 @@
-"""A STOMP 1.2 client on a `RelayThread`: it connects, subscribes, sends and receives, whatever its broker speaks."""
+"""A STOMP 1.2 client on a `RelayThread`: it connects, subscribes, sends and receives at brokers of any version."""
 
 import os
 import time
@@ -22,17 +22,17 @@ Headers = Mapping[bytes, bytes]
 BYE: Final = b"bye"
 """The receipt id that DISCONNECT asks for."""
 CLOSE_WITHIN: Final = 0.5
-"""Seconds that `close` gives a session to end in order before it is aborted."""
+"""Seconds that `close` waits for a session to end in order. After that `close` aborts the session."""
 _ABORT_WITHIN: Final = 5.0
 
 
 class SessionLost(Exception):
-    """The session has ended, or could not be opened. The text has the reason, without secrets."""
+    """The session has ended, or could not be opened. The error's text has the reason, without secrets."""
 
 
 class Client:
-    """One STOMP session. The constructor raises `sockets.Unreachable`; call `connect` first and `close` last. Every
-    method that waits raises `SessionLost` when the session ends.
+    """One STOMP session. The constructor raises `sockets.Unreachable`. Call `connect` first and `close` at the end.
+    Every method that waits raises `SessionLost` when the session ends.
     """
 
     def __init__(self, upstream: Upstream, role: str, *, client_id: str | None = None) -> None:
@@ -62,7 +62,7 @@ class Client:
         self.close()
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED, up to `within` seconds. Call it once. Raises `SessionLost`."""
+        """Send CONNECT and wait for CONNECTED, up to `within` seconds. Call this method once. Raises `SessionLost`."""
         headers = [(names.ACCEPT_VERSION, V1_2.version), (names.HOST, b"/"), (names.HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -77,24 +77,24 @@ class Client:
         raise self._lost(f"no broker within {within:g} s")
 
     def send(self, data: bytes) -> None:
-        """Send bytes: whole frames, encoded as in STOMP 1.2. Waits while too many bytes are unsent."""
+        """Send bytes, which must be whole STOMP 1.2 frames. Waits while too many bytes are unsent."""
         self.relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
-        """Send SUBSCRIBE with the id `number`; an ACK of the subscription is cumulative."""
+        """Send SUBSCRIBE with the id `number`. An ACK on this subscription also acknowledges all earlier deliveries."""
         lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
         self.send(b"%b\n%b\n\0" % (names.SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
-        """Send an ACK for each subscription. `acks` has by subscription id the header `ack` of its last delivery; the
-        ACK is also for all deliveries before that.
+        """Send an ACK for each subscription in `acks`, which has for each subscription id the `ack` header of a
+        delivery. The ACK also acknowledges all deliveries of the subscription before that delivery.
         """
         if acks:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (names.ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """Yield the frames that have come; each is valid until the next one. Waits up to `timeout` seconds for the
-        first. Raises `SessionLost`.
+        """Yield the frames that were received. A frame is valid until the next frame is yielded. Waits up to `timeout`
+        seconds for the first frame. Raises `SessionLost`.
         """
         waiting = self._chunks
         waiting.extend(self.relay_thread.take(0.0 if waiting else timeout))
@@ -113,8 +113,8 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs that came. Raises `SessionLost`
-        if it does not come `within` so many seconds.
+        """Send DISCONNECT and wait for its RECEIPT. Return the ids of other RECEIPTs received meanwhile. Raises
+        `SessionLost` if the RECEIPT does not come within `within` seconds.
         """
         self.send(b"%b\nreceipt:%b\n\n\0" % (names.DISCONNECT, BYE))
         receipts: list[bytes] = []
@@ -130,7 +130,7 @@ class Client:
         raise self._lost(f"DISCONNECT was not confirmed within {within:g} s")
 
     def close(self) -> None:
-        """End the session, whatever state it is in, and wait for its thread. Calling it again does no harm."""
+        """End the session in any state, and wait for its thread. Calling this method again does no harm."""
         if self._started:
             self.relay_thread.disconnect()
             if not self.relay_thread.join(CLOSE_WITHIN):
@@ -144,7 +144,7 @@ class Client:
 
 
 def _told(error: Frame) -> str:
-    """Return the text of an ERROR for people: its message, its body and its receipt id."""
+    """Return the content of an ERROR frame as text for people: the frame's message, its body and its receipt id."""
     message = (error.header(names.MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(names.RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

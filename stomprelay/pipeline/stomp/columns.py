@@ -1,7 +1,7 @@
-"""The rows of the source: what a message becomes. `docs/pipeline.md` says what is in each column.
+"""The rows of the source: each message becomes a row. `docs/pipeline.md` says what is in each column.
 
-Not among `headers` are those with a column of their own, and `ack`, `content-length` and `subscription`, which belong
-to the delivery. Bytes of headers that are not UTF-8 become `\\xNN`.
+The column `headers` leaves out headers that have a column of their own, and `ack`, `content-length` and `subscription`,
+which belong to the delivery. Bytes of headers that are not UTF-8 become `\\xNN`.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ STORED: Final = pa.schema(
         pa.field("received", arrow.MICROSECONDS, nullable=False),
     ]
 )
-"""The columns of the spool's files. A row's sequence is not stored: it follows from its place."""
+"""The columns of the spool's files. A row's sequence is not stored, because it follows from the row's place."""
 
 DDL: Final = (
     "receiver int NOT NULL, sequence bigint NOT NULL, destination string NOT NULL, message_id string,"
@@ -41,8 +41,9 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Collects messages by column: give what `read` returns of each to `add`, then call `batch`. `octets` counts bytes
-    of bodies. `subscribed` has the destinations; the id of a subscription is the place of its destination.
+    """Collects messages by column. Call `read` for each message and pass its result to `add`; then call `batch`.
+    `octets` counts the bytes of all bodies. `subscribed` has the destinations. The id of a subscription is the position
+    of its destination in `subscribed`.
     """
 
     def __init__(self, subscribed: list[str], *, headers: bool) -> None:
@@ -63,13 +64,13 @@ class Columns:
 
     @staticmethod
     def read(frame: Frame) -> dict[bytes, bytes]:
-        """Return the headers of a MESSAGE; the first of repeated ones counts (STOMP 1.2)."""
+        """Return the headers of a MESSAGE. If a header is repeated, its first value counts (STOMP 1.2)."""
         said = frame.headers(V1_2)
         named = dict(said)
         return named if len(named) == len(said) else dict(reversed(said))
 
     def add(self, named: Mapping[bytes, bytes], body: bytes, now: int) -> None:
-        """Add a message. `named`: its headers; `now`: when it was received, in microseconds since 1970."""
+        """Add a message. `named`: its headers; `now`: when the message was received, in microseconds since 1970."""
         get = named.get
         subscription = self._numbers.get(get(b"subscription", b"0"), self._subscribed[0])
         self._rows.append(
@@ -92,7 +93,7 @@ class Columns:
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
-        """Return the messages that were added since the last call, at least one, with the columns `STORED`."""
+        """Return the messages added since the last call, with the columns `STORED`. There must be at least one."""
         destination, message_id, subscription, content_type, body, redelivered, received = zip(
             *self._rows, strict=True
         )
@@ -111,7 +112,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """Return a batch of the spool as rows of the source (`schema`). `first`: the sequence of its first row."""
+    """Return a batch of the spool as rows with the columns `schema`. `first`: the sequence of the batch's first row."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

@@ -3,13 +3,15 @@
 Spark makes readers and writers on the driver, pickles them, and calls `read` or `write` in each task on an executor.
 See `options` for what can be set, `columns` for the rows.
 
-Spark makes some readers only to pickle them. So a reader holds options alone, and connects only when it is asked for
-the first offset. From then on this process receives until the query ends. `read` only reads the spool.
+Spark makes some readers only to pickle them. So a new reader holds only options. The reader connects when Spark asks
+for the first offset. From then on the reader's process receives messages until the query ends. `read` only reads the
+spool.
 
-The `start` of `latestOffset` is what Spark has committed: Spark writes it to its commit log before it asks again.
-Spark calls `commit` one batch later, and never for the last batch; so it is not used.
+Spark passes `start` to `latestOffset`. Spark has committed all rows before `start`, because it writes its commit log
+before it asks again. Spark calls the method `commit` one batch later, and never for the last batch, so the readers do
+not use that method.
 
-A task is done when the broker has confirmed its rows. A job that fails before has sent some of them. Rows that are
+A task is done when the broker has confirmed its rows. A job that fails may have sent some of its rows. Rows that are
 sent again have the same key, in the header that the option `keyHeader` names, so that consumers can drop them.
 """
 
@@ -50,9 +52,9 @@ from stomprelay.pipeline.stomp.sending import Job, SchemaError, SharedRate, Task
 from stomprelay.pipeline.stomp.spool import SpoolError, read
 
 FEW: int = 4096
-"""Smaller Arrow batches of the spool are joined until they have this many rows."""
+"""Arrow batches of the spool that have fewer rows are joined until they have this many rows together."""
 MOST: int = 32 * 1024 * 1024
-"""Joining stops at this many bytes."""
+"""Joining also stops when the batches have this many bytes together."""
 
 
 P = ParamSpec("P")
@@ -63,7 +65,9 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def _told_alone(method: Callable[P, T]) -> Callable[P, T]:
-    """Return the method; its errors about options, columns or the spool end the process without a traceback."""
+    """Return `method`, changed so that its errors about options, columns or the spool reach the user without a
+    traceback.
+    """
 
     @wraps(method)
     def called(*given: P.args, **named: P.kwargs) -> T:
@@ -84,7 +88,9 @@ class _Rows:
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition (values of a `Piece`; None: no rows) in batches. Raises `SpoolError`."""
+        """Yield a partition's rows in batches. The partition's value has the fields of a `Piece`; None means no rows.
+        Raises `SpoolError`.
+        """
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -131,12 +137,12 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return receivers.end if self._source.earliest is False else receivers.begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of rows of a micro-batch, from the options."""
+        """Return how many rows a micro-batch may have, from the options."""
         most = self._source.most
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Make the query end after it has read what is there now."""
+        """Make the query end after it has read the messages that the brokers have now."""
         self._draining = True
         self._target = None
 
@@ -153,9 +159,9 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """Return the end of the spools; None before the first batch. Spark takes no metrics from Python, so two more
-        keys hold them: `lag`, the messages that are in no batch yet, and `unacknowledged`, the deliveries without an
-        ACK.
+        """Return the end of the spools; None before the first batch. The result has two more keys, because Spark takes
+        no metrics from Python. `lag`: the number of messages that are in no batch yet. `unacknowledged`: the number of
+        deliveries without an ACK.
         """
         if self._receivers is None:
             return None
@@ -165,11 +171,11 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @_told_alone
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Return the partitions of a batch, one for each task. Raises `SpoolError` where rows are missing."""
+        """Return the partitions of a batch, one for each task. Raises `SpoolError` if rows are missing."""
         return [InputPartition(tuple(each)) for each in pieces(self._source, start, end)]
 
     def stop(self) -> None:
-        """Disconnect and close the spools. Spark may not call it; nothing depends on it."""
+        """Disconnect and close the spools. Spark may not call this method; nothing depends on it."""
         if self._receivers is not None:
             self._receivers.close()
 
@@ -179,8 +185,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._receivers
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
-        """Return the offset of what the broker had when the query began. It is moved on if the broker can deliver more
-        messages only after commits.
+        """Return the offset after the messages that the brokers had when the query began. If a broker delivers more of
+        these messages only after commits, later calls return a later offset.
         """
         receivers.settle()
         if self._target is None:
@@ -194,8 +200,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class BatchReader(_Rows, DataSourceReader):
-    """The reader behind `spark.read.format("stomp")`: it receives messages into the spool, and its tasks read them
-    there. All scans with the same `identity` have the same rows.
+    """The reader behind `spark.read.format("stomp")`. It receives messages into the spool; its tasks read the spool.
+    All scans with the same `identity` have the same rows.
     """
 
     def __init__(self, source: ReaderOptions, schema: StructType, identity: ScanIdentity) -> None:
@@ -208,8 +214,8 @@ class BatchReader(_Rows, DataSourceReader):
 
     @_told_alone
     def partitions(self) -> list[InputPartition]:
-        """Return the partitions. The first scan receives until no more messages come; later scans have the same rows.
-        Raises `SourceError` and `SpoolError`.
+        """Return the partitions. The first scan receives until no more messages come. Later scans have the same rows
+        and receive nothing. Raises `SourceError` and `SpoolError`.
         """
         source = self._source
         scans = Scans(source.spool, self._identity, source.retain)
@@ -223,7 +229,7 @@ class BatchReader(_Rows, DataSourceReader):
         ]
 
     def _received(self, scans: Scans, begun: RowRange | None) -> RowRange:
-        """Receive messages; record and return which rows they are. `begun`: the record of a failed scan."""
+        """Receive messages. Record and return the range of their rows. `begun`: the record of a scan that failed."""
         source = self._source
         receivers = Receivers(source)
         try:
@@ -244,7 +250,7 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The report of a task: how many rows it sent, and how many an earlier run had sent before."""
+    """The report of a task: how many rows the task sent, and how many rows an earlier run had already sent."""
 
     rows: int
     skipped: int
@@ -260,7 +266,7 @@ class _Writer:
             self._id = JobProgress(sink.progress).identity(sink.id)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
+        """Send the rows of a task and return a `Sent`. Raises `SessionLost`, `ProgressError` and `SchemaError`."""
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
         said = {} if context is None else {key: context.getLocalProperty(key) for key in (_BATCH, _QUERY)}
@@ -285,11 +291,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """The writer behind `frame.write.format("stomp")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many rows were sent: all tasks have succeeded."""
+        """Log how many rows were sent. Spark calls this method when all tasks have succeeded."""
         self._done(messages, "written")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log how many rows were sent although a task failed; they cannot be taken back."""
+        """Log how many rows were sent. Spark calls this method when a task failed. Sent rows cannot be taken back."""
         self._done(messages, "not written to the end")
 
 
@@ -297,11 +303,13 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer behind `frame.writeStream.format("stomp")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log how many rows of the batch were sent: all its tasks have succeeded."""
+        """Log how many rows of the batch were sent. Spark calls this method when all its tasks have succeeded."""
         self._done(messages, f"batch {batchId} written")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log how many rows of the batch were sent although a task failed; Spark does the batch again."""
+        """Log how many rows of the batch were sent. Spark calls this method when a task failed, and
+        repeats the batch.
+        """
         self._done(messages, f"batch {batchId} not written to the end")
 
 
@@ -321,7 +329,7 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def schema(self) -> str:
-        """Return the columns of the source as a schema string; see `columns`. Spark asks for it first, at `load`."""
+        """Return the columns of the source as a schema string. Spark calls this method first, at `load`."""
         source = ReaderOptions.read(self.options)
         there = next(each for each in (source.spool, *source.spool.parents) if os.path.exists(each))
         if not there.is_dir():
@@ -354,5 +362,7 @@ class StompDataSource(DataSource):
 
     @_told_alone
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a streaming query; mode complete sets `overwrite`. Raises `SchemaError`."""
+        """Return the writer of a streaming query. `overwrite`, which Spark sets in mode complete, is ignored. Raises
+        `SchemaError`.
+        """
         return StreamWriter(Sink.read(self.options), schema)

@@ -1,4 +1,4 @@
-"""The options of `format("stomp")`: strings by name without regard to case. `docs/pipeline.md` says what each means."""
+"""The options of `format("stomp")`: strings with names in any case. See `docs/pipeline.md` for each option."""
 
 import json
 import os
@@ -17,7 +17,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 HEADER: Final = "header."
-"""Prefix of an option that gives a header."""
+"""The prefix of the name of an option that sets a header."""
 
 _SPELLED: Final = {
     name.lower(): name
@@ -37,17 +37,17 @@ _SPELLED: Final = {
         "JMSType",
     )
 }
-"""Headers of brokers whose names have capital letters, by their names in small letters. Spark passes names of options
-in small letters.
+"""The names of brokers' headers that have capital letters. The keys are the same names in small letters, because Spark
+passes names of options in small letters.
 """
 
 
 class OptionError(ValueError):
-    """An option that is missing or wrong; the text names it."""
+    """An option that is missing or wrong. The error's text names the option."""
 
 
 class GivenOptions:
-    """The options of one reader or writer. Call `only` first, which reports unknown ones; then `get` each."""
+    """The options of one reader or writer. Call `only` first: it rejects unknown options. Then call `get` for each."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._said = {name.lower(): value for name, value in options.items()}
@@ -56,8 +56,8 @@ class GivenOptions:
         return name.lower() in self._said
 
     def only(self, names: str, foreign: Mapping[str, str]) -> None:
-        """Raise `OptionError` for an option that is not in `names`. `foreign` has the text of the error for some of
-        them; a name that ends in a dot stands for all options that begin with it.
+        """Raise `OptionError` for an option that is not in `names`. `foreign` has the error's text for some unknown
+        options. A name in `foreign` that ends in a dot is for all options that begin with this name.
         """
         known = {name.lower(): name for name in names.split()}
         words = {name.lower(): said for name, said in foreign.items()}
@@ -72,8 +72,8 @@ class GivenOptions:
     @overload
     def get(self, name: str, read: Callable[[str], T], default: D) -> T | D: ...
     def get(self, name: str, read: Callable[[str], T], default: D | None = None) -> T | D | None:
-        """Return the value of the option, made by `read`; `default` if it is not given. Raises `OptionError` if `read`
-        raises `ValueError`.
+        """Return the option's value as `read` returns it, or `default` if the option is not given. Raises `OptionError`
+        if `read` raises `ValueError`.
         """
         if name not in self:
             return default
@@ -83,13 +83,13 @@ class GivenOptions:
             raise wrong(name, str(error)) from None
 
     def either(self, name: str, other: str, read: Callable[[str], T]) -> T | None:
-        """Return the value of an option with two names, as `get` does. Raises `OptionError` if both are given."""
+        """Return the value of an option with two names, as `get` does. Raises `OptionError` if both names are given."""
         if name in self and other in self:
             raise wrong(other, f"is another name for {name}: say one of them")
         return self.get(other if other in self else name, read)
 
     def headers(self) -> dict[bytes, bytes]:
-        """Return the headers given as `header.NAME` and in the JSON object `headers`. Raises `OptionError`."""
+        """Return the headers that are given as `header.NAME` and in the JSON object `headers`. Raises `OptionError`."""
         found = {
             _SPELLED.get(name := key.removeprefix(HEADER), name): value
             for key, value in self._said.items()
@@ -100,26 +100,26 @@ class GivenOptions:
 
 
 def wrong(name: str, text: str) -> OptionError:
-    """Return the error to raise about an option."""
+    """Return an error about the option `name`. The caller must raise it."""
     return OptionError(f'format "stomp", option {name}: {text}')
 
 
 def text(value: str) -> str:
-    """Return the value. Raises `ValueError` if it is empty."""
+    """Return the value unchanged. Raises `ValueError` if the value is empty."""
     if not value:
         raise ValueError("must not be empty")
     return value
 
 
 def flag(value: str) -> bool:
-    """Return whether the value is `true`. Raises `ValueError` unless it is `true` or `false`, in any case."""
+    """Return True for `true` and False for `false`, in upper or lower case. Raises `ValueError` for other texts."""
     if value.lower() not in ("true", "false"):
         raise ValueError(f'must be true or false, not "{value}"')
     return value.lower() == "true"
 
 
 def number(lowest: int) -> Callable[[str], int]:
-    """Return a function that reads a whole number, `lowest` or more, or raises `ValueError`."""
+    """Return a function that reads a whole number of at least `lowest`. It raises `ValueError` for other texts."""
 
     def read(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= lowest):
@@ -130,7 +130,7 @@ def number(lowest: int) -> Callable[[str], int]:
 
 
 def positive(value: str) -> float:
-    """Return the value as a number above 0. Raises `ValueError`."""
+    """Return the value as a number. Raises `ValueError` if the value is not a number above 0."""
     try:
         found = float(value)
     except ValueError:
@@ -141,7 +141,7 @@ def positive(value: str) -> float:
 
 
 def choice(*known: str) -> Callable[[str], str]:
-    """Return a function that reads one of `known`, in any case, or raises `ValueError`."""
+    """Return a function that reads one of `known`, in upper or lower case. It raises `ValueError` for other texts."""
 
     def read(value: str) -> str:
         if value.lower() not in known:
@@ -152,7 +152,7 @@ def choice(*known: str) -> Callable[[str], str]:
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Return the texts of a list with commas or of a JSON array, each once. Raises `ValueError`."""
+    """Return the texts in a JSON array, or between commas, each text once. Raises `ValueError`."""
     if value.startswith("["):
         try:
             found = json.loads(value)
@@ -184,14 +184,14 @@ _NAMES: Final = {
     "heart_beat": "heartBeatMs",
     "connect_timeout": "connectTimeoutMs",
 }
-"""Keys of the relay's configuration whose option has another name."""
+"""For each key of the relay's configuration whose option has a different name, the name of this option."""
 _ROOT: Final = "stomp"
 
 BOTH: Final = (
     "uri path login password passcode passcodeFile host clientId profile versions policy heartBeatMs connectTimeoutMs"
     " timeoutMs headers destination checkpointLocation tls.ca tls.certificate tls.key tls.name "
 )
-"""Options that readers and writers have. Spark gives `checkpointLocation` to writers, too, which do not use it."""
+"""Options that readers and writers have. Spark also gives `checkpointLocation` to writers, which do not use it."""
 READING: Final = (
     "subscribe selector spool ack prefetch receivers groupSize groupMs backlog maxOffsetsPerTrigger"
     " maxMessagesPerTrigger minPartitions idleMs drainMs startingOffsets failOnDataLoss includeHeaders retain readId"
@@ -225,7 +225,7 @@ FOREIGN: Final = {
     "maxTriggerDelay": _NO_MINIMUM,
     "maxRecordsPerPartition": "say minPartitions: a batch is cut into so many",
 }
-"""Options of Spark's Kafka connector that have no meaning here, each with the text for a user who gives it."""
+"""Options of Spark's Kafka connector that have no meaning here. The value is the error's text for the user."""
 _READERS_FOREIGN: Final = FOREIGN | {"topic": "is of Kafka's writers: what is read is subscribe"}
 _WRITERS_FOREIGN: Final = FOREIGN | {
     "topic": "say destination: at a broker of STOMP a topic is one kind of destination, as in /topic/orders",
@@ -241,7 +241,7 @@ RESEND: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where to connect and how. `values`: keys of an upstream's table and secrets. `timeout` is in seconds."""
+    """Where to connect and how. `values`: an upstream's settings by key, and secrets. `timeout` is in seconds."""
 
     values: Mapping[str, Any] = field(repr=False)
     client_id: str | None
@@ -249,8 +249,8 @@ class ConnectionOptions:
 
     @classmethod
     def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "ConnectionOptions":
-        """Return the connection that the options name. `confirmed` has further values for a list of brokers. Raises
-        `OptionError`.
+        """Return the connection that the options describe. If the options name a list of brokers, the values in
+        `confirmed` are added. Raises `OptionError`.
         """
         uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
@@ -288,11 +288,11 @@ class ConnectionOptions:
         return made
 
     def upstream(self) -> Upstream:
-        """Return the upstream for the relay's core. Reads the passcode's file. Raises `OptionError`."""
+        """Return the upstream for the relay's core. Reads the file of the passcode. Raises `OptionError`."""
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """Return a client, not connected yet. `number` counts those of one reader, from 0. Raises `OptionError`."""
+        """Return a client without a connection. `number` counts a reader's clients, from 0. Raises `OptionError`."""
         client_id = f"{self.client_id}-{number}" if self.client_id and number else self.client_id
         try:
             return Client(self.upstream(), role, client_id=client_id)
@@ -311,9 +311,9 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """The options of a reader; times are in seconds. `late`: ACKs are sent only for what Spark has committed. `most`:
-    rows of a micro-batch at most. `earliest`: None if the option was not given. `strict`: fail if messages are missing
-    from the spool.
+    """The options of a reader; times are in seconds. `late`: ACKs are sent only for messages that Spark has committed.
+    `most`: the most rows of a micro-batch. `earliest`: None if the option was not given. `strict`: the query fails if
+    messages are missing from the spool.
     """
 
     connection: ConnectionOptions

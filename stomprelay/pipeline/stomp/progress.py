@@ -1,11 +1,11 @@
-"""How far a job of writing has come, in a folder, so that after a crash the same job goes on where it was.
+"""The progress of a writing job, stored in a folder, so that after a crash the job continues where it was.
 
 The option `progress` names the folder, which driver and executors share. In it are
 
     id                      the first part of the job's message keys: the same in each run
     <batch>-<partition>     for each partition the number of rows that the broker has confirmed, synced
 
-A run skips, in each partition, the rows that it finds there as confirmed; at most `window` of those behind them may be
+In each partition a run skips the rows that the folder records as confirmed. At most `window` of the next rows may be
 sent again, with the same keys. So each run must have the same rows in the same partitions and in the same order: write
 from stored data, sorted within partitions (`repartition(n, "destination").sortWithinPartitions(...)`), with
 `spark.sql.adaptive.coalescePartitions.enabled=false`. Each job needs a folder of its own.
@@ -18,7 +18,7 @@ from stomprelay.journal.disk import replace
 
 
 class ProgressError(Exception):
-    """The folder of the progress cannot be used; the text names it and the reason."""
+    """The progress folder cannot be used. The error's text names the folder and the reason."""
 
 
 class JobProgress:
@@ -28,7 +28,7 @@ class JobProgress:
         self._folder = folder
 
     def identity(self, wanted: str | None) -> str:
-        """Return the id of the job, stored by the first call. Raises `ProgressError` if it is not `wanted`."""
+        """Return the id of the job. The first call stores the id. Raises `ProgressError` if that id is not `wanted`."""
         path = self._folder / "id"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class JobProgress:
         return said
 
     def position(self, batch: str, partition: int) -> int:
-        """Return how many rows of a partition the broker has confirmed; 0 if none is recorded."""
+        """Return how many rows of a partition the broker has confirmed; 0 if there is no record."""
         path = self._path(batch, partition)
         try:
             return int(path.read_text(encoding="ascii"))

@@ -1,9 +1,9 @@
-"""The receivers of a source, and offsets over their spools. Each is a connection to a broker, a thread that reads it,
-and the spool to which it writes.
+"""The receivers of a source, and offsets over their spools. A receiver is a connection to a broker, with a thread that
+reads from the connection and writes to a spool.
 
 With `ack=commit` a delivery's ACK waits until Spark has committed the message. A broker that got no ACK in time may
-deliver the message again, although it is in the spool. `PendingAcks` recognises it by its id and its body, and it is
-not written twice.
+deliver the message again, although the message is in the spool. `PendingAcks` recognises the message by its id and its
+body, so that the message is not written twice.
 """
 
 import logging
@@ -25,24 +25,24 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
 DISCONNECT_WITHIN: Final = 5.0
-"""Seconds to wait for the RECEIPT of DISCONNECT. Short, because another driver may wait for the spool."""
+"""Seconds to wait for the RECEIPT of DISCONNECT. The time is short because another driver may wait for the spool."""
 MOST: Final = 32 * 1024 * 1024
-"""A group is written once its bodies have this many bytes, even if it has few messages."""
+"""A group is written when its bodies have this many bytes, even if it has few messages."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 POLL: Final = 0.05
-"""Seconds to wait for frames before looking at what else is to be done."""
+"""Seconds to wait for frames before other work is done."""
 
 
 class PendingAck(NamedTuple):
-    """A delivery that was not acknowledged yet: the message's sequence in the spool, and its header `ack`."""
+    """A delivery that was not acknowledged yet: the sequence of its message in the spool, and its `ack` header."""
 
     sequence: int
     ack: bytes
 
 
 class PendingAcks:
-    """The deliveries that one receiver acknowledges once Spark has committed them. For each message call `known`, then
-    `remember` if it is new, and `owe` for each delivery. So many committed messages as `memory` says stay known.
+    """The deliveries that one receiver acknowledges after Spark has committed them. For each delivery call `known`. If
+    the message is new, call `remember`. Then call `owe` in both cases. The last `memory` committed messages stay known.
     """
 
     def __init__(self, memory: int) -> None:
@@ -55,11 +55,11 @@ class PendingAcks:
         return self._count  # other threads ask, too
 
     def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
-        """Record that a message is in the spool, or about to be written. Sequences must not decrease."""
+        """Record that a message is in the spool or about to be written. Sequences must not decrease."""
         self._known[message_id] = (sequence, crc32(body))
 
     def known(self, message_id: bytes, body: bytes) -> int | None:
-        """Return the sequence of a message with this id and body that is in the spool; None if there is none."""
+        """Return the sequence that the message with this id and body has in the spool; None if it is not known."""
         found = self._known.get(message_id)
         return found[0] if found is not None and found[1] == crc32(body) else None
 
@@ -69,8 +69,8 @@ class PendingAcks:
         self._count += 1
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """Remove and return the ACKs to send: for each subscription the `ack` of its last delivery below the sequence
-        `committed`. Each ACK is also for all deliveries before.
+        """Remove all deliveries below the sequence `committed`. Return for each subscription the `ack` header of its
+        last removed delivery. An ACK with it also acknowledges all earlier deliveries.
         """
         found: dict[bytes, bytes] = {}
         for subscription, owed in self._owed.items():
@@ -85,7 +85,7 @@ class PendingAcks:
 
 class Receiver:
     """Receives all messages of one connection into a spool. After `start`, `spool` grows until `failure` has a reason.
-    Call `commit` with the sequence up to which Spark has committed. At the end call `stop`, then `close`. The
+    Call `commit` with the sequence up to which Spark has committed messages. At the end call `stop`, then `close`. The
     constructor raises `SpoolError`.
     """
 
@@ -109,15 +109,17 @@ class Receiver:
 
     @property
     def running(self) -> bool:
-        """Return whether it was started and has not ended."""
+        """Return whether the receiver's thread was started and has not ended."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread, which connects and receives. Call it once."""
+        """Start the thread, which connects and receives. Call this method once."""
         self._thread.start()
 
     def commit(self, sequence: int) -> None:
-        """Record what Spark has committed: messages below this are acknowledged and dropped. Raises `SpoolError`."""
+        """Record that Spark has committed all messages below `sequence`, so that they are acknowledged. Old segments of
+        the spool are removed. Raises `SpoolError`.
+        """
         if sequence == self._committed:
             return
         self._committed = sequence
@@ -136,7 +138,7 @@ class Receiver:
 
     @property
     def held(self) -> bool:
-        """Return whether the broker may have more messages, which it delivers only after Spark has committed some."""
+        """Return whether the broker may hold messages back until Spark has committed earlier rows."""
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
@@ -145,20 +147,20 @@ class Receiver:
         return self.spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether all is on disk and none came for so many seconds; or the receiver does not run."""
+        """Return True if all messages are on disk and none came for `seconds`, or if the thread does not run."""
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
     def stop(self) -> None:
-        """Tell the thread to write and acknowledge its messages, and to disconnect. Then call `close`."""
+        """Make the thread write and acknowledge its messages, then disconnect. Call `close` next."""
         self._stopping = True
 
     def close(self) -> None:
         """Wait for the thread to end, up to twice `DISCONNECT_WITHIN`, and release the spool."""
         if self._thread.ident is not None:
             self._thread.join(2 * DISCONNECT_WITHIN)
-        self.spool.close()  # whatever hangs in a search for a broker writes no more
+        self.spool.close()  # a thread that still searches for a broker cannot write any more
 
     # The thread
 
@@ -187,7 +189,7 @@ class Receiver:
             self.failure = f"{type(error).__name__}: {error}"
 
     def _recall(self) -> None:
-        """Remember the messages that are in the spool already, in case the broker delivers them again."""
+        """Remember the messages that are already in the spool, in case the broker delivers them again."""
         if self._pending_acks is None:
             return
         for group in read(self.spool.folder, self.spool.begin, self.spool.end):
@@ -197,7 +199,7 @@ class Receiver:
                     self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
-        """Read frames once. Write a group that is large or old enough, and send the ACKs that are due."""
+        """Read the frames that have arrived. Write a group that is large or old enough. Send the ACKs that are due."""
         source, columns = self._source, self._columns
         if self._full:
             time.sleep(POLL)
@@ -240,7 +242,7 @@ class Receiver:
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """Write the received messages to disk, and acknowledge them unless Spark must commit first."""
+        """Write the received messages to disk. Acknowledge them now if ACKs do not wait for Spark's commit."""
         if self._columns:
             self.spool.append(self._columns.batch())
             if self._pending_acks is None:
@@ -251,20 +253,20 @@ class Receiver:
 
 
 Offset = Mapping[str, int]
-"""An offset of the query: by receiver (`r0`, `r1`) the sequence after the last row."""
+"""An offset of the query: for each receiver (`r0`, `r1`) the sequence after its last row."""
 
 PIECE: Final = 10_000
-"""A task reads at least so many rows, unless there are fewer."""
+"""The least number of rows that a task reads, if there are so many."""
 _LOOK: Final = 0.02
 _SETTLE: Final = 30.0
 
 
 class SourceError(Exception):
-    """The source cannot go on; the text has the reason."""
+    """The source cannot continue. The error's text has the reason."""
 
 
 class Piece(NamedTuple):
-    """The rows of one receiver's spool that one task reads: sequences from `first` up to `end`, not included."""
+    """The rows that one task reads from one receiver's spool: the sequences from `first` up to `end`, not included."""
 
     receiver: int
     first: int
@@ -277,8 +279,8 @@ def place(source: ReaderOptions, number: int) -> Path:
 
 
 class Receivers:
-    """The receivers of one query, with their spools. `start` is the offset at which the query goes on, None for a new
-    query. Raises `SpoolError`, and `SourceError` if messages are missing.
+    """The receivers of one query, with their spools. `start` is the offset at which the query continues; None for a new
+    query. The constructor raises `SpoolError`, and `SourceError` if messages are missing.
     """
 
     def __init__(self, source: ReaderOptions, start: Offset | None = None) -> None:
@@ -297,7 +299,7 @@ class Receivers:
     def _open(self, number: int, start: int | None) -> None:
         source, folder = self._source, place(self._source, number)
         if start and not segments(folder):
-            self._lost(folder, "is new", start)  # before it is made: the next attempt must find the same
+            self._lost(folder, "is new", start)  # before the folder is made: the next attempt must fail, too
         receiver = self._receivers[number] = Receiver(source, number, folder, first=start or 0)
         if start is None:
             return
@@ -317,7 +319,7 @@ class Receivers:
         _log.warning("%s", text)
 
     def start(self) -> None:
-        """Start the receivers that do not run and have not failed. Calling it again does no harm."""
+        """Start the receivers that do not run and have not failed. Calling this method again does no harm."""
         for number, receiver in self._receivers.items():
             if number < self._source.receivers and not receiver.running and receiver.failure is None:
                 receiver.start()
@@ -340,7 +342,7 @@ class Receivers:
         return sum(receiver.unacknowledged for receiver in self._receivers.values())
 
     def check(self) -> None:
-        """Raise `SourceError` if a receiver has failed, or if the driver's process is gone."""
+        """Raise `SourceError` if a receiver has failed, or if the driver's process has ended."""
         for number, receiver in self._receivers.items():
             if receiver.failure is not None:
                 raise SourceError(f"receiver {number} has ended: {receiver.failure}")
@@ -365,7 +367,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until no message comes or until the monotonic time `until`. Return the end. Raises `SourceError`."""
+        """Wait until no more messages come, or until the monotonic time `until`. Return `end`. Raises `SourceError`."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -376,17 +378,17 @@ class Receivers:
         return self.end
 
     def deadline(self) -> float:
-        """Return the monotonic time until which `drained` may wait, by the option `drainMs`."""
+        """Return the monotonic time until which `drained` may wait. It follows from the option `drainMs`."""
         drain = self._source.drain
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
-        """Remove rows from the spools that were written more than so many seconds ago. Raises `SpoolError`."""
+        """Remove from the spools the rows that were written more than this many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
             receiver.spool.drop_older(seconds)
 
     def close(self) -> None:
-        """Disconnect and close the spools. Call `check` afterwards to know of failed receivers."""
+        """Disconnect and close the spools. Call `check` afterwards to learn whether a receiver has failed."""
         for receiver in self._receivers.values():
             receiver.stop()
         for receiver in self._receivers.values():
@@ -394,8 +396,8 @@ class Receivers:
 
 
 def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
-    """Return an offset that has at most `most` rows after `start` and is not after `end`. The rows are shared evenly
-    among the receivers.
+    """Return an offset that has at most `most` rows after `start` and is not after `end`. Each receiver contributes an
+    equal share of the rows, or all its rows if it has fewer.
     """
     chosen = {name: start.get(name, 0) for name in end}
     left = most
@@ -409,7 +411,7 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
 
 
 def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
-    """Return the rows that each task reads. Raises `SpoolError` if some are missing and `failOnDataLoss` is set."""
+    """Return the rows that each task reads. Raises `SpoolError` if rows are missing and `failOnDataLoss` is set."""
     ranges: list[Piece] = []
     for name in sorted(end):
         number, first, last = int(name[1:]), start.get(name, 0), end[name]
@@ -434,7 +436,7 @@ def pieces(source: ReaderOptions, start: Offset, end: Offset) -> list[Piece]:
 
 
 def _spooled(source: ReaderOptions) -> set[int]:
-    """Return the numbers of the receivers that have a spool, whether the options ask for them or not."""
+    """Return the numbers of all receivers that have a spool. There may be more than the options ask for."""
     if not source.spool.is_dir():
         return set()
     names = [each.name for each in source.spool.iterdir() if each.is_dir()]

@@ -1,7 +1,7 @@
-"""The relay's own core as a client: it bridges versions, sends heart-beats and fails over.
+"""The relay's own core as a client. The core bridges versions, sends heart-beats and fails over.
 
-The core's client is this process: its frames go in as bytes, and frames for it come out as bytes. An event loop
-in a thread connects the core with the brokers and carries out the effects that it asks for.
+The core's client is this process. Frames go into the core and come out of the core as bytes. An event loop in a thread
+connects the core with the brokers and carries out the effects that the core asks for.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.reasons import WARNINGS, spell_fault
 
 ROOM: Final = 8 * 1024 * 1024
-"""Bytes that may wait in either direction."""
+"""The most bytes that may wait in each direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
-"""How many of the last notes are kept to explain why a session ended."""
+"""The number of last notes that are kept, to explain why a session ended."""
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
@@ -48,7 +48,7 @@ class ClientQueues:
         self._news = threading.Condition(lock)
 
     def feed(self, data: bytes) -> None:
-        """Add bytes from the client. Waits while `ROOM` is used up; after `close` the bytes are dropped."""
+        """Add bytes from the client. Waits while `ROOM` is used up. After `close`, the bytes are dropped."""
         with self._room:
             while self._inward_size >= ROOM and not self.closed:
                 self._room.wait()
@@ -57,7 +57,7 @@ class ClientQueues:
                 self._inward_size += len(data)
 
     def next_inward(self) -> bytes:
-        """Remove and return the oldest bytes from the client; empty if there are none."""
+        """Remove and return the oldest bytes from the client; empty bytes if there are none."""
         with self._room:
             if not self._inward:
                 return b""
@@ -67,7 +67,7 @@ class ClientQueues:
             return data
 
     def put_outward(self, data: bytes) -> bool:
-        """Add bytes for the client. Return whether `ROOM` is used up, so that brokers must not be read from."""
+        """Add bytes for the client. Return whether `ROOM` is used up: then stop reading from brokers."""
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)
@@ -75,7 +75,7 @@ class ClientQueues:
             return self._outward_size >= ROOM
 
     def take(self, timeout: float) -> tuple[list[bytes], bool]:
-        """Wait up to `timeout` seconds. Return all bytes for the client, and whether `ROOM` was used up."""
+        """Wait up to `timeout` seconds for bytes. Return all bytes for the client, and whether `ROOM` was used up."""
         with self._news:
             if not self._outward and not self.closed:
                 self._news.wait(timeout)
@@ -84,7 +84,7 @@ class ClientQueues:
             return taken, full
 
     def close(self) -> None:
-        """Drop the client's bytes and take no more; those for the client can still be taken."""
+        """Drop the client's bytes and accept no more. Bytes for the client can still be taken."""
         with self._room:
             self.closed = True
             self._inward.clear()
@@ -94,8 +94,8 @@ class ClientQueues:
 
 
 class RelayThread:
-    """One session of the relay's core. Call `start`; then `feed` and `take`, in any thread. End it with `disconnect`
-    or `abort`, then call `join`. When it is `over`, no more bytes come; `why` has the reason.
+    """One session of the relay's core. Call `start`, then `feed` and `take`, in any thread. End the session with
+    `disconnect` or `abort`, then call `join`. When the session is `over`, no more bytes come, and `why` has the reason.
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, SocketAddress]) -> None:
@@ -117,7 +117,7 @@ class RelayThread:
     # From any thread
 
     def start(self) -> None:
-        """Start the thread. The caller must feed it a CONNECT next."""
+        """Start the thread. The caller must pass a CONNECT to `feed` next."""
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._failed)
         self._ended = self._loop.create_future()
@@ -130,12 +130,12 @@ class RelayThread:
         return self._queues.closed
 
     def feed(self, data: bytes) -> None:
-        """Pass bytes to the core. Waits while too many are unread; once `over` they are dropped."""
+        """Pass bytes to the core. Waits while too many bytes are unread. When `over` is True, the bytes are dropped."""
         self._queues.feed(data)
         self._soon(self._happened)
 
     def take(self, timeout: float) -> list[bytes]:
-        """Wait up to `timeout` seconds. Return the bytes for the client, perhaps none."""
+        """Wait up to `timeout` seconds for bytes. Return the bytes for the client, perhaps none."""
         taken, full = self._queues.take(timeout)
         if full:
             self._soon(self._relieve)
@@ -143,19 +143,19 @@ class RelayThread:
 
     @property
     def has_brokers(self) -> bool:
-        """Return whether the session is connected to a broker of each group that it has not given up."""
+        """Return whether the session is connected to a broker of each group, apart from groups that it has given up."""
         links = [link for link in self._relay.links if not link.ended]
         return bool(links) and all(link.up for link in links)
 
     @property
     def cumulative(self) -> bool:
-        """Return whether, at all present brokers, a RECEIPT also confirms the SENDs before its own."""
+        """Return whether no broker is missing, and the RECEIPTs of all brokers also confirm earlier SENDs."""
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 
     def disconnect(self) -> None:
-        """Tell the core that the client's connection ended: its frames are still delivered."""
+        """Report to the core that the client's connection ended. Frames of the client are still delivered."""
 
         def leave() -> None:
             self._read_client()
@@ -164,11 +164,11 @@ class RelayThread:
         self._soon(leave)
 
     def abort(self) -> None:
-        """End the session at once, without sending the rest."""
+        """End the session at once. Bytes that wait are not sent."""
         self._soon(self._end)
 
     def join(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds for the thread to end. Return whether it has."""
+        """Wait up to `timeout` seconds for the thread to end. Return whether the thread has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -206,7 +206,7 @@ class RelayThread:
                 await asyncio.sleep(0)
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the session for an error in a call of the loop."""
+        """End the session because of an error in a call of the loop."""
         error = context.get("exception")
         if error is None or self._ended.done():
             loop.default_exception_handler(context)
@@ -221,7 +221,7 @@ class RelayThread:
         self._happened(self._relay.handle(happened, time.monotonic()))
 
     def _happened(self, effects: Iterable[Effect] = ()) -> None:
-        """Perform these effects, then do what has become possible."""
+        """Perform these effects. Then read from the client, report slow brokers, and end the session if it is over."""
         self._perform(effects)
         self._read_client()
         self._report_full()
@@ -229,7 +229,7 @@ class RelayThread:
             self._end()
 
     def _read_client(self) -> None:
-        """Give the client's bytes to the core, unless a broker cannot be written to fast enough."""
+        """Pass the client's bytes to the core. A `coupled` core gets no bytes while a broker takes bytes too slowly."""
         relay = self._relay
         while not self._paused and not relay.client.closed:
             if relay.coupled and any(each.full for each in self._connections.values()):
@@ -240,7 +240,7 @@ class RelayThread:
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
     def _report_full(self) -> None:
-        """Tell the core which brokers take bytes too slowly, unless one of them stops the whole session."""
+        """Report to the core which brokers became slow or fast again. To a `coupled` core, report no slow broker."""
         coupled = self._relay.coupled
         self._reported_full &= self._connections.keys()
         for leg, connection in [*self._connections.items()]:
@@ -252,7 +252,7 @@ class RelayThread:
                 self._perform(self._relay.handle(told, time.monotonic()))
 
     def _relieve(self) -> None:
-        """Read from brokers again: there is room for their bytes."""
+        """Read from brokers again, because there is room for their bytes."""
         for leg in [*self._connections]:
             self._release(leg, PRESSURE)
         self._happened()
@@ -297,7 +297,7 @@ class RelayThread:
                     _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, reason: int) -> None:
-        """Stop reading from a leg for a reason; tell the core, so that its broker does not count as silent."""
+        """Stop reading from a leg for a reason. Report this to the core, or the leg's broker would count as silent."""
         if leg is self._relay.client:
             self._paused = True
             self._perform(self._relay.handle(inputs.Paused(leg), time.monotonic()))
@@ -326,7 +326,7 @@ class RelayThread:
     async def _connect(self, leg: Leg, connection: LegConnection, endpoint: SocketAddress) -> None:
         try:
             await connection.open(endpoint, self._relay.listener.upstream.connect_timeout)
-        except (OSError, ValueError, RuntimeError) as error:  # the last: while the interpreter ends
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Python ends
             if self._connections.pop(leg, None) is not None:
                 self._handle(inputs.NotConnected(leg, spell(error)))
 
@@ -353,7 +353,7 @@ class RelayThread:
         self._happened(self._relay.received(leg, data, time.monotonic()))
 
     def drained(self) -> None:
-        """Continue with what waited for a broker to take more bytes."""
+        """Continue with the bytes that could not be written before, because a broker was too slow."""
         self._happened()
 
     def lost(self, leg: Leg, reason: str) -> None:

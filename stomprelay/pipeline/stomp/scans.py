@@ -1,14 +1,15 @@
-"""What a batch read has received, kept beside its spool, so that every scan of one DataFrame has the same rows.
+"""The rows that a batch read has received, recorded beside its spool, so that all scans of a DataFrame have the same
+rows.
 
-Spark plans a DataFrame anew for each action, and twice for a join with itself. Each time it asks for partitions, in a
-process that ends then. The first scan receives messages, and records which rows they are. Every later scan finds that
+Spark plans a DataFrame anew for each action, and twice for a join with itself. Each time Spark asks for partitions, in
+a process that then ends. The first scan receives messages, and records which rows they are. Every later scan finds that
 record and connects to no broker. In the folder `scans` of the spool are
 
     lock          held by the scan that looks, receives or records
     <identity>    of a DataFrame: a `RowRange`
 
-A scan that fails records no end. The next one has the same begin: what was received before is in the spool, and
-acknowledged.
+A scan that fails records a range without an end. The next scan has the same begin, because the messages that the failed
+scan received are in the spool and acknowledged.
 """
 
 import fcntl
@@ -31,7 +32,7 @@ LOCK: Final = "lock"
 
 
 class ScanIdentity(NamedTuple):
-    """The identity of a DataFrame, and when it was made, in seconds since 1970. It is pickled with the data source."""
+    """The identity of a DataFrame, pickled with the data source. `made`: when it was made, in seconds since 1970."""
 
     name: str
     made: float
@@ -48,7 +49,9 @@ class ScanIdentity(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """The rows of a DataFrame. `end`: None until all are received. `until`: how long kept; None: for ever."""
+    """The rows of a DataFrame. `end`: None until all rows are received. `until`: the time, in seconds since 1970, until
+    which the rows are kept; None: for ever.
+    """
 
     start: Offset
     end: Offset | None
@@ -56,9 +59,9 @@ class RowRange(NamedTuple):
 
 
 class Scans:
-    """The scans of one DataFrame. Its spool keeps rows for `retain` seconds, 0 for ever. Enter `alone` and call
-    `found`. If that has no end, call `note` with the begin, receive, and call `note` with the end. Every method raises
-    `SpoolError`.
+    """The scans of one DataFrame. Its spool keeps rows for `retain` seconds; 0 means for ever. Enter `alone` and call
+    `found`. If `found` returns None or rows without an end, call `note` with the begin, receive messages, and call
+    `note` with the end. Every method raises `SpoolError`.
     """
 
     def __init__(self, spool: Path, identity: ScanIdentity, retain: float) -> None:
@@ -69,7 +72,7 @@ class Scans:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other scan of this spool is at work, and make others wait while the context is entered."""
+        """Wait until no other scan uses this spool. Other scans must wait while the context is entered."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.fdopen(os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -80,7 +83,7 @@ class Scans:
             yield
 
     def found(self) -> RowRange | None:
-        """Return the rows that an earlier scan recorded; None without one. Raises `SourceError` if they are gone."""
+        """Return the range of an earlier scan, or None. Raises `SourceError` if its rows are no longer kept."""
         found = _read(self._path)
         until = self._until if found is None else found.until
         if until is not None and time.time() > until:
@@ -91,8 +94,8 @@ class Scans:
         return found
 
     def note(self, start: Offset, end: Offset | None) -> RowRange:
-        """Store the range on disk and return it. `end` is None before all is received. Records of other DataFrames
-        whose rows are no longer kept are removed.
+        """Store the range on disk and return it. `end` is None while messages are still received. Records of other
+        DataFrames are removed if their rows are no longer kept.
         """
         noted = RowRange(start, end, self._until)
         try:

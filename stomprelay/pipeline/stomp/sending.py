@@ -1,8 +1,8 @@
-"""How rows are sent. `SendFrames` says which columns a row may have (see `docs/pipeline.md`), and makes its SEND.
-`TaskSender` sends the rows of one task in order over one connection. `Window` limits how many may be unconfirmed and
-knows which are confirmed; `SharedRate` limits how many are sent a second.
+"""How rows are sent. `SendFrames` makes a SEND from each row; `check` says which columns a row may have (see
+`docs/pipeline.md`). `TaskSender` sends the rows of one task in order over one connection at a time. `Window` knows
+which rows are confirmed and limits how many are not. `SharedRate` limits how many are sent a second.
 
-Columns of the source that have no place in a SEND are not sent, so that what was read can be written as it is.
+Columns of the source that have no place in a SEND are ignored, so that rows of the source can be written unchanged.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ _FRAMES: Final = frozenset({*map(bytes.decode, _OF_WIRE), "id", "relay-copy", "r
 
 
 class SchemaError(ValueError):
-    """Rows that cannot be sent; the text names the column or the row."""
+    """Rows that cannot be sent. The error's text names the column or the row."""
 
 
 def check(schema: StructType, sink: Sink) -> None:
@@ -76,7 +76,7 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes header lines and bodies of SENDs. The keys of rows that have none begin with `place`."""
+    """Makes the header lines and bodies of SENDs. A row without a key gets a key made from `place` and its number."""
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place
@@ -90,7 +90,7 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield header lines and body for each row; `first` is the number of the first. Raises `SchemaError`."""
+        """Yield each row's header lines and body. `first`: the number of the first row. Raises `SchemaError`."""
         count = batch.num_rows
         names = batch.schema.names
         bodies = batch.column("body").cast(pa.binary()).to_pylist()
@@ -115,7 +115,7 @@ class SendFrames:
             yield b"%b%b%b%b\n" % (line, self._others(said, kind), counted, made), body
 
     def _others(self, said: list[tuple[str, str | None]] | None, kind: str | None) -> bytes:
-        """Return the header lines of a row's `headers` and `content_type`, and of the options."""
+        """Return the header lines for a row's `headers` and `content_type`, and the lines that the options set."""
         if not said and kind is None:
             return self._constants
         lines: dict[str, bytes] = {}
@@ -134,19 +134,20 @@ def _line(name: str, value: str) -> bytes:
 
 
 BREATH = 0.05
-"""If there is a rate, the messages for so many seconds are sent together."""
+"""If there is a rate, the messages that are due within this many seconds are sent together."""
 OFTEN: Final = 0.5
-"""Seconds between two writes of the progress, unless the window needs one earlier."""
+"""Seconds between two writes of the progress. If the window needs a write earlier, the time is shorter."""
 CHUNK: Final = 250
-"""Rows that are sent together."""
+"""The number of rows that are sent together."""
 Row = tuple[bytes, bytes]
 """Header lines and body of a SEND, encoded."""
 
 
 class Window:
-    """The rows that were sent and are not confirmed: at most `size`, from the number `confirmed` on; `next` is the
-    next one to send. Every `every`-th asks for a receipt. If the broker's receipts confirm only their own row, the
-    window is `stuck`: then the caller must make the broker confirm all rows, by DISCONNECT, and call `settled`.
+    """The rows that were sent and are not confirmed, at most `size`. `confirmed`: the number of the oldest unconfirmed
+    row. `next`: the number of the next row to send. Every `every`-th row asks for a receipt. If the broker's receipts
+    confirm only their own row, the window is `stuck`. Then the caller must send DISCONNECT, so that the broker confirms
+    all rows, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:
@@ -154,7 +155,7 @@ class Window:
         self._size = size
         self._every = every
         self.next = self._begun = first
-        # By the number of a row that asked for a receipt: None before it came, then whether it confirms rows before it.
+        # For each row that asked for a receipt: None before the receipt comes, then whether it confirms earlier rows.
         self._receipts: OrderedDict[int, bool | None] = OrderedDict()
 
     @property
@@ -164,11 +165,11 @@ class Window:
 
     @property
     def stuck(self) -> bool:
-        """Return whether no receipt can confirm any more rows."""
+        """Return whether no receipt can confirm more rows."""
         return next(iter(self._receipts.values()), None) is False
 
     def sent(self) -> bytes | None:
-        """Count one more row as sent. Return the receipt id that its SEND must have, or None."""
+        """Count one more row as sent. Return the receipt id that the row's SEND must have, or None."""
         number = self.next
         self.next += 1
         if number - self._begun + 1 < self._every:
@@ -178,7 +179,7 @@ class Window:
         return b"%d" % number
 
     def received(self, receipt: bytes, *, cumulative: bool) -> None:
-        """Record a RECEIPT; unknown ids are ignored. `cumulative`: it confirms the rows before it, too."""
+        """Record a RECEIPT; unknown ids are ignored. `cumulative`: it also confirms the rows before its own row."""
         number = int(receipt) if receipt.isdigit() else -1
         if self._receipts.get(number, False) is None:
             self._receipts[number] = cumulative or self._every == 1
@@ -200,7 +201,9 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """Return a job's rate, shared in `folder`, else by `name` on each machine; None without a rate."""
+        """Return a job's rate, or None if `rate` is None. The job's tasks share a file in `folder`. If `folder` is
+        None, the tasks of each machine share a file with `name` in its name.
+        """
         if rate is None:
             return None
         if folder is not None:
@@ -209,11 +212,11 @@ class SharedRate:
 
     @property
     def some(self) -> int:
-        """Return how many messages to `take` at a time."""
+        """Return how many messages to pass to `take` at a time."""
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """Reserve a turn for `count` messages. Return its time, as of `time.time`. Raises `OSError`."""
+        """Reserve a time to send `count` messages. Return that time, in seconds since 1970. Raises `OSError`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -229,12 +232,12 @@ class SharedRate:
             os.close(file)
 
     def forget(self) -> None:
-        """Remove the file, at the end of the job."""
+        """Remove the file. Call this method at the end of the job."""
         self._path.unlink(missing_ok=True)
 
 
 class Job(NamedTuple):
-    """A task of a job. Keys of its messages begin with `id/batch/partition`."""
+    """One task of a writing job. The keys of the task's messages begin with `id/batch/partition`."""
 
     id: str
     batch: str
@@ -243,8 +246,8 @@ class Job(NamedTuple):
 
 
 class TaskSender:
-    """Sends the rows of one task. `run` returns when all are confirmed, and raises `SessionLost`, `ProgressError` and
-    `SchemaError`. Whatever stops it, at most one window of rows was sent beyond the stored progress.
+    """Sends the rows of one task. `run` returns when all rows are confirmed, and raises `SessionLost`, `ProgressError`
+    and `SchemaError`. If `run` fails, at most one window of rows was sent beyond the stored progress.
     """
 
     def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:
@@ -258,11 +261,11 @@ class TaskSender:
         self._last_receipt = 0.0
         self._sends = SendFrames(sink, f"{job.id}/{job.batch}/{job.partition}")
         self._window = Window(sink.window, 1, self.skipped)
-        # Less than what a window has room for beside a group that has not asked for its receipt yet.
+        # The window must have room for a chunk beside a group that has not asked for its receipt yet.
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
-        """Send the rows that no earlier run has confirmed. Return how many were sent."""
+        """Send the rows that no earlier run has confirmed. Return how many rows were sent."""
         rows = self._rows(batches)
         chunk = list(islice(rows, self._size))
         try:
@@ -273,7 +276,9 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send `chunk` and further `rows` over one connection. Return rows for a new one: the window was stuck."""
+        """Send `chunk` and further `rows` over one connection. Return the rows that need a new connection, because the
+        window was stuck; an empty list if all rows are sent.
+        """
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)
@@ -307,7 +312,7 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Wait until the window has room for `count` rows. Return False if it is stuck. Raises `SessionLost`."""
+        """Wait until `count` rows may be sent. Return False if the window is stuck. Raises `SessionLost`."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
@@ -335,7 +340,7 @@ class TaskSender:
         self._note()
 
     def _note(self, *, always: bool = False) -> None:
-        """Store how many rows are confirmed, if the last time is long enough ago, or `always`."""
+        """Store how many rows are confirmed. Without `always`, do this only every `OFTEN` seconds."""
         confirmed, now = self._window.confirmed, time.monotonic()
         if (
             self._progress is None

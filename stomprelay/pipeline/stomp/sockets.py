@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from stomprelay.pipeline.stomp.relay_thread import RelayThread
 
 STAGGER: Final = 2.0
-"""Seconds to wait for one address of a host while there are others to try."""
+"""Seconds to wait for one address of a host if there are other addresses to try."""
 ASKED: Final = 1
-"""Reason not to read: the relay's core asked for a pause."""
+"""A reason not to read: the relay's core asked for a pause."""
 PRESSURE: Final = 2
-"""Reason not to read: the client has not taken what was read already."""
+"""A reason not to read: the client has not yet taken the bytes that were read before."""
 FULL: Final = 256 * 1024
-"""Unwritten bytes from which on a connection is full; it is no longer full below a quarter of that."""
+"""A connection is full when this many bytes wait to be written, and until fewer than a quarter of this number wait."""
 LINGER: Final = 2.0
-"""Seconds that a closed connection has to write what is left and to see its peer close."""
+"""Seconds that a closed connection has to write its last bytes and to see its peer close."""
 _READ: Final = 256 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Unreachable(ValueError):
-    """An address or a certificate that cannot be used from Spark; the text has the reason."""
+    """An address or a certificate that cannot be used from Spark. The error's text has the reason."""
 
 
 class SocketAddress(NamedTuple):
-    """Where to connect: to `host` and `port`, or to the Unix socket `path` if `host` is empty. `bind`: the local
-    address; `tls`: the context, None without TLS; `name`: the host name that the certificate must have.
+    """Where to connect to: `host` and `port`, or the Unix socket `path` if `host` is empty. `bind`: the local address.
+    `tls`: the context; None without TLS. `name`: the host name that the certificate must have.
     """
 
     host: str
@@ -52,7 +52,7 @@ class SocketAddress(NamedTuple):
     name: str = ""
 
     async def connected(self, within: float) -> socket.socket:
-        """Return a connected socket, `within` so many seconds for each address. Raises `OSError` and `ValueError`."""
+        """Return a connected socket. Waits `within` seconds for each address. Raises `OSError` and `ValueError`."""
         loop = asyncio.get_running_loop()
         places: list[tuple[int, Any]] = [(socket.AF_UNIX, self.path)]
         if self.host:
@@ -80,13 +80,13 @@ class SocketAddress(NamedTuple):
 
 
 def endpoint(broker: Broker, secured: ClientTLS) -> SocketAddress:
-    """Return where to connect to for a broker, with its certificates loaded. Raises `Unreachable`."""
+    """Return the address of a broker, with the certificates for TLS loaded. Raises `Unreachable`."""
     way = plain_endpoint(broker)
     return way._replace(tls=_context(secured), name=secured.name or broker.host) if broker.tls else way
 
 
 def plain_endpoint(broker: Broker) -> SocketAddress:
-    """Return where to connect to for a broker, without TLS. Raises `Unreachable`."""
+    """Return the address of a broker, without TLS. Raises `Unreachable`."""
     if broker.endpoint == MEMORY:
         raise Unreachable(
             f"{MEMORY} is the embedded broker of a relay, in the relay's own process: give the address of that relay"
@@ -160,7 +160,7 @@ def spell(error: Exception) -> str:
 
 
 class LegConnection(asyncio.Protocol):
-    """The connection of one leg. It tells its owner what happens. `full`: too many bytes wait to be written."""
+    """The connection of one leg. It reports to its owner. `full`: too many bytes wait to be written."""
 
     def __init__(self, owner: "RelayThread", leg: Leg) -> None:
         self.full = False
@@ -174,7 +174,9 @@ class LegConnection(asyncio.Protocol):
     # What the owner asks for
 
     async def open(self, endpoint: SocketAddress, within: float) -> None:
-        """Connect within so many seconds for each address and the handshake. Raises `OSError` and `ValueError`."""
+        """Connect. Waits up to `within` seconds for each address, and as long for the handshake. Raises `OSError` and
+        `ValueError`.
+        """
         self._socket = await endpoint.connected(within)
         tls, loop = endpoint.tls, asyncio.get_running_loop()
         try:
@@ -185,23 +187,23 @@ class LegConnection(asyncio.Protocol):
                 server_hostname=endpoint.name if tls else None,
                 ssl_handshake_timeout=within if tls else None,
             )
-        except ConnectionAbortedError:  # so asyncio says that the handshake took too long
+        except ConnectionAbortedError:  # asyncio raises it if the handshake takes too long
             raise TimeoutError from None
 
     def write(self, data: bytes) -> None:
-        """Write these bytes after those that wait already. After `close` they are dropped."""
+        """Write these bytes after the bytes that wait already. After `close`, the bytes are dropped."""
         if self._transport is not None and not self._closed and not self._transport.is_closing():
             self._transport.write(data)
 
     def hold(self, reason: int) -> bool:
-        """Stop reading, for this reason (`ASKED` or `PRESSURE`). Return whether there was none before."""
+        """Stop reading for this reason (`ASKED` or `PRESSURE`). Return True if there was no such reason before."""
         before, self._holds = self._holds, self._holds | reason
         if self._transport is not None:
             self._transport.pause_reading()
         return not before
 
     def release(self, reason: int) -> bool:
-        """Remove this reason not to read. Return whether it was the last: then reading continues."""
+        """Remove this reason not to read. Return whether it was the last reason; then reading continues."""
         before, self._holds = self._holds, self._holds & ~reason
         if self._holds or not before:
             return False
@@ -210,8 +212,9 @@ class LegConnection(asyncio.Protocol):
         return True
 
     def close(self, how: How) -> bool:
-        """Close the connection. Return whether it exists: then it calls the owner's `gone` when it has ended; else the
-        caller must cancel `open`. `How.ABORT` also ends one that is closing already.
+        """Close the connection. If the connection exists, return True, and call `gone` of its owner when it has ended.
+        Otherwise return False. Then the caller must cancel `open`. `How.ABORT` also ends a connection that is already
+        closing.
         """
         closed, self._closed = self._closed, True
         transport = self._transport
@@ -233,7 +236,7 @@ class LegConnection(asyncio.Protocol):
     # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Report the connection to the owner; abort it if it was closed meanwhile."""
+        """Report the connection to the owner, or abort it if it was closed meanwhile."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(FULL, FULL // 4)
         if self._closed:
@@ -244,7 +247,7 @@ class LegConnection(asyncio.Protocol):
         self._owner.made(self._leg)
 
     def data_received(self, data: bytes) -> None:
-        """Report the bytes to the owner."""
+        """Pass the bytes to the owner."""
         if not self._closed:
             self._owner.received(self._leg, data)
 
@@ -253,18 +256,18 @@ class LegConnection(asyncio.Protocol):
         self.full = True
 
     def resume_writing(self) -> None:
-        """Record that few bytes wait to be written, and tell the owner."""
+        """Record that few bytes wait to be written, and report that to the owner."""
         self.full = False
         self._owner.drained()
 
     def eof_received(self) -> None:
-        """End the connection: a peer that sends no more does not read any more, either."""
+        """End the connection, because a peer that sends no more does not read any more, either."""
         self._lost(CLOSED)
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report the end to the owner, and before it what the peer sent last."""
+        """Pass the peer's last bytes to the owner, then report the end."""
         if error is not None:
             self._read_rest()
         self._lost(CLOSED if error is None else spell(error))
@@ -276,7 +279,7 @@ class LegConnection(asyncio.Protocol):
             self._owner.lost(self._leg, reason)
 
     def _read_rest(self) -> None:
-        """Read what came before a write failed, which asyncio does not do. With TLS it is lost."""
+        """Read the bytes that came before a write failed; asyncio does not read them. With TLS these bytes are lost."""
         transport, made = self._transport, self._socket
         if made is None or transport is None or self._holds or not transport.can_write_eof():
             return

@@ -1,9 +1,10 @@
-"""Messages on disk between a broker and Spark, so that a batch can be read again after they were acknowledged.
+"""Messages on disk between a broker and Spark, so that a batch can be read again after its messages were acknowledged.
 
-A spool is a folder of segments. Each is an Arrow IPC stream, named by the sequence of its first row. A group of
-messages is one record batch of the stream; its metadata have the sequence of its first row and the checksum of its
-body. When `append` returns, its group is on disk for good. What a crash left half written at the end was never
-acknowledged; it is cut off when the spool is opened. So any tool that reads Arrow streams can read a segment:
+A spool is a folder of segments. Each segment is an Arrow IPC stream, named by the sequence of its first row. A group of
+messages is one record batch of the stream. The batch's metadata have the sequence of its first row and the checksum of
+its body. When `append` returns, the group is synced to disk. A crash may leave a group half written at the end. The
+messages of such a group were never acknowledged. The group is cut off when the spool is opened. Any tool that reads
+Arrow streams can read a segment:
 
     pyarrow.ipc.open_stream("00000000000000000000.arrows").read_all()
 """
@@ -25,7 +26,7 @@ from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.stomp.columns import STORED
 
 SEGMENT: Final = 64 * 1024 * 1024
-"""Bytes after which a new segment is begun."""
+"""A new segment begins after this many bytes."""
 SUFFIX: Final = ".arrows"
 LOCK: Final = "lock"
 _NAME: Final = re.compile(r"(\d{20})\.arrows")
@@ -34,7 +35,7 @@ _CHECK: Final = b"crc32"
 
 
 class SpoolError(Exception):
-    """A spool that cannot be used, or that lacks messages; the text names the folder and the reason."""
+    """A spool that cannot be used or lacks messages. The error's text names the folder and the reason."""
 
 
 class SpoolGroup(NamedTuple):
@@ -45,13 +46,13 @@ class SpoolGroup(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the sequence after its last row."""
+        """Return the sequence after the last row of the group."""
         return int(self.first + self.batch.num_rows)
 
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Raise `SpoolError` in place of an `OSError`."""
+    """Raise `SpoolError` instead of an `OSError` inside the context."""
     try:
         yield
     except OSError as error:
@@ -59,7 +60,7 @@ def _told(folder: Path) -> Iterator[None]:
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:
-    """Return the segments of a spool, sorted, each with its first sequence; none without a folder."""
+    """Return the segments of a spool in order, each with the sequence of its first row."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -69,8 +70,9 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 class MessageSpool:
-    """The only writer of a spool. It has the sequences from `begin` up to `end`; an empty spool begins with `first`.
-    Opening waits `patience` seconds for the lock. Everything raises `SpoolError`. Call `close` at the end.
+    """The only writer of a spool. The spool has the sequences from `begin` up to `end`. An empty spool begins with
+    `first`. Opening waits up to `patience` seconds for the lock. Every method raises `SpoolError`. Call `close` at the
+    end.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class MessageSpool:
                 raise
 
     def _recover(self, first: int) -> None:
-        """Cut off what a crash left half written, and continue after the last whole group. Raises `OSError`."""
+        """Cut off a group that a crash left half written, and continue after the last whole group. Raises `OSError`."""
         found = segments(self.folder)
         while found:
             begin, path = found.pop()
@@ -107,7 +109,7 @@ class MessageSpool:
                 return
             path.unlink()
             if not found:
-                first = begin  # its name has how far the spool had come
+                first = begin  # its name is the sequence that the spool had reached
         self.begin = self.end = first
         self._roll()
 
@@ -124,7 +126,7 @@ class MessageSpool:
         sync_path(self.folder)
 
     def append(self, batch: Any) -> int:
-        """Write a group; on return it is synced to disk. Return the sequence after it."""
+        """Write a group and sync it to disk. Return the sequence after its last row."""
         if self._file is None:
             raise SpoolError(f"spool {self.folder} is closed")
         with _told(self.folder):
@@ -137,13 +139,13 @@ class MessageSpool:
         return self.end
 
     def skip(self, first: int) -> None:
-        """Set the sequence of the next row, which is a later one. The rows before it are missing then."""
+        """Continue at the sequence `first`, which must be a later one. The rows before `first` are missing then."""
         self.end = first
         with _told(self.folder):
             self._roll()
 
     def drop_below(self, sequence: int) -> None:
-        """Remove the segments that hold only rows below this sequence, except the one that is being written."""
+        """Remove the segments that hold only rows below this sequence, except the current segment."""
         found = segments(self.folder)
         for (_, path), (after, _) in pairwise(found):
             if after > sequence:
@@ -153,7 +155,7 @@ class MessageSpool:
             self.begin = after
 
     def drop_older(self, seconds: float) -> None:
-        """Remove the segments last written more than so many seconds ago, except the current one."""
+        """Remove the segments that were last written more than this many seconds ago, except the current segment."""
         found, now = segments(self.folder), time.time()
         for (_, path), (after, _) in pairwise(found):
             if now - path.stat().st_mtime < seconds:
@@ -161,7 +163,7 @@ class MessageSpool:
             self.drop_below(after)
 
     def close(self) -> None:
-        """Close the file and release the lock. Calling it again does no harm."""
+        """Close the file and release the lock. Calling this method again does no harm."""
         for file in (self._file, self._lock):
             if file is not None:
                 os.close(file)
@@ -169,8 +171,8 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[SpoolGroup]:
-    """Yield the rows from sequence `first` up to `end`, mapped into memory. If rows are missing, they are left out;
-    with `strict`, `SpoolError` is raised.
+    """Yield the rows from sequence `first` up to `end`, mapped into memory. If rows are missing, `SpoolError` is
+    raised; without `strict` they are left out.
     """
     found = segments(folder)
     at = first
@@ -196,8 +198,8 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """Return the ranges of sequences from `first` up to `end`, one for each segment. Raises `SpoolError` if the first
-    rows are missing.
+    """Return the sequences from `first` up to `end`, divided into one range for each segment. Raises `SpoolError` if
+    the first rows are missing.
     """
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
@@ -212,7 +214,7 @@ def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
 
 
 def _message(batch: Any, first: int) -> Any:
-    """Return the bytes of a group as they stand in a segment, after the schema."""
+    """Return the bytes that a group has in a segment, without the schema."""
     body = pa.ipc.read_message(batch.serialize()).body
     told = {_FIRST: b"%d" % first, _CHECK: b"%08x" % crc32(body)}
     sink = pa.BufferOutputStream()
@@ -224,7 +226,7 @@ def _message(batch: Any, first: int) -> Any:
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:
-    """Return how many bytes of a segment are whole (0 if its schema is not), and the sequence after them."""
+    """Return how many bytes from the begin of a segment are whole, and the sequence after these bytes."""
     if path.stat().st_size < STORED.serialize().size:
         return 0, begin
     whole, end = 0, begin
@@ -274,7 +276,7 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Return the folder's lock, open, within `patience` seconds. Raises `SpoolError` and `OSError`."""
+    """Wait up to `patience` seconds for the folder's lock. Return its open file. Raises `SpoolError` and `OSError`."""
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:

@@ -1,10 +1,10 @@
-"""The tables on disk, wherever Spark can reach it.
+"""The tables, on any disk that Spark can reach.
 
-- `store`: reading, adding and replacing rows of tables; what a batch leaves for the next
-- `delta`: the same with Delta Lake; which of the two a folder needs
-- `layout`: what a folder of tables says of itself
+- `store`: reading, adding and replacing rows of tables; what a batch leaves for the next batch
+- `delta`: the same with Delta Lake; `opened` returns the store for a format
+- `layout`: the names of folders, and the file that says which layout and format the tables have
 - `volume`: files and folders
-- `upkeep`: one run at a time; old hours removed, when small files are joined, and tables of the layout before migrated
+- `upkeep`: the lock for one run at a time; removes old hours, joins small files, migrates tables of the earlier layout
 - `compaction`: how small files are joined
-- `files`: Parquet files that tasks write themselves, and many made few, sorted by time
+- `files`: Parquet files that tasks write themselves; merges many files to a few that are sorted by time
 """

@@ -1,12 +1,12 @@
-"""Many small files of an hour made few.
+"""Joins the small files of an hour.
 
-A batch writes files of its own, so that it can be done again; after a day there are thousands. An hour's small files
-are written anew as few, in a hidden place beside the tables, together with links to the large ones. Then the two
-folders of the hour change places. On Linux that is one step (`renameat2`): a reader that lists the hour sees all old
-files or all new ones, and after a crash one of these is there. A query that had listed the old files and opens them
-afterwards fails with "file not found" and has to be run again; it never reads a row twice or misses one. Where the
-system cannot exchange folders, the hour is missing for a moment; after a crash in that moment it is missing until
-`recover`.
+A batch writes files of its own, so that the batch can be done again; after a day there are thousands of files. The
+rows of an hour's small files are written to a few new files, in a hidden place beside the tables, together with links
+to the large files. Then this new folder and the folder of the hour change places. On Linux that is one step
+(`renameat2`): a reader that lists the hour sees all old files or all new files, and after a crash the old or the new
+files are there. A query that had listed the old files and opens them afterwards fails with "file not found" and must
+be run again; it never reads a row twice or misses a row. Where the system cannot exchange folders, the hour is missing
+for a moment. After a crash in that moment the hour is missing until `recover` is called.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ class CompactionError(Exception):
 
 @dataclass(frozen=True)
 class _Folder:
-    """The files of an hour by one batch, or joined ones of `first` to `last`; `size` is in bytes."""
+    """The files of an hour that one batch wrote, or joined files of batches `first` to `last`; `size` is in bytes."""
 
     path: Path
     first: int
@@ -59,7 +59,7 @@ class _Folder:
 
 
 Shown = Callable[[int, int], None]
-"""A function that is called with how many of the hours have been looked at, and the number of all hours."""
+"""A function that is called with the number of hours that were looked at, and the number of all hours."""
 
 
 def unshown(_: int, __: int) -> None:
@@ -70,8 +70,8 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
     """Join the small files of the hours before `before` (a name as `hour_name` returns it). Return the hours that were
     changed; none if the tables are on another machine, or are not Parquet.
 
-    With `below`, only files of batches with lower numbers are joined, as Spark may do a later batch again. The caller
-    must hold the lock of `upkeep.alone`: no other process may write to these tables meanwhile. Raises
+    With `below`, only files of batches with lower numbers are joined, because Spark may do later batches again. The
+    caller must hold the lock of `upkeep.alone`: no other process may write to these tables meanwhile. Raises
     `CompactionError` and `OSError`; then the hours that are not done are as they were.
     """
     root = local(store.root)
@@ -90,7 +90,7 @@ def compact(store: Store, before: str, below: int | None = None, shown: Shown = 
 
 
 def recover(root: Path) -> None:
-    """Put back hours that a killed run had moved away. Hold the lock of `upkeep.alone`. Raises `OSError`."""
+    """Put back hours that a killed run had moved away. The lock of `upkeep.alone` must be held. Raises `OSError`."""
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -146,7 +146,7 @@ def _folders(hour: Path) -> Iterator[_Folder]:
 
 
 def _write(folders: Sequence[_Folder], target: Path) -> int:
-    """Write the rows of these folders to one. Return how many files it has. Raises `CompactionError`."""
+    """Write the rows of these folders to a new folder. Return the number of its files. Raises `CompactionError`."""
     files = [file for one in folders for file in one.files]
     try:
         count = merge(files, target, LARGE)
@@ -172,14 +172,14 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put the folder `new` at `place`. Remove the old one then: it is at `new` or `old`. Raises `OSError`."""
+    """Put the folder `new` at `place`. The caller must remove the old folder, at `new` or `old`. Raises `OSError`."""
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step. Return False where the system cannot. Raises `OSError`."""
+    """Exchange two folders in one step. Return False if the system cannot do this. Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         return False

@@ -1,12 +1,13 @@
 """The tables in Delta Lake: each change of a table is one transaction in its log.
 
-A reader has a table as it was after one transaction, whatever is written meanwhile. A run that is killed has made a
-change or has not. A batch that comes for the first time is noted in its transaction (`txnAppId`, `txnVersion`): if two
-runs are at work, one is refused. A batch that comes again replaces the rows that it had written.
+A reader sees a table as it was after one transaction, even while others write. If a run is killed, its last change is
+there as a whole or not at all. When a batch comes for the first time, the transaction contains its number (`txnAppId`,
+`txnVersion`). So, if two runs are at work, Delta refuses one of the two. A batch that comes again replaces the rows
+that it had written.
 
-Tables are in folders by hour, and open rows are apart from final ones, so that hours and open rows are replaced and
-dropped without rewriting others. The batch of a row is a column, not a folder, because OPTIMIZE joins files of many
-batches. The sums and the state beside the tables are files, as in `Store`.
+Tables are in folders by hour, and open rows are in other folders than final rows, so that hours and open rows are
+replaced and removed without writing other rows anew. The batch of a row is a column, not a folder, because OPTIMIZE
+joins files of many batches. The sums and the state beside the tables are files, as in `Store`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +30,13 @@ FEW_FILES: Final = 32
 
 _APP: Final = "stomprelay"
 _BATCH: Final = "batch "
-"""Each transaction says of itself this word and the number of its batch; `DESCRIBE HISTORY` shows it."""
+"""The metadata of each transaction is this word and the number of the batch. `DESCRIBE HISTORY` shows it."""
 _APART: Final = "final"
 _SWEPT: Final = "_swept"
 _NEVER: Final = "false"
 _ORDER: Final = ("destination", "seen_at")
 _SESSION: Final = {
-    # What takes the place of rows that are open need not be open.
+    # Rows that replace open rows need not be open.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     "spark.databricks.delta.optimize.maxFileSize": str(LARGE),
 }
@@ -44,8 +45,8 @@ _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 class DeltaStore(Store):
-    """The tables as Delta tables. `as_of`: they can only be read, as they were at this time or after the batch of this
-    number. Raises `StoreError`.
+    """The tables as Delta tables. With `as_of`, they can only be read, as they were at this time or after the batch of
+    this number. Raises `StoreError`.
     """
 
     def __init__(self, spark: "SparkSession", root: str, as_of: datetime | int | None = None) -> None:
@@ -72,7 +73,7 @@ class DeltaStore(Store):
             self._commit(table, batch, named, own)
 
     def remove(self, table: str, name: str) -> None:
-        """See `Store.remove`. Replaces the rows by none, because a DELETE would not record the batch."""
+        """See `Store.remove`. It replaces the old rows by no rows: a DELETE would not record the batch."""
         self.append(table, name, self._nothing(TABLES[table].ddl))
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
@@ -89,7 +90,7 @@ class DeltaStore(Store):
         old = gone or {}
         hours = {hour for each in old.values() for hour in each}
         also = f"({_open(old)} AND {_among(hours)})" if hours else ""
-        # It may have made more slices before, if it is done again with other settings.
+        # A batch that is done again with other settings may have made more slices before.
         earlier = f"{_APART} = false AND batch LIKE '{OPEN}-{batch_name(batch)}-%'"
         own = f"{_of([batch_name(batch)])} OR ({_open(slices)}) OR ({earlier})"
         self._commit(MESSAGES.name, batch, self._sliced(MESSAGES, batch, rows), own, also)
@@ -122,7 +123,7 @@ class DeltaStore(Store):
         return self.read(table, hours).where(_open(slices))
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """See `Store.drop`; all hours go in one step. Files stay for readers of older versions, until `sweep`."""
+        """See `Store.drop`. All hours are removed in one step. Their files stay until `sweep`, for older versions."""
         wanted = _among(hours)
         if wanted != _NEVER and self._there(table):
             with self._alone():
@@ -192,13 +193,13 @@ class DeltaStore(Store):
                 yield Compacted(place, earlier[hour], now.get(hour, 0))
 
     def sweep(self, now: datetime) -> None:
-        """See `Store.sweep`. Files older than `delta.deletedFileRetentionDuration` go, by default seven days."""
+        """See `Store.sweep`. Unused files are removed after `delta.deletedFileRetentionDuration`: 7 days by default."""
         today, last = f"{now:%Y-%m-%d}", self.volume.text(f"{self.root}/{_SWEPT}")
         if last == today:
             return
         self.volume.put(f"{self.root}/{_SWEPT}", today)
         if last is None:
-            return  # they are made today
+            return  # the tables were made today
         # Delta prints on the terminal what it removes; and by default it lists a folder in ten thousand tasks.
         jvm: Any = self.spark._jvm
         nowhere = jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream())
@@ -239,9 +240,9 @@ class DeltaStore(Store):
         return table in self._known
 
     def _commit(self, table: str, batch: int, rows: "DataFrame", own: str, also: str = "") -> None:
-        """Write the rows of a batch in one transaction. They replace the rows of the condition `also` and, if the
-        batch was written before, those of `own`. Then it is not noted again: Delta would skip its query, and an
-        `Observation` of its rows would wait for ever.
+        """Write the rows of a batch in one transaction. They replace the rows that fulfil `also`. If the batch was
+        written before, they also replace the rows that fulfil `own`. Then the batch is not noted again, because Delta
+        would skip the query, and an `Observation` of the rows would wait for ever.
         """
         again = self._noted(table) >= batch
         where = " OR ".join(each for each in (also, own if again else "") if each)
@@ -262,14 +263,14 @@ class DeltaStore(Store):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Raise `StoreError` for Delta's exception that another writer was quicker: nothing was written."""
+        """Raise `StoreError` if Delta reports that another writer was quicker. Then nothing was written."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:
-            if "io.delta.exceptions." in str(error):  # all of them are of that kind
+            if "io.delta.exceptions." in str(error):  # all these exceptions mean this
                 raise StoreError(f"another run is at work on the tables in {self.root}") from None
             raise
 
@@ -287,8 +288,8 @@ class DeltaStore(Store):
         return int(found.get()) if found.isDefined() else -1
 
     def _counts(self, table: str, below: int | None = None) -> dict[str, int]:
-        """Return the number of files by hour ("" for a table without hours). With `below`, only files of final rows
-        with fewer bytes are counted.
+        """Return the number of files by hour ("" for a table without hours). With `below`, count only files of final
+        rows that have fewer bytes.
         """
         from pyspark.sql import DataFrame
         from pyspark.sql import functions as f
@@ -303,7 +304,7 @@ class DeltaStore(Store):
         return {f"{row.date}-{int(row.hour):02d}" if row.date else "": row["count"] for row in found}
 
     def _version(self, table: str) -> int | None:
-        """Return the version that `as_of` asks for: -1 the newest, None for none yet. Raises `StoreError`."""
+        """Return the version at `as_of`: -1 for the newest, None if there was no version. Raises `StoreError`."""
         if self._as_of is None:
             return -1
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql(table)}")
@@ -317,7 +318,7 @@ class DeltaStore(Store):
         return found
 
     def _is_then(self, at: int, said: str | None) -> bool:
-        """Return whether a version of this time (µs) existed at `as_of`. `said`: its transaction's words."""
+        """Return whether a version existed at `as_of`. `at` (µs) is its time, `said` is its transaction's metadata."""
         if isinstance(self._as_of, datetime):
             return datetime.fromtimestamp(at / 1e6, UTC) <= self._as_of
         batch = (said or "").removeprefix(_BATCH)
@@ -326,13 +327,13 @@ class DeltaStore(Store):
     # ------------------------------------------------------------------ tables made, grown and migrated
 
     def rename_columns(self, table: Table) -> None:
-        """See `Store.rename_columns`; one transaction. Earlier versions stay for their readers, until `sweep`."""
+        """See `Store.rename_columns`. This is one transaction. Readers keep earlier versions until `sweep`."""
         from pyspark.sql import functions as f
 
         if not self._there(table.name):
             return
         if layout.RENAMED.keys() & set(self.spark.read.format("delta").load(self._path(table.name)).columns):
-            # It names columns that will not be there.
+            # The property names columns that will not be there.
             self._alter(table, f"UNSET TBLPROPERTIES IF EXISTS ('{_STATISTICS}')")
             columns = {each.name: _about(each) for each in (*table.columns, *table.partitions)}
             rows = self.read(table.name)
@@ -357,7 +358,7 @@ class DeltaStore(Store):
             *(["`batch` string NOT NULL"] if table.incremental else []),
         ]
         folders = _folders(table)
-        # Left by a run that was killed before the table was there.
+        # A run that was killed may have left this log before the table was there.
         self.volume.remove(f"{self._path(table.name)}/{LOG}")
         # Without deletion vectors every reader of Delta tables can read them.
         properties = {"delta.enableDeletionVectors": "false", _STATISTICS: _statistics(table)}
@@ -384,7 +385,7 @@ class DeltaStore(Store):
                 "these tables were made by another release. Remove them with their checkpoint, or name another folder"
             )
         if new:
-            # There are rows already, which have nothing there.
+            # The new columns are null in the present rows.
             added = ", ".join(_defined(column, nullable=True) for column in new)
             self._alter(table, f"ADD COLUMNS ({added})")
 
@@ -401,7 +402,7 @@ def opened(spark: "SparkSession", root: str, form: str, as_of: datetime | int | 
 
 
 def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
-    """Return the rows of a version in the earlier layout under the present names; other rows as they are."""
+    """Return the rows of a version in the earlier layout under the present names. Return other rows unchanged."""
     from pyspark.sql import functions as f
 
     old = {name: new for name, new in layout.RENAMED.items() if name in rows.columns}
@@ -413,12 +414,12 @@ def _renamed(rows: "DataFrame", kinds: Mapping[str, str]) -> "DataFrame":
 
 
 def _folders(table: Table) -> list[str]:
-    """Return the columns by which a table's files are in folders."""
+    """Return the columns whose values name the folders of a table's files."""
     return [*(each.name for each in table.partitions), *([_APART] if _APART in table.names else [])]
 
 
 def _statistics(table: Table) -> str:
-    """Return, between commas, the columns of which the log has the least and the greatest value of each file."""
+    """Return the columns, joined by commas, whose least and greatest value in each file is in the log."""
     known = ("seen_at", "minute", "ns", "destination", "session", "since")
     return ",".join([name for name in known if name in table.names] + ["batch"] * table.incremental)
 

@@ -1,4 +1,4 @@
-"""Parquet files without Spark, which takes ten times as long: files that tasks write, and many files made few."""
+"""Writes and joins Parquet files without Spark. With Spark it would take ten times as long."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ _TIMES: Final = ("ns", "seen_at")
 
 
 def writer(where: Any, schema: pa.Schema, repeating: list[str]) -> parquet.ParquetWriter:
-    """Return a writer to a path or an open file. The columns in `repeating`, by their paths, have dictionaries."""
+    """Return a writer to a path or an open file. The columns whose paths are in `repeating` have dictionaries."""
     return parquet.ParquetWriter(
         where, schema, compression="zstd", use_dictionary=repeating or False, store_schema=False
     )
@@ -45,12 +45,12 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 class NewFile:
-    """A file that a task adds to a folder; the folder is made. A task that is done again adds another file. Call
+    """A file that a task adds to a folder. A missing folder is made. A task that is done again adds another file. Call
     `add`, and `close` at the end. Raises `OSError`.
 
-    Rows are held in memory until there are enough for so many row `groups`, by number or by bytes; then they are
-    sorted by the column `by`, if one is named, and written. `unlike` has the paths of columns whose values hardly
-    repeat: a dictionary of them would take a third of the time and make larger files.
+    Rows are held in memory until they fill `groups` row groups, in number or in bytes. Then they are sorted by the
+    column `by`, if it is given, and written. `unlike` has the paths of columns whose values hardly repeat: dictionaries
+    of these columns would take a third of the time and make larger files.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class NewFile:
         self._rows = self._octets = 0
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add rows that have the columns of the schema, and perhaps others."""
+        """Add rows. They must have the columns of the schema, and may have other columns."""
         rows = rows.select(self._schema.names)
         self._held += rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         self._rows += len(rows)
@@ -92,7 +92,7 @@ class NewFile:
             self._writer.write_table(part, size)
 
     def close(self) -> str:
-        """Complete the file. Return its path."""
+        """Complete the file. Return the path of the file."""
         if self._held:
             self._flush()
         self._writer.close()
@@ -100,7 +100,7 @@ class NewFile:
 
 
 def parted(rows: Any, column: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each different value of a column, and the rows that have it. `rows` is a batch or a table."""
+    """Yield each different value of a column, with the rows that have this value. `rows` is a batch or a table."""
     values = rows.column(column)
     for value in values.unique().to_pylist():
         same = pc.equal(values, value)
@@ -124,7 +124,7 @@ def merge(sources: Sequence[Path], folder: Path, large: int) -> int:
 
 
 def _joined(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Return a schema that has all columns of these; times have the type that new files have."""
+    """Return a schema that has all columns of these schemas. Times have the type that new files have."""
     plain = [pa.schema([(field.name, _plain(field.type)) for field in each]) for each in schemas]
     return pa.unify_schemas(plain, promote_options="permissive")
 
@@ -166,7 +166,7 @@ def _sorted(whole: dataset.Dataset, time: str, group: int) -> Iterator[pa.Table]
 def _write(
     groups: Iterator[pa.Table], folder: Path, schema: pa.Schema, large: int, repeating: list[str]
 ) -> int:
-    """Write each table as a row group. Return the number of files."""
+    """Write each table as a row group, to files of about `large` bytes. Return the number of files."""
     count = 0
     for first in groups:
         group: pa.Table | None = first

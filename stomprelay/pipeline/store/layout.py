@@ -1,9 +1,9 @@
-"""How tables are on disk: the folders of an hour; and the small JSON file beside the tables that says what layout and
-format they have, so that a run with another format, or of another release, does not mix with them.
+"""How tables are on disk: the folders of an hour, and a small JSON file beside the tables. The file says which layout
+and format the tables have, so that a run with another format, or of another release, does not mix with them.
 
-An hour has a name, such as `2026-11-21-08`, so that names sort by time. Its folders are named by the columns `date`
-and `hour`, written as Spark and Delta Lake write a date and a number: engines that find folders by themselves read
-them so.
+An hour has a name, such as `2026-11-21-08`, so that names sort by time. The folders of an hour are named by the columns
+`date` and `hour`, in the spelling of Spark and Delta Lake. So engines that find folders by themselves can read the
+tables.
 """
 
 import json
@@ -14,16 +14,16 @@ from stomprelay.pipeline.store.volume import absolute, local
 
 NAME: Final = "_layout"
 VERSION: Final = 5
-"""The number of the present layout. Tables of layout 1 have no such file; before 3 there was only a folder `hour`,
-before 4 waits were kept as slices, and before 5 columns were called `at` and `offset`.
+"""The number of the present layout. Layout 1 has no layout file. Before layout 3 there was only a folder `hour`,
+before layout 4 waits were kept as slices, and before layout 5 columns were called `at` and `offset`.
 """
 RENAMED: Final = {"at": "seen_at", "offset": "position"}
-"""The columns of the earlier layout, and fields of structs in them, with their present names."""
+"""Names of columns, and of fields of structs in columns, in the earlier layout, each with the present name."""
 _RENAMED: Final = re.compile(rf"(?<!\w)(`?)({'|'.join(RENAMED.values())})(`?:? )(\w+)(?: NOT NULL)?")
 LOG: Final = "_delta_log"
 """The folder of a Delta table's log."""
 FORMATS: Final = ("parquet", "orc", "delta")
-"""Formats of tables, as Spark calls them. The first is the default, and needs nothing but what PyPI has."""
+"""Formats of tables, as Spark calls them. The first is the default, and needs only packages from PyPI."""
 
 HOURS: Final = "date=????-??-??/hour=[0-9]*"
 """The pattern of the folders of all hours of a table."""
@@ -32,13 +32,13 @@ BEFORE: Final = "*/hour=*"
 
 
 def both(schema: str) -> str:
-    """Return a schema that has columns under their earlier names, too, to read files of both layouts."""
+    """Return a schema that has renamed columns under both names, to read files of both layouts."""
     old = {new: old for old, new in RENAMED.items()}
     return _RENAMED.sub(lambda it: f"{it[1]}{it[2]}{it[3]}{it[4]}, {it[1]}{old[it[2]]}{it[3]}{it[4]}", schema)
 
 
 def place(hour: str) -> str:
-    """Return the folder of an hour within that of its table."""
+    """Return the folder of an hour, relative to the folder of its table."""
     date, _, number = hour.rpartition("-")
     return f"date={date}/hour={int(number)}"
 
@@ -50,7 +50,7 @@ def hour_at(path: str) -> str:
 
 
 class Layout(NamedTuple):
-    """The content of the file."""
+    """The content of the layout file."""
 
     version: int
     format: str
@@ -59,12 +59,12 @@ class Layout(NamedTuple):
 
 
 def text(form: str, headers: tuple[str, ...] = ()) -> str:
-    """Return the file's text for tables of this format, as this release makes them."""
+    """Return the text of the layout file for tables of this format, as this release writes it."""
     return json.dumps(Layout(VERSION, form, headers)._asdict()) + "\n"
 
 
 def told(said: str | None) -> Layout | None:
-    """Return what the file's text says; None without a file; version 0 for a text that cannot be understood."""
+    """Return the layout in a layout file's text. Without a text, return None; for an invalid text, return version 0."""
     if said is None:
         return None
     try:
@@ -75,7 +75,7 @@ def told(said: str | None) -> Layout | None:
 
 
 def found(root: str) -> str:
-    """Return the format of the tables in a local folder; the default if there are none. Needs no Spark."""
+    """Return the format of the tables in a local folder. Without tables, return the default. Needs no Spark."""
     place = local(absolute(root))
     try:
         there = None if place is None else told((place / NAME).read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def found(root: str) -> str:
 
 
 def unlike(there: Layout, form: str, root: str) -> str:
-    """Return a sentence for the user if such tables cannot be used with the format `form`; else an empty text."""
+    """Return a sentence for the user if tables of this layout do not fit the format `form`; else an empty text."""
     if there.version > VERSION or not there.format:
         return f"the tables in {root} were made by a newer stomprelay than this, which has layouts up to {VERSION}"
     if there.version < VERSION - 1:

@@ -1,4 +1,4 @@
-"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
+"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next batch.
 
     <root>/<table>/date=D/hour=H/batch=N/   final rows, one folder for each batch
     <root>/<table>/date=D/hour=H/batch=open-S/   a slice of the rows that may still change
@@ -10,10 +10,10 @@
 What is written for a batch replaces what was written for the same batch before, so a batch that was cut short is
 simply done again. Readers skip names that begin with an underscore.
 
-Hours have names, such as `2026-11-21-08`: rows that are written have them in a column `hour`. Rows that are read have
-the columns `date` and `hour` of the table.
+Hours have names, such as `2026-11-21-08`. Rows that are written have this name in the column `hour`. Rows that are read
+have the columns `date` and `hour` of the table.
 
-Each step of a batch is given a `Batch`.
+Each step of a batch gets a `Batch`.
 """
 
 import json
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 DROPPED: Final = "_dropped"
 STAGING: Final = ".staging-"
-"""The folder for files that are about to be removed; and, with a number, that of a batch's files before `adopt`."""
+"""The folder `DROPPED` has files to remove. A folder `STAGING` with a number has a batch's files before `adopt`."""
 OPEN: Final = "open"
-"""Stands in place of a batch's number, for rows that later batches replace slice by slice."""
+"""This name is used in place of a batch's number, for rows that later batches replace slice by slice."""
 _STATE: Final = "parquet"
 _ASIDE: Final = "_migrating"
 _NOTE: Final = "note"
@@ -53,7 +53,7 @@ class StoreError(Exception):
 
 
 def batch_name(batch: int | str) -> str:
-    """Return a batch's number with leading zeros, so that names sort like numbers; other names as they are."""
+    """Return a batch's number with leading zeros, so that names sort like numbers. Return other names unchanged."""
     return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
@@ -62,7 +62,7 @@ def _pattern(batch: int | str) -> str:
 
 
 def dated(rows: "DataFrame") -> "DataFrame":
-    """Return the rows with the columns `date` and `hour` in place of the name of the hour in `hour`."""
+    """Return the rows with the columns `date` and `hour`, made from the name of the hour in `hour`."""
     from pyspark.sql import functions as f
 
     name = f.col("hour")
@@ -72,7 +72,7 @@ def dated(rows: "DataFrame") -> "DataFrame":
 
 
 def renamed(rows: "DataFrame") -> "DataFrame":
-    """Return rows that were read with the schema of `layout.both` under their present names."""
+    """Return these rows with the present names only. They were read with the schema of `layout.both`."""
     from pyspark.sql import functions as f
 
     def inside(old: str, new: str) -> "Callable[[Column], Column]":
@@ -89,7 +89,7 @@ def renamed(rows: "DataFrame") -> "DataFrame":
 
 
 class Compacted(NamedTuple):
-    """An hour whose small files were joined: its folder below the root, its number of files before and after."""
+    """An hour whose small files were joined: its folder below the root, and its number of files before and after."""
 
     place: str
     before: int
@@ -105,16 +105,16 @@ class Store:
         self.root = absolute(root).rstrip("/") or "/"
         self.format = format
         self.is_before = False
-        """Whether the tables are of the layout before this one, as far as `check` has seen. Then `upkeep.migrate` must
-        be called before anything is written.
+        """Whether `check` has found tables of the earlier layout. Then `upkeep.migrate` must be called before anything
+        is written.
         """
 
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int | str, rows: "DataFrame") -> None:
-        """Write the rows of a batch, in place of those that it wrote before. They need the table's columns and, if the
-        table has hours, the name of the hour in `hour`. A name in place of the number is for rows that a later batch
-        writes again as a whole, or removes by `remove`.
+        """Write the rows of a batch, in place of the rows that this batch wrote before. The rows must have the table's
+        columns and, if the table has hours, the name of the hour in `hour`. `batch` can be a name. Then a later batch
+        can replace all rows of this name, or call `remove`.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)))
 
@@ -123,9 +123,10 @@ class Store:
         self.volume.remove(f"{self.root}/{table}/batch={name}")
 
     def stage(self, table: str, batch: int) -> Path | None:
-        """Return a folder where tasks may put Parquet files with the rows of a batch, before `adopt`; None if only
-        Spark can write the table. The files must be in folders `layout.place(hour)`, and below these in `batch=…` if
-        not all rows are of this batch. If `table` is `_state/<name>`, they must be in folders `slice=S`.
+        """Return a folder where tasks may put Parquet files with the rows of a batch, before `adopt` is called. Return
+        None if only Spark can write the table. The files must be in folders `layout.place(hour)`, and below these in
+        `batch=…` if not all rows are of this batch. If `table` is `_state/<name>`, the files must be in folders
+        `slice=S`.
         """
         if local(self.root) is None or self.format != "parquet":
             return None
@@ -134,9 +135,9 @@ class Store:
         return local(folder)
 
     def adopt(self, table: str, batch: int, files: Iterable[Path]) -> None:
-        """Make these files, which are in the folder of `stage`, the rows of a batch. Other files there are of tasks
-        that were done again; they are removed. This goes folder by folder: if it is cut short, `upkeep.begin` removes
-        what the batch wrote.
+        """Make these files, which are in the folder of `stage`, the rows of a batch. Other files in the same folders
+        are from tasks that were done again, and are removed. The folders are moved one by one. If this is cut short,
+        `upkeep.begin` removes what the batch wrote.
         """
         folder = self._staging(table, batch)
         known = frozenset(files)
@@ -153,8 +154,8 @@ class Store:
         self.volume.remove(folder)
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
-        """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for. All other
-        hours stay. If `hours` are given, each hour that is in both the table and `rows` must be among them.
+        """Replace each hour that has `rows`, and remove the hours in `hours` that have no `rows`. All other hours
+        stay. If `hours` are given, each hour that is in both the table and `rows` must be among them.
         """
         named = self._named(TABLES[table], rows, None)
         places = [f"{self.root}/{table}/{layout.place(hour)}" for hour in sorted(set(hours))]
@@ -168,15 +169,14 @@ class Store:
     def replace_open(
         self, batch: int, rows: "DataFrame", slices: Iterable[str] = (), gone: SliceHours | None = None
     ) -> None:
-        """Write a batch's rows of `messages`. Final rows stay; rows that are not `final` go to the slice that their
-        column `slice` names, one of `slices`. Then the slices in `gone` are removed from the hours that are named for
-        each.
+        """Write a batch's rows of `messages`. Final rows of earlier batches stay. Rows that are not `final` go to the
+        slice in their column `slice`, one of `slices`. Then each slice in `gone` is removed from its hours.
         """
         self._write(MESSAGES, self._sliced(MESSAGES, batch, rows))
         self.drop_slices(gone or {})
 
     def drop_slices(self, gone: SliceHours) -> None:
-        """Remove these slices from the hours that are named for each."""
+        """Remove each of these slices from its hours."""
         for name, hours in gone.items():
             for hour in hours:
                 self.volume.remove(f"{self.root}/{MESSAGES.name}/{layout.place(hour)}/batch={OPEN}-{name}")
@@ -184,9 +184,9 @@ class Store:
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """Return the rows of a table, only of these hours and this batch (a number or `OPEN`) if they are
-        given. They have the table's columns, its `date` and `hour`, and `batch` if the table has batches. A table
-        that was not written yet is empty.
+        """Return the rows of a table. With `hours`, return only the rows of these hours. With `batch` (a number or
+        `OPEN`), return only the rows of this batch. The rows have the table's columns, `date` and `hour`, and `batch`
+        if the table has batches. A table that was not written yet is empty.
         """
         known, path = TABLES[table], f"{self.root}/{table}"
         which = None if batch is None else f"batch={_pattern(batch)}"
@@ -203,7 +203,7 @@ class Store:
         return self._loaded(self.format, path, self._whole(known), folders)
 
     def open_rows(self, table: str, slices: SliceHours) -> "DataFrame":
-        """Return the rows of these slices, read from the hours that are named for each."""
+        """Return the rows of these slices, each read from its hours."""
         known, path = TABLES[table], f"{self.root}/{table}"
         folders = [
             f"{layout.place(hour)}/batch={OPEN}-{name}" for name, hours in slices.items() for hour in hours
@@ -211,7 +211,7 @@ class Store:
         return self._folders(self.format, path, self._whole(known), folders)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """Remove these hours, if they exist. For readers that list the table, each hour goes in one step."""
+        """Remove these hours, if they exist. For readers that list the table, each hour disappears in one step."""
         for hour in hours:
             path = f"{self.root}/{table}/{layout.place(hour)}"
             self._remove_at_once(path)
@@ -224,20 +224,20 @@ class Store:
         return sorted(map(layout.hour_at, self._find(f"{table}/{layout.HOURS}")))
 
     def expire(self, table: str, before: str) -> list[str]:
-        """Remove the hours before this one. Return their names."""
+        """Remove the hours before `before`. Return the names of the removed hours."""
         old = [hour for hour in self.hours(table) if hour < before]
         self.drop(table, old)
         return old
 
     def expire_sums(self, before: str) -> None:
-        """Remove the rows that tables of sums keep of hours before this one."""
+        """Remove the rows that tables of sums keep for hours before `before`."""
         for path in self._find("_sums/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
 
     def tidy(self, before: str) -> Iterable[Compacted]:
-        """Join small files of the hours before `before`, if the format can, and return these hours. The caller must
-        hold the lock of `upkeep.alone`.
+        """Join small files of the hours before `before`, if the format can do this. Return the hours that were
+        changed. The caller must hold the lock of `upkeep.alone`.
         """
         return ()
 
@@ -251,7 +251,7 @@ class Store:
         self.volume.put(self._state(name, batch), text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if it is missing."""
+        """Return the text that a batch stored; None before the first batch. Raises `StoreError` if there is no text."""
         path = self._state(name, batch)
         text = self.volume.text(path)
         if text is None and batch >= 0 and self._find(f"_state/{name}/batch=*"):
@@ -266,11 +266,11 @@ class Store:
         return self.volume.text(self._state(name, batch))
 
     def save_slices(self, name: str, rows: "DataFrame") -> None:
-        """Write rows to the slices in their column `slice`, in place of the rows there. They stay until removed."""
+        """Write rows to the slices in their column `slice`, in place of the rows there. Slices stay until removed."""
         self._save(rows, _STATE, f"{self.root}/_state/{name}", ("slice",))
 
     def slices(self, name: str, schema: str, which: Iterable[str]) -> "DataFrame":
-        """Return the rows of these slices, with their `slice`. A slice without rows need not exist."""
+        """Return the rows of these slices, with the column `slice`. A slice without rows need not exist."""
         path = f"{self.root}/_state/{name}"
         return self._folders(_STATE, path, f"{schema}, slice string", [f"slice={each}" for each in which])
 
@@ -286,7 +286,7 @@ class Store:
                 self.volume.remove(path)
 
     def sums(self, name: str, schema: str, folders: Iterable[str]) -> "DataFrame":
-        """Return the kept sums of the table `name` in these folders (`hour=H/batch=N`), with `hour` and `batch`."""
+        """Return the table's sums in these folders (`hour=H/batch=N`), with the columns `hour` and `batch`."""
         path = f"{self.root}/_sums/{name}"
         return self._folders(_STATE, path, f"{schema}, hour string, batch string", folders)
 
@@ -299,7 +299,7 @@ class Store:
         return {path.rpartition("batch=")[2] for path in self._find(f"_sums/{name}/hour={hour}/batch=*")}
 
     def drop_sums(self, name: str, hour: str, batches: Iterable[str]) -> None:
-        """Remove the rows that a table of sums keeps of this hour for these batches."""
+        """Remove the sums of the table `name` that are kept for these batches in this hour."""
         for batch in batches:
             self.volume.remove(f"{self.root}/_sums/{name}/hour={hour}/batch={batch}")
 
@@ -313,9 +313,9 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self, *, migrates: bool = False) -> None:
-        """Raise `StoreError` if this session cannot use the tables, or if they have another format or layout. Tables
-        of the earlier layout can be read after this call, under the present names. `migrates`: the caller will migrate
-        them, so an unfinished migration is no error.
+        """Raise `StoreError` if this session cannot use the tables, or if they have another format or layout. After
+        this call, tables of the earlier layout can be read under the present names. With `migrates`, an unfinished
+        migration is no error: the caller will complete it.
         """
         there = layout.told(self.volume.text(f"{self.root}/{layout.NAME}"))
         if there is None:
@@ -333,10 +333,10 @@ class Store:
             )
 
     def prepare(self, finished: int, headers: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        """Make the tables ready for the batch after `finished`, the number of the last batch that is done, -1 before
-        the first. `headers` are those that `messages` shall keep; None: as before. Return the headers that it keeps.
-        The caller must hold the lock of `upkeep.alone`. Raises `StoreError` if that batch cannot be the next, if other
-        headers were kept before, or if the tables have an older layout.
+        """Make the tables ready for the batch after `finished`, the number of the last batch that is done (-1 before
+        the first). `messages` shall keep `headers`, or the same headers as before if this is None. Return the headers
+        that `messages` keeps. The caller must hold the lock of `upkeep.alone`. Raises `StoreError` if the next batch
+        does not fit the tables, if other headers were kept before, or if the tables have an older layout.
         """
         path = f"{self.root}/{layout.NAME}"
         there = layout.told(self.volume.text(path))
@@ -366,8 +366,9 @@ class Store:
     # ------------------------------------------------------------------ from the layout before
 
     def rename_columns(self, table: Table) -> None:
-        """Give the columns of a table their present names, if they have the earlier ones. If it is cut short, it must
-        be called again before anything else is written. The caller must hold the lock of `upkeep.alone`.
+        """Give the columns of a table their present names, if the columns have the earlier names. If this is cut
+        short, it must be called again before anything else is written. The caller must hold the lock of
+        `upkeep.alone`.
         """
         path, schema = f"{self.root}/{table.name}", self._whole(table)
         for folder in self.volume.find(path, "date=*") if table.hourly else [path]:
@@ -380,9 +381,9 @@ class Store:
         self._rename(_STATE, path, path, f"{schema}, slice string", ["slice"])
 
     def _rename(self, form: str, path: str, folder: str, schema: str, below: Sequence[str]) -> None:
-        """Write the files of a folder, which are in folders by the columns `below`, anew with the present names. The
-        new files are written elsewhere; then a note says which files they replace. After the note only `_exchange` is
-        left to do, which can be repeated if it was cut short.
+        """Write the files of a folder anew, with the present names. The files are in folders by the columns `below`.
+        The new files are first written elsewhere. Then a note says which files they replace. After the note only
+        `_exchange` must be called, which can be repeated if it was cut short.
         """
         self._exchange()
         files = "/".join([*(f"{name}=*" for name in below), "part-*"])
@@ -408,7 +409,7 @@ class Store:
         self._exchange()
 
     def _exchange(self) -> None:
-        """Put the new files in the place of those that the note names; nothing without a note."""
+        """Put the new files in the place of the files that the note names. Without a note, remove the new files."""
         aside = f"{self.root}/{_ASIDE}"
         said = self.volume.text(f"{aside}/{_NOTE}")
         if said is not None:
@@ -432,7 +433,7 @@ class Store:
         return ", ".join([table.ddl, *(f"{name} {kind}" for name, kind in cls._partitions(table).items())])
 
     def _nothing(self, schema: str) -> "DataFrame":
-        # With the limit, Spark knows that it need not look.
+        # With the limit, Spark knows without a job that there are no rows.
         return self.spark.createDataFrame([], schema).limit(0)
 
     def _named(self, table: Table, rows: "DataFrame", batch: "str | Column | None") -> "DataFrame":
@@ -445,7 +446,7 @@ class Store:
         return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
     def _sliced(self, table: Table, batch: int, rows: "DataFrame") -> "DataFrame":
-        """Return the rows as they are written: sorted by time, with their batch or slice in `batch`."""
+        """Return the rows as they are written: sorted by time, with the name of the batch or slice in `batch`."""
         from pyspark.sql import functions as f
 
         which = f.concat(f.lit(f"{OPEN}-"), f.col("slice"))
@@ -475,7 +476,7 @@ class Store:
         return renamed(reader.schema(layout.both(schema)).load(places))
 
     def _remove_at_once(self, path: str) -> None:
-        """Remove a folder in one step for readers that list it: rename it, then remove its files."""
+        """Remove a folder. Rename it first, so that it disappears in one step for readers that list it."""
         aside = f"{self.root}/{DROPPED}/{uuid4().hex}"
         self.volume.rename(path, aside)
         self.volume.remove(aside)
@@ -490,17 +491,17 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the files in each of these folders that has any. Spark uses no name of a file twice."""
+        """Return the names of the files in each of these folders. Folders without files are left out."""
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What each step of a batch is given: its `number`, from 0, and the `store` to write to. A batch that was cut
-    short comes again with the same number and the same segments. `unread`: the time (ns) at which the first segment of
-    later batches begins, None if none is known. `again`: a run that was cut short had begun this batch, perhaps with
-    other settings.
+    """What each step of a batch gets: the `number` of the batch, from 0, and the `store` to write to. A batch that was
+    cut short comes again with the same number and the same segments. `unread`: the time (ns) at which the first
+    segment of later batches begins, None if this is not known. `again`: an earlier run, perhaps with other settings,
+    had begun this batch and was cut short.
     """
 
     spark: "SparkSession"
@@ -519,7 +520,7 @@ class Batch:
         return list(self.noted_frames()["hours"])
 
     def note_frames(self, hours: Iterable[str], segments: Sequence[Sequence[Any]]) -> None:
-        """Store the hours of this batch's rows of `frames`, and the `Segment`s that it read."""
+        """Store the hours of this batch's rows of `frames`, and the `Segment`s that the batch read."""
         told = {"hours": sorted(hours), "segments": segments}
         self.store.save_text(_FRAMES, self.number, json.dumps(told))
 

@@ -1,4 +1,4 @@
-"""One run at a time; and what keeps the tables small: old hours are removed, small files are joined."""
+"""Allows one run at a time, and keeps the tables small: removes old hours and joins small files."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from stomprelay.pipeline.store.store import DROPPED, OPEN, STAGING, Batch, Store
 from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
-"""Small files are looked for after every so many batches."""
+"""Small files are joined after every so many batches."""
 AGE: Final = timedelta(hours=2)
-"""No more rows are expected for an hour that ended so long before the newest one."""
+"""No more rows are expected for an hour that ended this long before the newest hour."""
 _HALF: Final = (".spark-staging-*", f"{STAGING}*", "_temporary")
 """Folders of half-written files."""
 _LOCK: Final = "_lock"
@@ -24,8 +24,8 @@ _LOCK: Final = "_lock"
 
 @contextmanager
 def alone(folder: Path | None) -> Iterator[None]:
-    """Keep other runs from the tables in this folder while the context is entered. Nothing is done for None, which
-    stands for tables on another machine. Raises `StoreError` if another run is at work, or the folder cannot be made.
+    """Keep other runs from the tables in this folder while the context is entered. Without a folder (the tables are on
+    another machine) do nothing. Raises `StoreError` if another run is at work, or the folder cannot be made.
     """
     if folder is None:
         yield
@@ -47,11 +47,11 @@ def hour_name(time: datetime) -> str:
 
 
 def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
-    """Remove the hours of all tables, and their sums, that ended more than `keep` seconds before `now` (UTC, of the
-    clock: so a journal that is no longer written gets old, too). Return the removed hours by table.
+    """Remove the hours that ended more than `keep` seconds before `now`, from all tables and their sums. Return the
+    removed hours by table. `now` is the UTC time of the clock, so a journal that is no longer written gets old, too.
 
-    What the pipeline needs for open messages is never removed. If records of a removed hour come later, as from a
-    relay that was cut off for days, they make the hour again until the next call.
+    What the pipeline needs for open messages is never removed. If records of a removed hour come later, such as from a
+    relay that was cut off for days, the hour is made again and stays until the next call.
     """
     before = hour_name(now - timedelta(seconds=keep))
     gone = {}
@@ -63,9 +63,9 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 
 
 def begin(store: Store, finished: int) -> bool:
-    """Remove what a killed run left half done: half-written files, and all that it wrote of the batch after
-    `finished`, the last one that is done. (With other settings that batch may have rows in other hours.) Return
-    whether that batch had been begun. Call it before the first batch of a run, holding the lock of `alone`. Raises
+    """Remove what a killed run left: half-written files, and all files of the batch after `finished`, the last batch
+    that is done. That next batch is written again, and with other settings it may have other hours. Return whether it
+    was begun before. Call this function before the first batch of a run, while the lock of `alone` is held. Raises
     `OSError`.
     """
     root = local(store.root)
@@ -82,7 +82,7 @@ def begin(store: Store, finished: int) -> bool:
         for place in (*places, "_sums/*/hour=*"):
             for which in (name, f"{OPEN}-{name}-*"):
                 left += volume.find(store.root, f"{place}/batch={which}")
-    # The half-written ones last: they tell of the others.
+    # Half-written files are removed last: they show that others may be left.
     for path in (*reversed(left), f"{store.root}/{DROPPED}"):
         volume.remove(path)
     return begun
@@ -91,8 +91,8 @@ def begin(store: Store, finished: int) -> bool:
 def after(
     batch: Batch, now: datetime, shown: Shown = unshown, held_back: Callable[[], str | None] = lambda: None
 ) -> list[str]:
-    """Remove old state and old hours; after every `EVERY` batches also join small files. Call it at the end of a
-    batch, when all tables are written. `now` is in UTC; `shown` as for `compact`. `held_back` returns the first hour
+    """Remove old state and old hours. After every `EVERY` batches, join small files, too. Call it at the end of a
+    batch, when all tables are written. `now` is in UTC; `shown` is as in `compact`. `held_back` returns the first hour
     whose rows must stay in files of their batch. Return sentences for the log. Raises `CompactionError` and `OSError`.
     """
     told: list[str] = []
@@ -102,7 +102,7 @@ def after(
     if batch.number % EVERY == EVERY - 1:
         newest = max(batch.store.hours("frames"), default=None)
         if newest is not None:
-            # The batch itself is not touched: Spark has not recorded it as done.
+            # Files of this batch stay as they are: Spark has not recorded the batch as done.
             before = hour_name(datetime.strptime(newest, "%Y-%m-%d-%H") - AGE)
             told += _joined(batch.store, min(before, held_back() or before), batch.number, shown)
         batch.store.sweep(now)
@@ -110,7 +110,7 @@ def after(
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None, shown: Shown = unshown) -> list[str]:
-    """Remove old hours and join small files after the last batch. Return sentences. Raises as `after` does."""
+    """After the last batch, remove old hours and join small files. Return and raise what `after` does."""
     told = [] if retain is None else [*_expired(store, now, retain)]
     told += _joined(store, hour_name(now - AGE), None, shown)
     store.sweep(now)
@@ -128,10 +128,11 @@ def _joined(store: Store, before: str, below: int | None, shown: Shown) -> Itera
 
 
 def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> bool:
-    """Bring tables of the earlier layout to the present one; others stay as they are. Return whether they had the
-    earlier one. `slices` has by name the schemas of kept slices that have columns of tables. If it is cut short, the
-    next call goes on. The last step writes the file `layout.NAME`; until then the tables have the earlier layout, and
-    readers know both. The caller must hold the lock of `alone`. Raises what `Store.check` raises, and `OSError`.
+    """Migrate tables of the earlier layout to the present layout. Other tables stay as they are. Return whether the
+    tables had the earlier layout. `slices` has the schemas, by name, of kept slices that have columns of tables. If a
+    call is cut short, the next call continues. The last step writes the file `layout.NAME`. Until then the tables have
+    the earlier layout, and readers know both. The caller must hold the lock of `alone`. Raises `OSError` and what
+    `Store.check` raises.
     """
     store.check(migrates=True)
     if not store.is_before:
@@ -141,7 +142,7 @@ def migrate(store: Store, slices: Mapping[str, str], shown: Shown = unshown) -> 
     assert there is not None
     root = local(store.root)
     if root is not None:
-        recover(root)  # An hour that compaction had moved away would be left out.
+        recover(root)  # Otherwise an hour that compaction had moved away would be left out.
     for number, table in enumerate(TABLES.values()):
         shown(number, len(TABLES) + 1)
         if layout.both(table.ddl) != table.ddl:

@@ -1,4 +1,4 @@
-"""Files and folders wherever Spark can reach them, through Hadoop's file systems."""
+"""Files and folders that Spark can reach, through Hadoop's file systems."""
 
 import posixpath
 from pathlib import Path
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """Return the path in this machine's file system, `%20` and the like as they are; None for another URI."""
+    """Return the path of a file on this machine, None for another URI. Escapes such as `%20` are kept."""
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
         return Path(path)
@@ -23,7 +23,7 @@ def local(path: str) -> Path | None:
 
 
 def absolute(path: str) -> str:
-    """Return the path made absolute, independent of Spark's working folder; a URI is unchanged."""
+    """Return the path as an absolute path, independent of Spark's working folder. A URI is unchanged."""
     place = local(path)
     return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
 
@@ -38,7 +38,7 @@ class Volume:
 
     def __init__(self, spark: "SparkSession") -> None:
         jvm: Any = spark._jvm
-        # Each name looked up in Java, and each copy of Hadoop's settings, takes as long as what is asked for here.
+        # To look up a name in Java, or to copy Hadoop's settings, takes as long as one of the calls below.
         self._path, self._files = jvm.org.apache.hadoop.fs.Path, jvm.org.apache.hadoop.fs.FileUtil
         self._settings = spark._jsparkSession.sessionState().newHadoopConf()
         self._systems: dict[tuple[str, str], Any] = {}
@@ -58,7 +58,7 @@ class Volume:
         return bool(system.exists(place))
 
     def size(self, path: str) -> int:
-        """Return the size of a file in bytes, 0 if there is none."""
+        """Return the size of a file in bytes, 0 if there is no such file."""
         system, place = self._at(path)
         return int(system.getFileStatus(place).getLen()) if system.exists(place) else 0
 
@@ -75,7 +75,7 @@ class Volume:
         system.delete(place, True)
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file or a folder; missing folders above `target` are made. Raises `OSError`."""
+        """Rename a file or a folder. Missing folders above `target` are made. Raises `OSError`."""
         system, place = self._at(path)
         aim = self._at(target)[1]
         system.mkdirs(aim.getParent())
@@ -83,7 +83,7 @@ class Volume:
             raise OSError(f"{path} cannot be renamed to {target}")
 
     def text(self, path: str) -> str | None:
-        """Return the text of a small file in UTF-8; None if there is none."""
+        """Return the text of a small file in UTF-8; None if there is no such file."""
         system, place = self._at(path)
         if not system.exists(place):
             return None
@@ -94,7 +94,7 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file in UTF-8, on this machine in one step. Raises `OSError`."""
+        """Write a small file in UTF-8. On this machine, this is one step. Raises `OSError`."""
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)

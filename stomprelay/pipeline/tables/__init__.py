@@ -1,6 +1,6 @@
 """The tables that are made of `frames` and `messages`.
 
-- `rollup`: sums: `traffic`, `latency` and `flow`
-- `episodes`: rows that change for a while: `failovers`, outages of brokers; `stuck`, consumers that do not answer;
-  `runs`, how relays began and ended
+- `rollup`: the tables of sums: `traffic`, `latency` and `flow`
+- `episodes`: the tables whose rows may still change: `failovers`, outages of brokers; `stuck`, consumers without ACKs;
+  `runs`, the runs of relays
 """

@@ -1,11 +1,12 @@
-"""The tables whose rows change for a while: `failovers` and `stuck`, from what sessions tell, and `runs`.
+"""The tables whose rows may still change: `failovers` and `stuck`, from the records of sessions, and `runs`.
 
-An outage of a broker, or a time in which a subscription was stuck, is one row, in the hour in which it began, however
-long it goes on. What a batch is told of sessions it keeps as text, as long as more of the same outage or time may come,
-and makes these rows anew. Other rows of their hours are written again as they are.
+One row is an outage of a broker, or a time in which a subscription was stuck. The row is in the hour in which the
+outage or that time began, however long it goes on. A batch saves the losses and waits of sessions as text while later
+losses and waits may belong to the same row. The next batch makes these rows anew. It writes the other rows of the same
+hours again unchanged.
 
-The rows of the runs that may still change stand together and are written anew by each batch that changes one. A run of
-which nothing came for long, which `read.runs` forgets, has its row to itself.
+The rows of the runs that may still change are stored together. A batch that changes one of them writes all of them
+anew. A run without records for a long time is forgotten by `read.runs`, and its row is stored alone.
 """
 
 import json
@@ -30,7 +31,7 @@ from stomprelay.pipeline.store.store import Batch, batch_name
 from stomprelay.pipeline.tables.rollup import hour_of
 
 SPACING: Final = 10
-"""Seconds after a session's loss in which the next one counts to the same outage of the broker."""
+"""If the next session loses a broker within this many seconds, its loss belongs to the same outage."""
 _PRESENT: Final = "present"
 
 Row = tuple[Any, ...]
@@ -38,7 +39,7 @@ Row = tuple[Any, ...]
 
 
 def rows_of(spark: SparkSession, table: Table, rows: Sequence[Row]) -> DataFrame:
-    """Return these rows of a table as Spark has them."""
+    """Return rows of a table as a DataFrame. `rows` have times in ns since 1970."""
     times = {column.name for column in table.columns if column.kind == "timestamp"}
     kinds = (f"{each.name} {'bigint' if each.name in times else each.kind}" for each in table.columns)
     frame = spark.createDataFrame(rows, ", ".join(kinds))
@@ -53,9 +54,9 @@ def _replace(
     rows: Sequence[tuple[Row, int]],
     hours: set[str],
 ) -> None:
-    """Write these hours of a table anew: those of `rows` that began in them, and those of the table that are not of the
-    same. Each row comes with its end (ns): a row of the table is of the same if it has the same `keys` and its column
-    `began` is not before the row's, nor after its end.
+    """Write these hours of a table anew, with the given rows that began in them. Each given row comes with its end
+    (ns). A row of the table is replaced if a given row has the same `keys`, and the column `began` of the table's row
+    lies between the begin and the end of the given row. All other rows of the hours are kept.
     """
     at, places = table.names.index(began), [table.names.index(key) for key in keys]
     spans = [(*(row[place] for place in places), row[at] // 1000, end // 1000) for row, end in rows]
@@ -74,11 +75,12 @@ def _replace(
 
 
 def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[SessionOutage]]:
-    """Return the outages of brokers, each with the losses of sessions that it is of, by time.
+    """Return the outages of brokers. Each outage is a list of the sessions' losses in it, sorted by time.
 
-    An outage goes on as long as the next session loses the broker within `SPACING` seconds of the last loss, or before
-    all that lost it have found another one or gave up. For a session of which nothing more comes (its relay was killed)
-    that is `give_up` ns. What was asked for and what was not are never one outage.
+    An outage goes on if the next loss comes within `SPACING` seconds of the last loss. It also goes on if the next loss
+    comes while a session is still without a broker. If no more records of such a session come (its relay was killed),
+    the session counts as without a broker for `give_up` ns. A planned and an unplanned loss never belong to the same
+    outage.
     """
     found: dict[tuple[str | None, str, bool], list[list[SessionOutage]]] = {}
     until: dict[tuple[str | None, str, bool], int] = {}
@@ -95,8 +97,8 @@ def outages_of(losses: Iterable[SessionOutage], give_up: int) -> list[list[Sessi
 
 
 def failover(losses: Sequence[SessionOutage]) -> Row:
-    """Return the row of `failovers` for an outage. A session that lost the broker several times in it counts once, with
-    its last loss; each of its silences counts.
+    """Return the row of `failovers` for an outage. A session that lost the broker several times in the outage counts
+    once, with its last loss. Its times without a broker and its numbers of frames are those of all its losses.
     """
     first = losses[0]
     last = {each.session: each for each in losses}.values()
@@ -117,8 +119,8 @@ def failover(losses: Sequence[SessionOutage]) -> Row:
 
 
 def advance_failovers(batch: Batch) -> None:
-    """Add the outages of this batch; repeating this is safe. A loss of a broker changes its own outage and later
-    outages of that broker. So losses are kept while their outage is open, and for twice `give_up` after its end.
+    """Add the outages of this batch. Doing a batch again changes nothing. A loss of a broker changes its own outage and
+    later outages of that broker. So losses are kept while their outage is open, and for twice `give_up` after its end.
     """
     store, name = batch.store, FAILOVERS.name
     text = store.noted(name, batch.number - 1) or "{}"
@@ -155,15 +157,15 @@ def advance_failovers(batch: Batch) -> None:
 
 
 def stuck(wait: Wait) -> Row:
-    """Return the row of `stuck` for the waits of an episode, merged."""
+    """Return the row of `stuck` for an episode, which is given as one merged wait."""
     until, outcome = (None, None) if wait.going else (wait.until_ns, wait.outcome)
     known = wait._asdict() | {"since": wait.since_ns, "until": until, "outcome": outcome}
     return tuple((known | {"age_us": wait.age_ns // 1000})[name] for name in STUCK.names)
 
 
 def advance_stuck(batch: Batch) -> None:
-    """Add the waits that ended in this batch, and those that go on, which are in each batch; safe to do again. So an
-    episode changes only while it goes on or is younger than `give_up`.
+    """Add the waits that ended in this batch, and all waits that continue. An episode changes only while it continues
+    or is younger than `give_up`. Doing a batch again changes nothing.
     """
     store, name = batch.store, STUCK.name
     text = store.noted(name, batch.number - 1) or "{}"
@@ -190,7 +192,7 @@ def advance_stuck(batch: Batch) -> None:
 
 
 def _episodes_of(waits: Iterable[Wait], episodes: Sequence[Wait]) -> list[Wait]:
-    """Return for each of these waits the episode that it is of. The episodes are as `merged` returned them."""
+    """Return for each of `waits` the episode that it belongs to. `episodes` must be sorted as `merged` returns them."""
     begun = [(group_of(each), each.since_ns) for each in episodes]
     return [episodes[bisect_right(begun, (group_of(each), each.since_ns)) - 1] for each in waits]
 
@@ -199,7 +201,7 @@ def _episodes_of(waits: Iterable[Wait], episodes: Sequence[Wait]) -> list[Wait]:
 
 
 def advance_runs(batch: Batch) -> None:
-    """Write the rows of `runs` that this batch changed; safe to do again."""
+    """Write the rows of `runs` that this batch changed. Doing a batch again changes nothing."""
     runs, known = messages.runs_after(batch), messages.runs_before(batch)
     before, now, old = known.rows(), runs.rows(), known.rows(gone=True)
     for name, row in (before | runs.rows(gone=True)).items():
@@ -216,7 +218,9 @@ def _own(run: str) -> str:
 
 
 def _write(batch: Batch, name: str, rows: Sequence[Row]) -> None:
-    """Write these rows of `runs` under a name, in place of those that were there; none: remove those."""
+    """Write `rows` of `runs` under a name, in place of the earlier rows under this name. Without `rows`, only remove
+    the earlier rows.
+    """
     if rows:
         batch.store.append(RUNS.name, name, rows_of(batch.spark, RUNS, rows).coalesce(1))
     else:

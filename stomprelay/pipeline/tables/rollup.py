@@ -1,17 +1,17 @@
 """The tables of sums: `traffic` from `frames`, `latency` and `flow` from `messages`.
 
-Each batch adds to the sums of the hours that it has rows for, and these hours of the table are made anew from the sums.
+Each batch adds its rows to the sums of their hours, and makes these hours of the table anew from the sums.
 
 The sums of an hour are kept as one version, named by the batch that wrote it. A batch that is done again after a crash
-begins with the same version as before. Open messages count only while they are open: the sums of each of their slices
-are kept beside, and are removed with the slice. Sums add up in any order, so a table does not depend on how the journal
-was cut into batches.
+begins with the same version as before. Open messages count only while they are open. The sums of each slice of open
+messages are kept separately, and are removed with the slice. Sums add up in any order, so a table does not depend on
+how the journal was cut into batches.
 
-`latency` has percentiles. What is kept of the durations of a minute and destination are buckets, each with its count
-and its largest value. Bucket 0 holds the duration 0, bucket n those from 1.022^(n-1) to below 1.022^n µs, bucket -n the
-same below zero (a clock was set back). A percentile is the nearest rank's: the largest value in the bucket that this
-rank falls in. It is not below the exact percentile, and exceeds it by at most 2.2 %; below 46 µs, where a bucket holds
-one value, it is exact.
+`latency` has percentiles. The durations of a minute and destination are kept as buckets, each with its count and its
+largest value. Bucket 0 has the duration 0, and bucket n the durations from 1.022^(n-1) to below 1.022^n µs. Bucket -n
+has the same durations below zero (a clock was set back). A percentile is the largest value in the bucket that has the
+nearest rank. It is not below the exact percentile, and at most 2.2 % above it. Below 46 µs a bucket holds one value, so
+the percentile is exact.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ WIDTH: Final = 1.022
 """The upper bound of a bucket divided by its lower bound."""
 _PAIRS: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
 MEASURED: Final = f"stack({len(MEASURES)}, {_PAIRS})"
-"""In SQL: of a row of `messages` a row for each of `MEASURES`, with its name and the duration, null without one."""
+"""SQL that turns a row of `messages` into a row for each of `MEASURES`, with its name and the duration or null."""
 
 
 def hour_of(time: Column) -> Column:
@@ -42,9 +42,9 @@ def hour_of(time: Column) -> Column:
 
 @dataclass(frozen=True)
 class Rollup:
-    """A table of sums. `kept` is the schema of the sums that are kept, without their `hour`. `keys` are the columns by
-    which sums are told apart, `sums` the columns that are added up; of the columns `longest` the greatest value is
-    kept. `counted` returns rows with these columns for rows of the source, `folded` returns rows of the table for sums.
+    """A table of sums. The stored sums have the columns of the schema `kept`, and `hour`. Rows with the same `keys` are
+    added up: the columns `sums` are added, and of the columns `longest` the greatest value is kept. `counted` makes
+    rows with these columns from rows of the source. `folded` makes rows of the table from sums.
     """
 
     table: Table
@@ -56,19 +56,19 @@ class Rollup:
     folded: Callable[[DataFrame], DataFrame]
 
     def total(self, rows: DataFrame) -> DataFrame:
-        """Return these rows added up by `keys`, and by `batch` if the rows have that column."""
+        """Return these rows added up by `keys`, and also by `batch` if the rows have that column."""
         by = [*self.keys, *_batch(rows)]
         sums = (F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name) for name in self.sums)
         return rows.groupBy(*by).agg(*sums, *(F.max(name).alias(name) for name in self.longest))
 
     def summed(self, source: DataFrame) -> DataFrame:
-        """Return the sums of rows of the source, with the name of their `hour`. A name is slow to make, so rows are
-        added up first.
+        """Return the sums of rows of the source, with the name of their `hour`. The rows are added up first, because
+        making the name is slow.
         """
         return self.total(self.counted(source)).withColumn("hour", hour_of(F.col("hour")))
 
     def rows(self, sums: DataFrame) -> DataFrame:
-        """Return the rows of the table, with their `hour`, for sums of any batches."""
+        """Add up sums of any batches. Return them as rows of the table, with their `hour`."""
         return self.folded(self.total(sums.drop("batch")))
 
     def advance(
@@ -79,9 +79,9 @@ class Rollup:
         touched: Iterable[str] = (),
         there: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        """Add `rows` and write their hours of the table anew, and the other hours in `touched`. `hours` are those of
-        the rows whose `batch` is this one; other rows are of slices. `there`: all slices after this batch, with their
-        hours.
+        """Add `rows` to the sums. Then write the table's hours in `hours` and `touched` anew. `hours`: the hours of all
+        rows whose `batch` is this batch. The other rows belong to slices of open messages. `there`: all slices after
+        this batch, with the hours of each.
         """
         store, name, now = batch.store, self.table.name, batch_name(batch.number)
         adding = set(hours)
@@ -111,7 +111,7 @@ class Rollup:
         store.replace(name, self.rows(few(store.sums(name, self.kept, after))), wanted)
 
     def advance_messages(self, batch: Batch) -> None:
-        """Add the messages that became final in this batch, and the open ones of its slices. Doing a batch again
+        """Add the messages that became final in this batch, and the open messages of its slices. Doing a batch again
         changes nothing.
         """
         changed = messages.changes(batch)
@@ -135,7 +135,7 @@ def _hour(time: str) -> Column:
 
 
 def _frames(frames: DataFrame) -> DataFrame:
-    """Return a row of `traffic` for each frame. Of events only `error` counts: an error that the client was sent."""
+    """Return a row of `traffic` for each frame and each event `error`. The event says that a client got an error."""
     frame, command, direction = F.col("kind") == "frame", F.col("command"), F.col("direction")
     error = (frame & (command == "ERROR") & (F.col("side") == "broker")) | (F.col("event") == "error")
     message = ((command == "SEND") & (direction == "to_broker")) | (
@@ -165,7 +165,7 @@ def bucket_of(us: Column) -> Column:
 
 
 def _durations(messages: DataFrame) -> DataFrame:
-    """Return a row of buckets for each duration of each message."""
+    """Return a row for each duration of each message: its bucket with the count 1."""
     measured = messages.select(
         _hour("seen_at"),
         F.date_trunc("minute", F.col("seen_at")).alias("minute"),
@@ -182,7 +182,7 @@ def _durations(messages: DataFrame) -> DataFrame:
 
 
 def _percentiles(buckets: DataFrame) -> DataFrame:
-    """Return rows of `latency` for buckets, of which no two have the same keys."""
+    """Return rows of `latency` for these buckets. No two buckets may have the same keys."""
     measure = Window.partitionBy("minute", "destination", "measure")
     upward = measure.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = buckets.withColumns(
@@ -200,10 +200,10 @@ def _percentiles(buckets: DataFrame) -> DataFrame:
 
 
 def _ways(messages: DataFrame) -> DataFrame:
-    """Return a row of sums for each delivery of each message. A message that a consumer got twice counts once, by the
-    first time.
+    """Return a row of sums for each delivery of each message. If a consumer got a message several times, only its first
+    delivery counts as a message.
     """
-    # Of the deliveries only what is needed is read from the files, as these are columns of their own there.
+    # Only the needed fields of deliveries are read, because each field is a column of its own in the files.
     names, sessions = F.col("deliveries.client"), F.col("deliveries.session")
     rows = messages.select(
         _hour("seen_at"),
@@ -235,12 +235,12 @@ def _ways(messages: DataFrame) -> DataFrame:
 
 
 def _consumer(client: Column, session: Column) -> Column:
-    """Return the consumer's name: its session if the client has no name; null means that there was no consumer."""
+    """Return the consumer's name, or its session if the client has no name. Null means that there was no consumer."""
     return F.coalesce(client, session)
 
 
 def _means(sums: DataFrame) -> DataFrame:
-    """Return rows of `flow` for sums, of which no two have the same keys."""
+    """Return rows of `flow` for these sums. No two sums may have the same keys."""
     mean = F.expr("CASE WHEN timed > 0 THEN total_us DIV timed END").alias("delivery_mean_us")
     longest = F.col("longest_us").alias("delivery_max_us")
     return sums.select(*TRIPLE, "messages", "deliveries", "octets", mean, longest)

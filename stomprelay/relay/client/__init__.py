@@ -1,3 +1,3 @@
-"""A client: `opening` before its session starts, `shutdown` the end of its session, `turns` its unread bytes, its pace
-and its turns.
+"""A client: `opening` before its session starts; `shutdown` for the end of its session; `turns` for its unread bytes,
+its pace and its turns.
 """

@@ -1,5 +1,5 @@
-"""A client until it is let in: its CONNECT is read, and its identity is found out. Every refused client gets the same
-ERROR after the same time, a multiple of `REFUSAL` seconds.
+"""A client before its session starts: its CONNECT is read, and its identity is found out. Every refused client gets
+the same ERROR after the same time, a multiple of `REFUSAL` seconds.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN, PASSCODE
 
 REFUSAL: Final = 1.0
-"""Seconds from a CONNECT to the ERROR of a client that is not let in. Longer than it takes to compare a passcode."""
+"""Seconds from CONNECT to the ERROR for a refused client. It is longer than it takes to compare a passcode."""
 _SLOW: Final = Refusal(Ground.UNCHECKED, "it could not be found out in time who it is")
 
 
@@ -56,7 +56,7 @@ def turn_away(
 
 
 class Let(NamedTuple):
-    """The result of `Opening`: the client's session may start. It contains the offer in CONNECT, the client's dialect,
+    """The result of `Opening`: the client's session may start. It contains the offer in CONNECT, the client's dialect
     and the client's identity.
     """
 
@@ -67,11 +67,11 @@ class Let(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Opening:
-    """A client's connection from `opened` until it is let in, or closed. `until`: when CONNECT must have come.
-    `deadline`: when `Woke` is due.
+    """A client's connection, from its beginning until its session starts or the connection is closed. `until`: when
+    CONNECT must have come. `deadline`: when `Woke` is due.
 
-    After a `Let` nothing may be called. `left`: why the connection ended meanwhile. `half_closed`: the client sends no
-    more. `paused`: it is not read from, because it sent more than CONNECT.
+    After a `Let`, call nothing more. `left`: why the connection ended while the client's identity was found out.
+    `half_closed`: the client sends no more. `paused`: the client is not read from, because it sent more than CONNECT.
     """
 
     _client: Leg
@@ -101,7 +101,7 @@ class Opening:
         return self._offered is not None and self._refuse_at == inf
 
     def received(self, data: bytes, now: float) -> Let | None:
-        """Read bytes of the client. Raises `StompError` if they are no CONNECT; then call `fail`."""
+        """Read bytes of the client. Return a `Let` if the session may start now. After a `StompError` call `fail`."""
         client, listener = self._client, self._listener
         self._counters["client_bytes"] += len(data)
         client.heartbeat.received_at = now
@@ -131,7 +131,7 @@ class Opening:
         return None
 
     def identified(self, identity: Identity) -> Let | None:
-        """The client is identified. Returns None if the client has gone in the meantime."""
+        """The client is identified. Return a `Let`; None if the client has gone in the meantime."""
         if not self._asking or self._offered is None:
             return None
         offer, dialect = self._offered
@@ -142,7 +142,7 @@ class Opening:
             self.fail(event.error)
 
     def _unknown(self, event: inputs.Unknown, now: float) -> None:
-        """The client is not identified: it gets an ERROR, at the time of any other answer."""
+        """The client is not identified. The client will get an ERROR, at a time that does not show the reason."""
         if self._asking:
             self._refuse(event.refusal, now)
 
@@ -157,8 +157,8 @@ class Opening:
         self._outbox.put(Wake(self._refuse_at))
 
     def _lost(self, event: inputs.Lost, now: float) -> None:
-        """The client's connection ended. What the client sent after its CONNECT is still delivered, if its session may
-        start.
+        """The client's connection ended. If the client's identity is still being found out, the session may start to
+        deliver what the client sent after CONNECT.
         """
         if self._asking and self._client.decoder.buffered:
             self.left = event.reason
@@ -166,8 +166,8 @@ class Opening:
             self._vanish(event.reason)
 
     def _half_closed(self, event: inputs.HalfClosed, now: float) -> None:
-        """The client half-closed its connection. Without a CONNECT the client is gone. Any other client is answered at
-        the normal time, so timing reveals nothing.
+        """The client half-closed its connection. If it sent no CONNECT, it counts as gone. Otherwise it is answered at
+        the usual time, so that the time does not show the reason.
         """
         if self._client.closed:
             return
@@ -245,7 +245,7 @@ class Opening:
         inputs.Stopped: _stopped,
         inputs.Killed: _killed,
     }
-    """What each input does before the client is in."""
+    """What `Opening` does for each input."""
 
 
 def join(
@@ -258,7 +258,7 @@ def join(
     guard: Guard,
     counter: DestinationCounter | None = None,
 ) -> Flow:
-    """Return the flow from this client to the listener's upstream and routes. Let its links `seek` brokers next."""
+    """Return the flow from this client to the listener's upstream and routes. Next, let its links `seek` brokers."""
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
         only = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
@@ -266,7 +266,7 @@ def join(
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
-        """Return a link for each group. The first has the client's session, each other one a session of its own."""
+        """Return a link for each group. The first has the client's session, each other link a session `beside` it."""
         found = []
         for group in needed.groups:
             own = sessions.pop() if sessions else session.beside()

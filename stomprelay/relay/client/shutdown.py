@@ -30,31 +30,31 @@ from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import SEND
 
 ECHO: Final = 0.5
-"""Seconds within which the system of a client that is gone answers what is sent to it."""
+"""Seconds to wait for the reset with which a system answers bytes for a client that is gone."""
 
 
 def _because(error: StompError, end: End) -> Reason:
-    """Return the reason of a session that ends in this error."""
+    """Return the reason of a session that ends with this error."""
     text = f"the session ended in an ERROR: {error.message}"
     return Reason(error.message, error.detail, text, error.quoted, error.receipt, end)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Shutdown:
-    """The end of a session. A session that is
+    """The end of a session. A session is
 
-    stopping    because the relay stops (`stop_began`): the client is not read from; when all its SENDs are confirmed
+    stopping    if the relay stops (`stop_began`): the client is not read from; when all its SENDs are confirmed,
                 the session is ending
-    answering   after its client half-closed the connection (`half_closed`, `finish`): brokers were sent DISCONNECT in
-                the client's name, and it gets their answers
-    delivering  after its client's connection ended (`vanished`): brokers still get what the client sent
-    ending      for a reason of the relay (`end`), with an ERROR (`fail`), or both at once (`cut`): the client is not
-                read from and gets no MESSAGE; brokers get what it sent, and DISCONNECT; it gets their RECEIPTs, then
-                the ERROR
-    over        when everything is delivered (`conclude`), the time is over (`overdue`), the broker closed
-                (`ended_with`), or nothing was to be delivered (`close`)
+    answering   if its client half-closed the connection (`half_closed`, `finish`): brokers were sent DISCONNECT in
+                the client's name, and the client gets their answers
+    delivering  if its client's connection ended (`vanished`): brokers still get what the client sent
+    ending      if the relay ends it, with a reason (`end`) or an ERROR (`fail`): the client is not read from and gets
+                no MESSAGE; brokers get what the client sent, and DISCONNECT; the client gets their RECEIPTs, then the
+                ERROR
+    over        if everything is delivered (`conclude`), the time is over (`overdue`), the broker closed
+                (`ended_with`), nothing was to be delivered (`close`), or the relay ends it at once (`cut`)
 
-    While it is delivering or ending, everything has one `disconnect_timeout`.
+    A session that is delivering or ending has one `disconnect_timeout` for everything.
 
     `lost`: SENDs that may be lost. `until`: when the present step must be done; then call `unanswered` and `overdue`.
     `finish_at`: when to call `finish`. `expires`: when to call `end`. `ending`: why the relay ends the session.
@@ -79,7 +79,7 @@ class Shutdown:
 
     @property
     def deadline(self) -> float:
-        """When it must be looked at next, or at the client's beats, in seconds; infinity for never."""
+        """When the end, or the client's heart-beats, must be looked at next, in seconds; infinity: never."""
         due, client = min(self.until, self.finish_at, self.expires), self._client
         if client.gone or self._flow.disconnect is DisconnectState.CONFIRMED:
             return due
@@ -87,7 +87,7 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the session's end has begun in any way."""
+        """Whether the end of the session has begun in any way."""
         asked = self.stopping or self._answering or self.until < inf
         return asked or self._limited or self._client.closed
 
@@ -104,8 +104,8 @@ class Shutdown:
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
-        """The DISCONNECT has made progress; each step has its own time limit. A confirmed DISCONNECT of the relay ends
-        the session.
+        """The DISCONNECT has made progress. Each step gets its own time limit. If the relay sent DISCONNECT for the
+        client and it is confirmed, the session ends.
         """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and (self.ending or self._answering) and not self._client.closed:
@@ -119,20 +119,20 @@ class Shutdown:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. The search for another has its own time limit, but ends with the time of a client that has
-        left.
+        """A broker was lost, and the session looks for another broker. Such a search has time limits of its own. If the
+        whole end has one time limit, set `until` to it, so that the search does not take longer.
         """
         if not self._flow.ready and self._tries >= 0:
             self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found. A client that is there has its time again, unless too many closed at DISCONNECT."""
+        """A broker was found. The time for answers begins again, unless too many brokers failed at DISCONNECT."""
         if self._limited or (self._flow.disconnect is not DisconnectState.NONE and self._tries >= 0):
             self.until = self._answered_by(now)
 
     def _answered_by(self, now: float) -> float:
-        """Return the time until which brokers may answer. If one time limits the whole end, this is half of what
-        remains, so that other brokers can be tried.
+        """Return the time until which a broker may answer. If one time limits the whole end, a broker gets half of the
+        remaining time, so that other brokers can be tried.
         """
         if not self._limited:
             return now + self._listener.upstream.disconnect_timeout
@@ -145,7 +145,7 @@ class Shutdown:
 
     @property
     def owing(self) -> bool:
-        """Whether a client that sends no more may be owed an answer: it waits for CONNECTED, or has sent more since."""
+        """Whether a client that sends no more may be owed an answer: it waits for CONNECTED or has sent frames."""
         return self.listening and (self._said or self._client.state is not LegState.CONNECTED)
 
     @property
@@ -156,8 +156,8 @@ class Shutdown:
 
     @property
     def delivered(self) -> bool:
-        """Whether nothing is left to be done: then call `conclude`. All was delivered and the client is gone, or no
-        broker is there to confirm the relay's DISCONNECT.
+        """Whether nothing is left to be done: then call `conclude`. Either all is delivered and the client is gone, or
+        no broker is there to confirm the relay's DISCONNECT.
         """
         flow, client = self._flow, self._client
         if self._buffer.unread or client.closed:
@@ -167,7 +167,7 @@ class Shutdown:
         return client.gone and (not flow.survives or (flow.ready and flow.safe))
 
     def half_closed(self, now: float) -> None:
-        """The client sends no more, but may wait for answers; call `finish`. An EOL shows whether anybody reads."""
+        """The client sends no more, but may wait for answers. An LF tests whether it reads. Then call `finish`."""
         if self.ending:
             return
         self._client.heartbeat.reading = False
@@ -176,14 +176,13 @@ class Shutdown:
         self.finish_at = min(now + ECHO, self._finish_by)
 
     def _finish_within(self, now: float, *, steps: int) -> None:
-        """The client half-closed its connection: treat it as gone after `steps` times `disconnect_timeout`, whatever
-        brokers do.
-        """
+        """The client half-closed its connection: treat it as gone after `steps` times `disconnect_timeout`."""
         self.finish_at = self._finish_by = now + steps * self._listener.upstream.disconnect_timeout
 
     def may_finish(self, now: float) -> bool:
-        """Whether brokers may be sent the DISCONNECT that the client did not send: the relay ends the session, or the
-        client half-closed and has not reset its connection. A subscriber gets messages until the time is over.
+        """Whether brokers may be sent DISCONNECT in the client's name, because the relay ends the session, or because
+        the client half-closed and has not reset its connection. A half-closed client with subscriptions gets messages
+        until its time is over.
         """
         client, flow = self._client, self._flow
         early = now < self.finish_at < self._finish_by
@@ -195,8 +194,8 @@ class Shutdown:
         return self.ending is not None or now >= self._finish_by or not subscribed
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT for the client if it `may_finish`. A half-closed client counts as gone when its time is
-        over. Raises as `Flow.to_broker`.
+        """Send DISCONNECT for the client if it `may_finish`. Treat a half-closed client as gone when its time is over.
+        Raises as `Flow.to_broker` does.
         """
         if self.may_finish(now):
             self._answering = self.ending is None
@@ -233,17 +232,17 @@ class Shutdown:
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
 
     def _limit(self, now: float) -> None:
-        """Start one `disconnect_timeout` for everything that remains to be done."""
+        """Start the one `disconnect_timeout` for everything that remains to be done."""
         flow = self._flow
         self.expires = self.finish_at = self._finish_by = inf
         self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
         asked = flow.ready or any(link.leaving for link in flow.links)
         self.until = self._answered_by(now) if asked else self._last
 
-    # The relay ends it
+    # The relay ends the session
 
     def end(self, why: Reason, now: float) -> None:
-        """Begin to end the session, for this reason. Read bytes are carried. No change where it is about to end."""
+        """Begin to end the session for this reason, unless the client left. What the client sent is still delivered."""
         self.expires = inf
         if self._client.closed or self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
             return
@@ -255,13 +254,13 @@ class Shutdown:
         self, leg: Leg, error: StompError, now: float, end: End | None = None, *, rest: bool = False
     ) -> None:
         """Begin to end the session with an ERROR. `leg`: the leg whose bytes are the cause. `end`: the side that ended
-        the session, if `leg` does not say it. `rest`: the bytes that were already read are still delivered.
+        the session, if it is not that of `leg`. `rest`: the bytes that were already read are still delivered.
         """
         client, flow = self._client, self._flow
         self._outbox.put(failed(leg.side.value, error, detail=end is not None))
         for link in flow.links:
             link.session.received(error.receipt)  # of the frame at fault, which no broker was sent
-            # What the broker sends cannot be read any more; or it is wrong again while the session ends.
+            # The broker's frames cannot be read any more, or the broker made an error while the session was ending.
             if link.state.leg is leg and (self.ending or not isinstance(error, Refused)):
                 self.lose([link])
                 link.end()
@@ -283,7 +282,7 @@ class Shutdown:
         return failed(self._client.side.value, StompError(why.message, why.detail))
 
     def _begin(self, why: Reason, now: float) -> None:
-        """The relay ends the session, for this reason unless one was given; at once if nothing can be delivered."""
+        """Begin to end the session for this reason, unless it is ending. End it now if nothing can be delivered."""
         client, flow = self._client, self._flow
         if client.closed:
             return
@@ -298,7 +297,7 @@ class Shutdown:
             self.conclude()
 
     def conclude(self) -> None:
-        """End the session now, also if not everything is confirmed. The client gets its ERROR, if there is one."""
+        """End the session now, even if not everything is confirmed. The client gets its ERROR, if there is one."""
         client, why = self._client, self.ending
         if why is None:
             how = How.FLUSH if client.gone else How.LINGER
@@ -316,7 +315,7 @@ class Shutdown:
     # The relay stops
 
     def stop_began(self) -> None:
-        """Read from the client no more; the session ends when it is `drained`, which may be now."""
+        """Stop reading from the client. The session ends when it is `drained`, which may be now."""
         client, flow = self._client, self._flow
         if client.gone or flow.disconnect is not DisconnectState.NONE:
             return
@@ -325,14 +324,14 @@ class Shutdown:
         self._stay()
 
     def _stay(self) -> None:
-        """Let no link move, and read from all brokers."""
+        """Stop all moves, and read from all brokers."""
         for link in self._flow.links:
             link.stay()
         self._read_all()
 
     def _read_all(self) -> None:
-        """Read from all brokers: the awaited receipts may stand behind messages that nobody will be sent, or that the
-        client owes too many ACKs for.
+        """Read from all brokers. The awaited receipts can come after MESSAGEs that hold reading back: the client owes
+        too many ACKs, or nobody gets these MESSAGEs any more.
         """
         for link in self._flow.links:
             if link.up and link.state.leg is not None:
@@ -340,16 +339,14 @@ class Shutdown:
 
     @property
     def drained(self) -> bool:
-        """Whether the relay stops and all SENDs are confirmed, as far as receipts were asked for: then call `end`."""
+        """Whether the relay stops, and all SENDs that asked for receipts are confirmed: then call `end`."""
         if not self.stopping or self._limited or self._flow.disconnect is not DisconnectState.NONE:
             return False
         finished = not self._buffer.unread and self._flow.safe
         return finished or self._client.state is LegState.CONNECTING
 
     def cut(self, why: Reason) -> None:
-        """End the session at once; `why` is the reason unless another one was given before. Count the SENDs that may
-        be lost.
-        """
+        """End the session at once, for this reason if it is not ending yet. Count the SENDs that may be lost."""
         flow = self._flow
         if flow.settled and not self.ending:
             how = How.FLUSH if self._client.gone else How.LINGER
@@ -362,14 +359,14 @@ class Shutdown:
         self.conclude()
 
     def lose(self, links: Iterable[Link]) -> int:
-        """Count and return the SENDs that may be lost because the session ends with these links; each counts once."""
+        """Count the SENDs that may be lost because the session ends with these links, and return how many they are."""
         lost = sum(map(self._flow.write_off, links)) + self._unsent()
         self._session.counters["possibly_lost"] += lost
         self.lost += lost
         return lost
 
     def ended_with(self, link: Link, reason: str, *, clean: bool) -> None:
-        """The session ends with its broker. SENDs may be lost unless it closed `clean` after all was settled."""
+        """End the session with its broker. If the broker closed `clean` and all was settled, no SENDs are lost."""
         flow = self._flow
         if self.ending or not (clean and flow.settled):
             self.lose([link])
@@ -379,13 +376,13 @@ class Shutdown:
             what = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
             self.close(How.LINGER, what)
 
-    # What does not happen in time
+    # When time is over
 
     def unanswered(self) -> list[Link]:
         """Return the links whose silent brokers are treated as lost now. If the list is empty, call `overdue`."""
         flow = self._flow
         sent = flow.disconnect is DisconnectState.SENT
-        # What a broker answered with an ERROR that names no receipt, no other broker will confirm either.
+        # If a broker sent an ERROR without a receipt for a frame, no other broker will confirm this frame either.
         impatient = (self._listener.upstream.confirm and not flow.erred) or self._limited or sent
         if flow.settled or self._tries <= 0 or not impatient:
             return []
@@ -393,8 +390,8 @@ class Shutdown:
         return flow.unanswered()
 
     def answered_by_closing(self, link: Link) -> bool:
-        """A broker closed its connection. Return whether no other answer to DISCONNECT will come, because too many
-        brokers closed at it: then call `overdue`. Otherwise other brokers have the time that is left.
+        """A broker closed its connection. Return True if this was the last broker that could answer DISCONNECT. Then
+        call `overdue`. Otherwise other brokers are tried in the remaining time.
         """
         flow = self._flow
         waiting = flow.unanswered() if flow.disconnect is DisconnectState.SENT and link.up else []
@@ -404,8 +401,8 @@ class Shutdown:
         return self._tries < 0 and len(waiting) == 1
 
     def overdue(self, now: float, what: str = "did not confirm DISCONNECT in time") -> None:
-        """End the overdue step: send the waiting DISCONNECT, or close the session. `what`: what brokers failed to do,
-        as text for the log.
+        """End the overdue step: send the waiting DISCONNECT, wait for the rest of the time, or close the session.
+        `what`: what brokers failed to do, as text for the log.
         """
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
@@ -416,7 +413,7 @@ class Shutdown:
         if flow.settled and not self.ending:
             self.close(How.LINGER, ended(End.CLIENT, "the client sent DISCONNECT"))
             return
-        if self._limited and within:  # brokers had their half, and there is no other to be asked
+        if self._limited and within:  # there is no other broker to ask in the second half of the time
             self.until = self._last
             return
         counters["brokers_lost"] += flow.ready
@@ -424,7 +421,7 @@ class Shutdown:
         counters["clients_undelivered"] += gone
         if self._limited:
             what = "did not confirm all that was said"
-        # One that was being left was reported then, and is not the session's any more.
+        # A broker that was being left was reported before, and the session does not have it any more.
         owing = [(None if link.leaving else link.broker, link.group, link.upstream) for link in flow.links]
         self._outbox.put(*unconfirmed(owing, upstream, what, missing))
         if not self.ending:
@@ -434,13 +431,13 @@ class Shutdown:
         self.conclude()
 
     def _unsent(self) -> int:
-        """Return how many SENDs the client sent that were not read because there was no broker. They are not kept."""
+        """Return how many SENDs of the client were received, but not carried, because there was no broker."""
         client, count = self._client, 0
         if client.state is LegState.CONNECTING and client.gone:
             client.enter(LegState.CONNECTED)
         if client.state is not LegState.CONNECTED:
             return 0
-        with suppress(StompError):  # what is behind it would have been refused
+        with suppress(StompError):  # frames after an error would have been refused
             while True:
                 for frame in client.decoder.frames():
                     count += frame.command is SEND
@@ -452,8 +449,9 @@ class Shutdown:
     # Ends
 
     def close(self, how: How, note: Note) -> None:
-        """Close all legs, the client's with `how`. Brokers get a DISCONNECT if the client sent none: Artemis may
-        otherwise keep a message until its restart. `note` reports the end of the session; there is only one such note.
+        """Close all legs, the client's with `how`. Brokers get a DISCONNECT if they were sent none, because Artemis
+        may otherwise keep a message until its restart. `note` reports the end of the session; only the first call uses
+        it.
         """
         self.until = self.finish_at = self.expires = self._last = inf
         self._buffer.clear()

@@ -15,19 +15,20 @@ from stomprelay.session.leg import Leg, LegState
 from stomprelay.wire.run import Passing, Run
 
 Flow = Single | Fanout
-"""What joins a client to its brokers. Its methods raise `StompError` when the session cannot go on."""
+"""What joins a client to its brokers. Its methods raise `StompError` if the session cannot go on."""
 
 NOW: Final = -inf
-"""Nothing is waited for."""
+"""A time in the past: there is nothing to wait for."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pace:
-    """Takes from `buckets` what the session is to carry next, and waits until it may.
+    """Takes from `buckets` the tokens for what the session will carry next, and waits until these may be used.
 
-    Ask `ready`, then carry at most `frames` frames and feed at most `size` bytes, between `begin` and `done`. `until`:
-    when to ask again; `NOW` while nothing was taken. `held_by`: the bucket that it waits for. `told`: that was noted.
-    `early`: bytes that were fed before the pace began; they are taken out of the buckets with the next ones.
+    Ask `ready`. If True, carry at most `frames` frames and feed at most `size` bytes, between `begin` and `done`.
+    `until`: when to ask again; `NOW` while no tokens are taken. `held_by`: the bucket that the session waits for.
+    `told`: the wait was logged. `early`: bytes that were fed before the pace began; the next `ready` takes their
+    tokens, too.
     """
 
     _buckets: Buckets
@@ -47,7 +48,7 @@ class Pace:
         return self.until > NOW
 
     def passing(self, passing: Passing) -> Passing:
-        """Return these rules, for runs for which there are tokens. Frames of other runs are read one by one."""
+        """Return these rules, limited to runs for which there are tokens. Frames of other runs are read one by one."""
         if self._passing is not None and self._passing[0] is passing:
             return self._passing[1]
 
@@ -68,8 +69,8 @@ class Pace:
         return self._passing[1]
 
     def ready(self, size: int, now: float) -> bool:
-        """Return whether more may be carried now (`size` bytes wait); if not, ask again at `until`. Raises `StompError`
-        if the limit refuses the client.
+        """Return whether more may be carried now (`size` bytes wait). If not, ask again at `until`. Raises
+        `StompError` if the limit refuses the client.
         """
         if not self.waiting:
             self._take(size, now)
@@ -103,14 +104,14 @@ class Pace:
             self.held_by.tally.paused += 1
 
     def begin(self) -> tuple[int, int]:
-        """Return how many frames and how many bytes may be carried now; their tokens are spent. Call `done` next."""
+        """Return how many frames and how many bytes may be carried now. Their tokens are spent. Call `done` next."""
         spent = self.frames, self.size
         self.frames = self.size = 0
         self.until = NOW
         return spent
 
     def done(self, frames: int, size: int, *, begun: bool) -> None:
-        """Give back the tokens of unused frames and bytes. `begun`: keep one token for an unfinished frame."""
+        """Give back the tokens of unused frames and bytes. `begun`: keep one token, for a frame that is incomplete."""
         if begun and frames:
             self._begun = 1
             frames -= 1
@@ -118,7 +119,7 @@ class Pace:
             each.give_back(frames if each.limit is Limit.FRAMES else size)
 
     def leave(self) -> None:
-        """The session has ended or has another pace: put back all tokens that were not used."""
+        """The session has ended or gets another pace: give back all unused tokens."""
         frames, size = self.begin()
         begun, self._begun = self._begun, 0
         self.done(frames + begun, size, begun=False)
@@ -126,10 +127,10 @@ class Pace:
 
 @dataclass(slots=True, eq=False, repr=False)
 class InputBuffer:
-    """A client's unread bytes; from `most` on it is not read from. `pace`: how fast they may go; None: without a limit.
-    `cost`: the kept bytes. `paused`: the client is not read from because of it.
+    """A client's unread bytes. If there are `most` bytes or more, the client is not read from. `pace`: how fast they
+    may be carried; None: without a limit. `cost`: the kept bytes. `paused`: the buffer stopped reading from the client.
 
-    Call `paced` after each change, `hold` to add bytes, `stop` to read from the client no more.
+    Call `append` to add bytes, `hold` or `stop` to stop reading, and `paced` after each change.
     """
 
     _client: Leg
@@ -139,13 +140,13 @@ class InputBuffer:
     pace: Pace | None = None
     paused: bool = False
     _stopped: bool = False
-    # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
+    # An empty deque has as many bytes as the rest of a session's account. Most sessions never need a deque.
     _chunks: deque[bytes] | None = None
     _at: int = 0
 
     @property
     def unread(self) -> bool:
-        """Whether the client has sent bytes that were not carried yet, in this buffer or in the client's decoder."""
+        """Whether the client sent bytes that were not carried yet: in this buffer, or in the client's decoder."""
         client = self._client
         return self.cost > 0 or (client.state is LegState.CONNECTED and client.decoder.behind)
 
@@ -181,18 +182,18 @@ class InputBuffer:
             self.pace.leave()
 
     def stop(self) -> None:
-        """Stop reading from the client for good; only bytes that already arrived count."""
+        """Stop reading from the client for good. Bytes that have already arrived are still carried."""
         self._stopped = True
         self.hold()
 
     def hold(self) -> None:
-        """Stop reading from the client until `paced` finds that it may be read from."""
+        """Stop reading from the client until `paced` finds that reading may go on."""
         if not self.paused:
             self.paused = True
             self._outbox.put(Pause(self._client))
 
     def paced(self, flow: Flow) -> None:
-        """Stop reading if too much is kept, the flow is `full` or the pace waits; read again when all that is over."""
+        """Stop reading if too much is kept, the flow is `full` or the pace waits. Read again once nothing is kept."""
         if self._client.closed:
             return
         waiting = self.pace is not None and self.pace.waiting
@@ -207,8 +208,8 @@ class InputBuffer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Turns:
-    """The legs that have more than one turn carries are `deferred` until their next turn. `allowed`: what may pass
-    straight on, because nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
+    """A leg that has more work than one turn allows is `deferred` until its next turn. `allowed`: what may pass without
+    the relay, on legs where nothing waits. `deadline`: when to `release` more, in seconds; infinity: never.
     """
 
     _client: Leg
@@ -227,18 +228,18 @@ class Turns:
 
     @property
     def readable(self) -> bool:
-        """Whether the bytes of the client may be carried to brokers now, as far as its pace allows."""
+        """Whether the client's bytes may be carried to brokers now, if the pace allows it."""
         client = self._client
         return client.state is LegState.CONNECTED and self._flow.flowing and client not in self.deferred
 
     @property
     def held_by(self) -> TokenBucket | None:
-        """The limit that the client waits for now; None if it does not wait."""
+        """The bucket whose tokens the client waits for now; None if the client does not wait."""
         pace = self._buffer.pace
         return None if pace is None or self.deadline == inf else pace.held_by
 
     def release(self, carry: Callable[[float, bytes, int], int], now: float) -> None:
-        """Carry bytes of the buffer by `carry`, as the pace allows. Raises `StompError` if the pace refuses more."""
+        """Carry bytes of the buffer with `carry`, as the pace allows. Raises `StompError` if the pace refuses more."""
         client, buffer, pace = self._client, self._buffer, self._buffer.pace
         self.deadline = inf
         if pace is None:
@@ -265,7 +266,7 @@ class Turns:
                     self.give_way(client)
 
     def let_pass(self, able: Collection[Pass]) -> None:
-        """Let frames pass straight on as in `able`, on those legs where nothing waits; put changes into the outbox."""
+        """Allow the passes in `able`, on legs where nothing waits. Put changes into the outbox."""
         passes = tuple([self._paced(each) for each in able if self._unburdened(each.leg, each.to)])
         if passes != self.allowed:
             legs = {each.leg for each in passes}
@@ -281,7 +282,7 @@ class Turns:
         return Pass(able.leg, able.to, pace.passing(able.passing), able.trails)
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
-        """Whether both legs are open, and no bytes of `leg` wait, which the next bytes would overtake."""
+        """Whether both legs are open, and no earlier bytes of `leg` still wait."""
         if leg.state is not LegState.CONNECTED or to.state is not LegState.CONNECTED or leg.gone or to.gone:
             return False
         if leg in self.deferred or leg.decoder.buffered:

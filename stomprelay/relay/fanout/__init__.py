@@ -1,6 +1,6 @@
 """One client and several brokers.
 
-`fanout` the flow; `router` the upstreams of a session (`Target`), each group's link with what waits for it (`Member`),
-and where destinations lead (`Router`); `dispatch` which members a client's frame is for; `quorum` what enough of them
-confirmed, and groups that fail.
+`fanout`: the flow; `router`: the upstreams of a session (`Target`), the link of each group with the frames that wait
+for it (`Member`), and the upstream of each destination (`Router`); `dispatch`: the members that a client's frame is
+for; `quorum`: the confirmations by enough members, and groups that fail.
 """

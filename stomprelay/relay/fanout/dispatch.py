@@ -1,5 +1,5 @@
-"""Which brokers a client's frame goes to. Routes, the message or subscription that it names, and its transaction
-decide.
+"""Which brokers a client's frame goes to. This depends on routes, on the message or subscription that the frame names,
+and on its transaction.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,11 @@ from stomprelay.wire.names import (
 
 @dataclass(slots=True, eq=False, repr=False)
 class TransactionTarget:
-    """Where a client's open transaction is: on one target, which its first frame decides (then it is `used`).
+    """The target on which a client's open transaction is. The first frame after BEGIN decides which target; then the
+    transaction is `used`.
 
-    `cost` is in bytes. `bearing` are members with a part that no other member has: without them it cannot be committed.
-    `short` are members that missed a part of it.
+    `cost` is in bytes. `bearing`: members with a part that no other member has; without them the transaction cannot be
+    committed. `short`: members that missed a part of the transaction.
     """
 
     target: Target
@@ -53,7 +54,7 @@ class TransactionTarget:
         self.cost = cost(self.headers)
 
     def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members that cannot commit the transaction; the `reason` of each says why."""
+        """Return the members that cannot commit the transaction. The `reason` of each says why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)
@@ -69,9 +70,9 @@ class TransactionTarget:
 
 
 COPY: Final = b"relay-copy"
-"""The header that has one value in all copies of a SEND, so that consumers recognise them."""
+"""A header with the same value in all copies of a SEND, so that consumers recognise copies."""
 VOTES: Final = RECEIPTS + b"vote-"
-"""In the middle of receipt ids of the relay's own that a quorum confirms, between the session's name and a number."""
+"""The middle of the relay's receipt ids for a quorum, between the session's name and a number."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -90,7 +91,7 @@ class Dispatch:
     _placed: dict[bytes, TransactionTarget] = field(default_factory=dict)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
+        """Send a client's frame that is not DISCONNECT. Raises `StompError` for a frame that cannot be sent."""
         if self._memo is not None and self._memo[0] is frame.memo:
             self._memo[1].send(frame)
             return
@@ -113,7 +114,7 @@ class Dispatch:
     def _ask(
         self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
     ) -> None:
-        """Open a confirmation by these members. The groups that are not asked count as if they had refused."""
+        """Open a confirmation by these members. The target's other members count as if they had refused."""
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
             self._open(Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial))
@@ -127,7 +128,7 @@ class Dispatch:
         self._opened.append(confirmation)
 
     def _tell(self, target: Target, frame: Frame, receipt: bytes | None, *, crucial: bool = False) -> None:
-        """Send a frame to all groups of a target."""
+        """Send a frame to all groups of a target that are not given up."""
         members = target.live
         self._ask(receipt, target, members, crucial=crucial)
         for member in members:
@@ -185,7 +186,7 @@ class Dispatch:
         self._tell(target, frame, receipt)
 
     def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
-        """Send an ACK or NACK to the message's broker, and a cumulative one also to brokers of earlier messages."""
+        """Send an ACK or NACK to the message's broker; if it is cumulative, also to brokers of earlier messages."""
         target, member, delivery = self._origin(frame, receipt)
         name = self._header(frame, TRANSACTION)
         placement = self._place(name, target, receipt)
@@ -206,7 +207,7 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Return the target, member and delivery that an ACK or NACK names; the likeliest one (`Delivery.rank`)."""
+        """Return the target, member and delivery that an ACK or NACK most likely names (see `Delivery.rank`)."""
         dialect = self._session.dialect
         token = said(frame, dialect)
         found: tuple[Target, Member, Delivery] | None = None
@@ -222,10 +223,10 @@ class Dispatch:
             return found
         for target, member in self._router.places.values():
             if member.session.ledger.unsure:
-                return target, member, None  # it may be one of those that it does not know any more
+                return target, member, None  # its ledger may have forgotten the delivery
         for target, member in self._router.places.values():
             if member.session.ledger.dropped:
-                return target, member, None  # or its broker knows it still
+                return target, member, None  # its broker may still know the delivery
         subscription = self._header(frame, SUBSCRIPTION)
         target = self._subscribed.get(subscription or b"", self._router.main)
         if target.fans:
@@ -236,7 +237,7 @@ class Dispatch:
     # Transactions
 
     def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> TransactionTarget | None:
-        """Return where this transaction is: on `target` from now on. Raises `ProtocolError` if it is elsewhere."""
+        """Put this transaction on `target`, and return where it is. Raises `ProtocolError` if it is used elsewhere."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None
@@ -257,7 +258,7 @@ class Dispatch:
         headers = frame.headers(self._session.dialect)
         name = next((value for key, value in headers if key == TRANSACTION), None)
         if name is None or name in self._placed:
-            # Brokers answer that in words of their own.
+            # Brokers refuse this in their own words.
             self._tell(
                 self._placed[name].target if name in self._placed else self._router.main, frame, receipt
             )
@@ -286,7 +287,7 @@ class Dispatch:
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
-        """Send a COMMIT to the members that have the whole transaction; it needs the quorum of a SEND."""
+        """Send a COMMIT to the members that have the whole transaction. The COMMIT needs the same quorum as a SEND."""
         name = self._header(frame, TRANSACTION)
         placement = self._ended(name)
         if name is None or placement is None or not placement.target.fans:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from itertools import islice
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from stomprelay.relay.bridge import Tracer
 from stomprelay.relay.counting import DestinationCounter
@@ -33,16 +33,17 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 _SHOWN: Final = 200
-"""How many bytes are quoted of an ERROR's message."""
+"""How many bytes of an ERROR's message are quoted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Fanout:
-    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts them.
-    What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`.
+    """A `Flow` with several links, which `open_links` makes. `guard` judges the client's frames, `counter` counts
+    them. It is not `coupled`: frames for one broker do not wait for other brokers, and the service reports each broker
+    with `blocked` and `unblocked`.
 
     The client's DISCONNECT, or the relay's in its place, goes to all brokers when everything else is `safe`. `erred`:
-    the last frame that the client was sent was an ERROR. `flowing`: frames of the client are carried, since CONNECTED.
+    the last frame that the client was sent was an ERROR. `flowing`: CONNECTED was sent, so frames are carried.
     """
 
     _client: Leg
@@ -54,6 +55,7 @@ class Fanout:
     _counter: DestinationCounter | None = None
     links: list[Link] = field(init=False)
     survives: ClassVar[bool] = True
+    coupled: ClassVar[Literal[False]] = False
     flowing: bool = False
     erred: bool = False
     disconnect: DisconnectState = DisconnectState.NONE
@@ -81,7 +83,7 @@ class Fanout:
 
     @property
     def cost(self) -> int:
-        """The bytes that wait for members or for their answers."""
+        """The bytes that wait for members, or for answers of members."""
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
 
@@ -89,7 +91,7 @@ class Fanout:
         """Have this guard judge the client's frames from now on."""
         self.guard = guard
 
-    # What is asked of it
+    # State of the flow
 
     @property
     def ready(self) -> bool:
@@ -98,46 +100,46 @@ class Fanout:
 
     @property
     def full(self) -> bool:
-        """Whether too few groups of any upstream have room for more frames."""
+        """Whether the client must not be read from, because in some upstream too few groups have room for frames."""
         return any(target.full for target in self._router.targets)
 
     @property
     def crowded(self) -> bool:
-        """Whether too few groups of any upstream have enough room to read on after `full`."""
+        """Whether, after the flow was `full`, the client must still not be read from."""
         return any(target.crowded for target in self._router.targets)
 
     @property
     def _awaits_receipts(self) -> bool:
-        """Whether the client needs receipts to go on, or leaves: then brokers are read from, whatever it owes them."""
+        """Whether the client waits for receipts, or leaves. Then brokers are read from, whatever ACKs they are owed."""
         return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
 
     @property
     def safe(self) -> bool:
-        """Whether the outcome of each frame that must not be lost is known, and a quorum has all other frames."""
+        """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
         return not pending and all(target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and has got everything that it is owed."""
+        """Whether the client sent DISCONNECT and has received everything that it is owed."""
         if self.disconnect is DisconnectState.SENT:
             told = [member for _, member in self._places.values() if member.disconnecting]
             return self.disconnect_receipt is None and all(member.safe for member in told)
         return self.disconnect is DisconnectState.CONFIRMED
 
     def passes(self) -> list[Pass]:
-        """Return none: the relay looks at each frame."""
+        """Return an empty list, because the relay looks at each frame."""
         return []
 
     def opened(self) -> list[Link]:
-        """Return the links that have to `seek` a broker: those of newly needed upstreams, and those that left one."""
+        """Return the links that must `seek` a broker, because their upstream is newly used or they left a broker."""
         opened, self._router.opened = self._router.opened, []
         return opened
 
-    # What comes
+    # Carrying frames
 
     def to_broker(self, now: float, most: int = TURN) -> None:
-        """Carry the frames that the client's leg has, a turn's worth and `most` at most."""
+        """Carry the frames that the client's leg has, at most `most` and not more than one turn's work."""
         count = 0
         frames = self._client.decoder.frames()
         if self.guard.active:
@@ -175,7 +177,7 @@ class Fanout:
             raise failure
 
     def to_client(self, link: Link, now: float) -> None:
-        """Carry the frames that the broker's leg of a link has."""
+        """Carry the frames that the broker's leg of a link has to the client."""
         target, member = self._places[link]
         leg = link.connection.leg
         try:
@@ -192,10 +194,10 @@ class Fanout:
                 member.pause()
 
     def _forward(self, target: Target, member: Member, now: float) -> None:
-        """Carry a turn's worth of a broker's frames as one `Send`. Raises `StompError` for what cannot be passed on."""
+        """Carry one turn of a broker's frames as one `Send`. Raises `StompError` for a frame that cannot pass."""
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
-        # Before CONNECTED nothing was asked for, and only an ERROR may come.
+        # Before CONNECTED the client asked for nothing, so only an ERROR may pass.
         early = self._client.state is LegState.CONNECTING
 
         def new_head(frame: Frame) -> bytes | None:
@@ -205,7 +207,7 @@ class Fanout:
                 if self._ends:
                     return NOTHING
                 if member.erred:
-                    self.erred = False  # it goes on
+                    self.erred = False  # the broker goes on
                     member.erred = False
                 return bridge.head(frame, session)
             if frame.command is RECEIPT:
@@ -251,7 +253,7 @@ class Fanout:
         return confirmation is not None and not confirmation.hidden
 
     def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
-        """Return whether an ERROR passes to the client. Raises `StompError` if it ends the session."""
+        """Return whether an ERROR passes to the client. Raises `StompError` if the ERROR ends the session."""
         counters = self._session.counters
         receipt = member.session.asked(frame.header(RECEIPT_ID, leg.dialect))
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
@@ -308,7 +310,7 @@ class Fanout:
         return self.settled or (self.erred and self._places[link][1].erred)
 
     def lost(self, link: Link, now: float) -> None:
-        """The link seeks another broker. Raises `StompError` where the session cannot survive the loss."""
+        """The link lost its broker and will seek another. Raises `StompError` if the session cannot survive this."""
         target, member = self._places[link]
         try:
             self._quorum.lost(target, member, now)
@@ -318,7 +320,7 @@ class Fanout:
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
-        """The link found no broker. Raises `StompError` if the remaining ones are too few for the quorum."""
+        """The link found no broker. Raises `StompError` if the other groups are too few for the quorum."""
         target, member = self._places[link]
         if not target.fans:
             raise not_to_be_had(link, self.disconnect_receipt)
@@ -336,7 +338,7 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links whose brokers have not answered DISCONNECT, also those that are leaving their broker."""
+        """Return the links whose brokers still owe an answer and can be replaced. They may be leaving their brokers."""
         members = [
             member
             for target, member in self._places.values()
@@ -345,7 +347,9 @@ class Fanout:
         return [member.link for member in members if not member.safe or self._awaits(member)]
 
     def write_off(self, link: Link) -> int:
-        """Return how many SENDs a group has not confirmed, or was not sent yet; expect nothing more of the group."""
+        """Give a group up, and expect no more answers from it. Return the number of SENDs that the group did not
+        confirm, including SENDs that it was not sent.
+        """
         _, member = self._places[link]
         member.given_up = True
         member.reason = link.reason
@@ -353,7 +357,7 @@ class Fanout:
         return member.write_off()
 
     def finish(self, now: float) -> None:
-        """Send DISCONNECT when everything that was sent before is safe: the client will send no more."""
+        """The client will send no more: send DISCONNECT as soon as everything that was sent before is safe."""
         self._begin_disconnect(self._session.name + GOODBYE)
         self._go_on(now)
 
@@ -363,16 +367,16 @@ class Fanout:
         self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:
-        """Send the client no more MESSAGEs and no RECEIPT for its DISCONNECT; read from brokers regardless of
-        unacknowledged messages.
+        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT. Read from all brokers, even if
+        too many messages are unacknowledged.
         """
         self._ends = True
         for _, member in self._places.values():
             member.resume()
 
     def send_disconnect(self, now: float) -> None:
-        """Send the waiting DISCONNECT to all connected brokers; count the SENDs that the other groups miss. Raises
-        `Refused` if these brokers lack SENDs that only the others were given.
+        """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
+        Raises `Refused` if the connected brokers lack SENDs that only the other groups were given.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
@@ -412,7 +416,7 @@ class Fanout:
         )
 
     def _disconnected(self, member: Member, receipt: bytes) -> bool:
-        """Record that a broker confirmed DISCONNECT. Return whether enough brokers have; if not, leave this broker."""
+        """Record that a broker confirmed DISCONNECT. Return whether enough brokers have now. If not, leave this one."""
         if not self._awaits(member):
             return False  # ActiveMQ may answer twice
         member.link.proved()
@@ -428,7 +432,7 @@ class Fanout:
         self._member(leg).blocked = True
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """Send what waited for this broker."""
+        """Send the frames that waited for this broker."""
         self._member(leg).blocked = False
         self._go_on(now)
 
@@ -436,7 +440,7 @@ class Fanout:
         return next(member for link, (_, member) in self._places.items() if link.state.leg is leg)
 
     def _go_on(self, now: float) -> None:
-        """Write the collected frames, give the client its receipts, and send a DISCONNECT that waited for them."""
+        """Write the collected frames, give the client its receipts, and send a waiting DISCONNECT if all is safe."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
         for target, member in self._places.values():

@@ -1,4 +1,4 @@
-"""Which frames enough groups have confirmed, which groups are still asked, and what the client is sent about it."""
+"""Which frames enough groups have confirmed, which groups must still answer, and what the client is sent about this."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -22,16 +22,16 @@ class Outcome(Enum):
     OPEN = "open"
     PASSED = "passed"
     FAILED = "failed"
-    """Those that are still to answer cannot bring about the quorum any more."""
+    """The quorum cannot be reached any more, whatever the remaining parties answer."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Confirmation(Generic[Party]):
-    """A frame that passes when `quorum` parties, and all that are `required`, have confirmed it.
+    """A frame that passes when `quorum` parties, and all `required` parties, have confirmed it.
 
-    `awaited` have not answered. `refused` answered with ERROR or were given up, in order. The frame does not concern
-    `released` parties any more: they count for the quorum only when no other party can. `crucial` frames must not be
-    lost; the client does not know of `hidden` receipts.
+    `awaited` parties have not answered. `refused` parties answered with ERROR or were given up, in this order.
+    `released` parties need not confirm the frame any more. When no party is awaited, they count as confirmed. `crucial`
+    frames must not be lost. A `hidden` receipt is the relay's; the client does not know it.
     """
 
     receipt: bytes
@@ -55,7 +55,7 @@ class Confirmation(Generic[Party]):
         self.count()
 
     def count(self) -> None:
-        """Settle the outcome, if the answers so far do."""
+        """Set the outcome, if the answers so far decide it."""
         if self.outcome is not Outcome.OPEN:
             return
         if len(self.confirmed) >= self.quorum and self.confirmed.issuperset(self._required):
@@ -71,20 +71,21 @@ class Confirmation(Generic[Party]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Confirmations(Generic[Party]):
-    """The confirmations of one client, by receipt. A party answers equal receipts in the order of the requests.
+    """The confirmations of one client, by receipt. If several requests to a party have the same receipt, the party
+    answers them in the order in which they were asked.
 
-    `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided.
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that are decided by the party's answer.
     """
 
     pending: int = 0
-    """How many crucial confirmations are open: those about what must not be lost."""
+    """How many `crucial` confirmations are open."""
     asked: int = 0
-    """How many answers are awaited, of all parties."""
+    """How many answers are awaited, of all parties together."""
     _first: dict[tuple[bytes, Party], Confirmation[Party]] = field(default_factory=dict)
     _following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = field(default_factory=dict)
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
-        """A frame that asks for a receipt goes to the parties of this confirmation. Its outcome is OPEN now."""
+        """Record that a frame with a receipt goes to the parties of this confirmation. Its outcome must be OPEN."""
         self.pending += confirmation.crucial
         self.asked += len(confirmation.awaited)
         for party in confirmation.awaited:
@@ -93,7 +94,7 @@ class Confirmations(Generic[Party]):
                 self._following.setdefault(key, deque()).append(confirmation)
 
     def withdraw(self, confirmation: Confirmation[Party]) -> None:
-        """Withdraw the confirmation that was asked for last: its frame was not sent."""
+        """Undo the last `ask`, which was for this confirmation, because the frame was not sent."""
         self.pending -= confirmation.crucial
         self.asked -= len(confirmation.awaited)
         for party in confirmation.awaited:
@@ -107,21 +108,19 @@ class Confirmations(Generic[Party]):
                     del self._following[key]
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
+        """A party sent this RECEIPT. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.confirmed.add(party), party, receipt)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
+        """This party need not confirm the receipt. Return the confirmation if that decides it, otherwise None."""
         return self._answer(lambda asked: asked.released.add(party), party, receipt)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
+        """A party answered with an ERROR. Return the confirmation if it is decided now, otherwise None."""
         return self._answer(lambda asked: asked.refused.append(party), party, receipt)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: count a refusal from it for everything that it was asked. Returns the confirmations that
-        this decided.
-        """
+        """A party is given up: it refuses everything that it was asked. Return the confirmations decided now."""
         receipts = [receipt for receipt, asked in self._first if asked == party]
         decided = []
         for receipt in receipts:
@@ -130,7 +129,7 @@ class Confirmations(Generic[Party]):
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """Return the confirmation that a party's next answer with this receipt is for."""
+        """Return the confirmation that the party's next answer with this receipt belongs to, or None."""
         return self._first.get((receipt, party))
 
     def _answer(
@@ -157,12 +156,12 @@ class Confirmations(Generic[Party]):
 
 
 _FAULTS: Final = 2
-"""How often a broker may send nothing but an ERROR before its group is given up."""
+"""How often a broker may send an ERROR, and confirm nothing in between, before its group is given up."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Quorum:
-    """The `confirmations` of a session, and its failed groups. Raises `StompError` when the session cannot go on."""
+    """The `confirmations` of a session, and its failed groups. Raises `StompError` if the session cannot go on."""
 
     _client: Leg
     _session: Session
@@ -171,21 +170,21 @@ class Quorum:
     confirmations: Confirmations[Member] = field(default_factory=Confirmations)
 
     def released(self, member: Member) -> list[Confirmation[Member]]:
-        """Expect no more answers from this member for receipts that the relay gives itself. Returns the decided
-        confirmations: `announce` them.
+        """Record that this member will not answer for the receipts that the relay gives itself. Return the
+        confirmations that are decided now; call `announce` with them.
         """
         receipts = member.resender.unconfirmed.take_given()
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def confirmed_late(self, member: Member, now: float) -> None:
-        """Count receipts that a broker gave earlier and that only now are true. Raises as `announce`."""
+        """Count the broker's RECEIPTs that were held back until now. Raises as `announce` does."""
         receipts = member.resender.unconfirmed.take_late()
         decided = [self.confirmations.confirm(member, receipt) for receipt in receipts]
         self.announce([each for each in decided if each is not None], now)
 
     def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
-        """Give the client the receipts of decided confirmations. Raises `Refused` for the first that failed."""
+        """Give the client the receipts of decided confirmations. Raises `Refused` for the first failed one."""
         failure: Refused | None = None
         passed: list[bytes] = []
         for confirmation in decided:
@@ -200,13 +199,15 @@ class Quorum:
             raise failure
 
     def refused(self, member: Member, receipt: bytes, now: float) -> None:
-        """A broker answered with an ERROR instead of a confirmation. Raises as `announce`."""
+        """Record that a broker answered with an ERROR instead of a RECEIPT. Raises `Refused`, as `announce` does."""
         confirmation = self.confirmations.refuse(member, receipt)
         if confirmation is not None:
             self.announce([confirmation], now)
 
     def poisoned(self, target: Target, member: Member, now: float) -> None:
-        """Count frames that closed a group's connections: as refused or a fault. Raises as `announce` and `fault`."""
+        """Record frames that made a group's brokers close. A frame that awaits an answer is refused. Any other frame is
+        a fault of the broker. Raises as `refused` and `fault` do.
+        """
         for error in member.resender.take_refused():
             reason = error.detail or error.message
             self._outbox.put(outvoted(member.link.group, target.upstream, reason))
@@ -221,7 +222,7 @@ class Quorum:
     # Groups that fail
 
     def lost(self, target: Target, member: Member, now: float) -> None:
-        """A group lost its broker. Raises `StompError` for an unknown outcome that the client has to know of."""
+        """A group lost its broker. Raises `StompError` for an unknown outcome that the client must be told."""
         for failure in member.lost(now):
             if not target.fans or failure.receipt is None:
                 raise failure
@@ -229,7 +230,7 @@ class Quorum:
             self.refused(member, failure.receipt, now)
 
     def fault(self, target: Target, member: Member, reason: str, now: float) -> None:
-        """Leave a broker that did something wrong. The second time its group is given up. Raises as `give_up`."""
+        """Leave a broker that made an error. At the second error, give its group up. Raises as `give_up` does."""
         member.faults += 1
         member.reason = reason
         if member.faults >= _FAULTS:
@@ -239,7 +240,7 @@ class Quorum:
         member.link.connection.done = True
 
     def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
-        """A group is left out for the rest of the session. Raises `Refused` where the quorum cannot do without it."""
+        """Leave a group out for the rest of the session. Raises `Refused` if the quorum is then out of reach."""
         if member.given_up:
             return
         member.given_up = True
@@ -254,7 +255,7 @@ class Quorum:
             raise target.failure([each for each in target.members if each.given_up])
 
     def leave(self, target: Target, member: Member, now: float) -> None:
-        """Leave a broker that takes no more bytes; its group looks for another one. Raises as `lost`."""
+        """Leave a broker that accepts no more bytes; its group looks for another broker. Raises as `lost` does."""
         link = member.link
         self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1

@@ -1,4 +1,4 @@
-"""Which upstreams a session uses, where destinations lead, and each group's link, with what waits for its broker."""
+"""The upstreams of a session, the upstream of each destination, and each group's link with its waiting frames."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -21,14 +21,14 @@ from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import ID, MESSAGE_ID, SUBSCRIPTION, TRANSACTION
 
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
-"""How destinations begin that are not queues, at one product or another."""
+"""The beginnings of destinations that are not queues. Each is used by one product or another."""
 
 _MOST_KNOWN: Final = 4096
-"""How many destinations are remembered with where they lead."""
+"""How many destinations are remembered, each with its target."""
 
 
 class CumulativeAck(NamedTuple):
-    """An ACK or NACK that covers all deliveries of a subscription which are numbered below `order`."""
+    """An ACK or NACK that covers all deliveries of a subscription with a number below `order`."""
 
     command: bytes
     subscription: bytes
@@ -38,13 +38,14 @@ class CumulativeAck(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Member:
-    """A link with a resender, and what waits until its broker can be written to again, in the order in which it was
-    sent. The resender keeps it when the broker is lost.
+    """A link with a resender, and the frames that wait, in order, until its broker can be written to again. If the
+    broker is lost, the resender keeps these frames.
 
-    `blocked`: the broker's connection takes no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: its last
-    frame was an ERROR that answers no request. `faults`: its errors since it last confirmed something. `given_up`: the
-    group is left out for the rest of the session. `reason`: what went wrong last, in words for a client. `short`: it
-    missed SENDs while it was `full`. `paused`: the broker is not read from, because the client owes too many ACKs.
+    `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: the
+    broker's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
+    something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
+    for a client. `short`: the group missed SENDs while it was `full`. `paused`: the broker is not read from, because
+    the client owes too many ACKs.
     """
 
     link: Link
@@ -73,18 +74,18 @@ class Member:
 
     @property
     def up(self) -> bool:
-        """Whether it has a broker that it is not about to leave."""
+        """Whether the member has a broker that it is not about to leave."""
         return self._there and self.link.up
 
     @property
     def writable(self) -> bool:
-        """Whether its broker may be written to now."""
+        """Whether the member's broker may be written to now."""
         held = self.blocked or self.resender.line is not None or (self.link.departing and self.session.quiet)
         return self.up and not held
 
     @property
     def size(self) -> int:
-        """The number of bytes that wait or are not confirmed."""
+        """The number of bytes that wait or are unconfirmed."""
         return self.resender.unconfirmed.size + self._size
 
     @property
@@ -94,7 +95,7 @@ class Member:
 
     @property
     def full(self) -> bool:
-        """Whether as many bytes wait or are unconfirmed as are allowed."""
+        """Whether no more bytes may wait or be unconfirmed."""
         return self.size >= self._most
 
     @property
@@ -104,12 +105,12 @@ class Member:
 
     @property
     def flooded(self) -> bool:
-        """Whether so many bytes wait, even without SENDs, that the broker should be treated as lost."""
+        """Whether twice the allowed bytes wait, so that the broker should be treated as lost."""
         return self._size >= 2 * self._most
 
     @property
     def safe(self) -> bool:
-        """Whether all SENDs and COMMITs that were sent to it have arrived, as far as receipts were asked for."""
+        """Whether all SENDs and COMMITs of this member have arrived, as far as receipts were asked for."""
         return not self._waiting and self.resender.safe
 
     def write_off(self) -> int:
@@ -122,7 +123,7 @@ class Member:
     # What is sent
 
     def send(self, frame: Frame) -> None:
-        """Put in a client's frame. Raises `StompError` for one that cannot be sent."""
+        """Add a client's frame. Raises `StompError` for a frame that cannot be sent."""
         if self._waits:
             self._waiting.append(frame.wire)
             self._size += frame.after - frame.start
@@ -135,12 +136,12 @@ class Member:
         self.resender.send(frame)
 
     def compose(self, command: bytes, headers: Headers) -> None:
-        """Put in a frame that the relay sends in the client's name. Raises as `send` does."""
+        """Add a frame that the relay sends in the client's name. Raises as `send` does."""
         for frame in self.resender.offline.read(compose(command, headers, self.session.dialect)):
             self.send(frame)
 
     def acknowledge(self, ack: CumulativeAck) -> bool:
-        """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker, too."""
+        """Record a cumulative ACK or NACK of another broker's delivery. Return whether it concerns this broker."""
         if self._waits:
             last = self._waiting[-1] if self._waiting else None
             if isinstance(last, CumulativeAck) and last._replace(order=ack.order) == ack:
@@ -172,9 +173,7 @@ class Member:
         return bool(self._waiting) or (self._there and not self.writable)
 
     def flush(self, now: float) -> None:
-        """Write the collected frames, after those that waited, if the broker can be written to. Raises as
-        `send` does.
-        """
+        """Write the waiting frames, then the collected frames, if the broker can be written to. Raises like `send`."""
         try:
             if self.resender.line is not None and self.up:
                 self.resender.go_on(now)
@@ -205,7 +204,7 @@ class Member:
         leg.enter(LegState.LEAVING)
         self._outbox.send(leg, wire, now)
 
-    # What its broker takes and gives
+    # Reading from the broker
 
     def pause(self) -> None:
         """Stop reading from the broker, if it is read from."""
@@ -228,9 +227,7 @@ class Member:
         self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
-        """The broker is lost: keep the waiting frames for the next one. Returns errors for frames that cannot
-        be kept.
-        """
+        """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
         failures: list[StompError] = []
         for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))
@@ -250,7 +247,7 @@ class Member:
 
 
 class Target:
-    """One upstream of a session, with a member for each group. `quorum` is how many members must confirm a frame."""
+    """One upstream of a session, with a member for each group. `quorum`: how many members must confirm a frame."""
 
     __slots__ = ("members", "quorum", "upstream")
 
@@ -264,7 +261,7 @@ class Target:
 
     @property
     def fans(self) -> bool:
-        """Whether it has several groups."""
+        """Whether the target has several groups."""
         return len(self.members) > 1
 
     @property
@@ -274,28 +271,28 @@ class Target:
 
     @property
     def ready(self) -> bool:
-        """Whether a quorum has brokers."""
+        """Whether at least `quorum` members have brokers."""
         return sum(member.link.up for member in self.members) >= self.quorum
 
     @property
     def reachable(self) -> bool:
-        """Whether a quorum can still have brokers."""
+        """Whether at least `quorum` members are not given up."""
         return len(self.live) >= self.quorum
 
     @property
     def full(self) -> bool:
-        """Whether no more can be taken from the client: fewer members than the quorum have room."""
+        """Whether the client must not be read from, because fewer members than the quorum have room."""
         return sum(not member.full for member in self.live) < self.quorum
 
     @property
     def crowded(self) -> bool:
-        """Whether there is too little room to read on after it was `full`."""
+        """Whether, after the target was `full`, the client must still not be read from."""
         return sum(not member.crowded for member in self.live) < self.quorum
 
     @property
     def safe(self) -> bool:
         """Whether a quorum has everything that the client sent, and no other connected broker waits for part of it. A
-        `short` member does not count.
+        `short` member does not count for the quorum.
         """
         unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
@@ -312,18 +309,18 @@ class Target:
         return away if whole < self.quorum else []
 
     def copies(self, destination: bytes) -> bool:
-        """Whether a SEND goes to all groups and not only to one."""
+        """Whether a SEND goes to all groups, and not only to one."""
         return self.fans and (self.upstream.fan_out_queues or destination.startswith(TOPICS))
 
     @property
     def primary(self) -> Member:
-        """The member for frames that go to one group only: the first with a broker and room."""
+        """The member for frames that go to one group only. If possible, it is a member with a broker and with room."""
         live = self.live
         roomy = [member for member in live if not member.full]
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
     def receivers(self) -> list[Member]:
-        """Return the members for a SEND: all that have room; members without room only if the quorum needs them."""
+        """Return the members for a SEND: all with room; if these are fewer than the quorum, the least full ones."""
         live = self.live
         roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):
@@ -338,7 +335,7 @@ class Target:
         )
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
-        """Return the error for the client, when these members failed and the quorum cannot be reached."""
+        """Return the error for the client: these members failed, so the quorum cannot be reached."""
         failed = ", ".join(
             f"{member} ({member.reason})" if member.reason else str(member) for member in members
         )
@@ -348,9 +345,9 @@ class Target:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Router:
-    """The targets of a session: `main` of the listener's own upstream, and others by route. `links` makes the links of
-    an upstream. `places` has the target and the member of each link. `opened`: links that are new, or whose broker was
-    left, and that have to seek one.
+    """The targets of a session: `main` for the listener's own upstream, others by route. `links` makes the links of an
+    upstream. `places` has the target and the member of each link. `opened`: links that must seek a broker, because
+    they are new or left their broker.
     """
 
     _listener: Listener
@@ -371,7 +368,7 @@ class Router:
         return bool(self._listener.routes)
 
     def target(self, destination: bytes) -> Target:
-        """Return the target for a destination. Its links are made at its first use: see `take_opened`."""
+        """Return the target for a destination. The first use of a target makes its links: see `Fanout.opened`."""
         if not self.forks:
             return self.main
         target = self._known.get(destination)

@@ -1,5 +1,5 @@
 """A session's connection to one group of brokers.
 
-`link` the broker that it has or asks, or which broker is tried next, and when; `probe` the relay's own conversation
-with a broker, to learn how it is.
+`link`: the broker of the session, or the search for a broker; `probe`: a short session of the relay's own, which shows
+how a broker is.
 """

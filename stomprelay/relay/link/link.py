@@ -1,4 +1,4 @@
-"""A session's link to one group of brokers: the broker that it has, or the search for one."""
+"""A session's link to one group of brokers: the broker that the session has, or the search for one."""
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
@@ -32,23 +32,23 @@ from stomprelay.wire.names import CONNECTED, VERSION
 _ONCE: Final = Reconnect(attempts=0, startup_attempts=1)
 
 SHORTEST: Final = 0.01
-"""The shortest pause between two passes: none at all would be a loop wherever connections are refused at once."""
+"""The shortest pause between two passes. Without it, a link would loop if all brokers refuse connections at once."""
 
 SETTLED: Final = 1.0
-"""Seconds for which a broker found after a loss has to stay before the search counts as over."""
+"""If a broker that was found after a loss is lost within so many seconds, the old search goes on."""
 
 CLOSED: Final = "the broker closed the connection when it was sent CONNECT"
 STRANGE: Final = "the broker did not answer CONNECT with CONNECTED"
 
 PROOF: Final = 2
-"""The number of attempts that must have ended at brokers that were well, before the client is to blame."""
+"""The number of attempts that must have ended at brokers that were well, before the client counts as the cause."""
 
 REST: Final = 2.0
-"""Seconds until the next attempt of a client that was turned away `PROOF` times. Within one a probe is due."""
+"""Seconds until the next attempt of a client that was turned away `PROOF` times. A probe is due within one second."""
 
 
 class Attempt(NamedTuple):
-    """Try this broker at this time; None: no broker may be tried at all, ask again when one was resumed."""
+    """Try this broker at this time. None: no broker may be tried; call `next` again when a broker is resumed."""
 
     broker: Broker | None
     at: float
@@ -56,15 +56,15 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Suspicion:
-    """The attempts of one client that no broker accepted yet: whether its CONNECT is the reason. RabbitMQ closes the
-    connection for some logins without a word, like a broker that dies.
+    """Records the attempts of one client that no broker has accepted yet, to find out whether the client's CONNECT is
+    the reason. RabbitMQ closes the connection for some logins without an ERROR, like a broker that dies.
 
-    The client is to blame when two attempts ended at brokers that were well before and after, and accepted other
-    clients meanwhile (`Health.well_since`). After two attempts a pause leaves time for a probe, where no other client
-    comes.
+    The client is the cause if two attempts ended at brokers that were well before and after, and that accepted other
+    clients in the meantime (`Health.well_since`). After two attempts a pause leaves time for a probe, in case no other
+    client comes.
 
-    Call `turned_away` when a broker ended one after CONNECT, then ask `proved`, and again before the next attempt,
-    which has to wait `rest` seconds. `fault` describes the last one, for a client.
+    Call `turned_away` when a broker ended an attempt after CONNECT. Then ask `proved`, and ask again before the next
+    attempt, which must wait `rest` seconds. `fault` describes the last attempt, for a client.
     """
 
     fault: str = ""
@@ -72,7 +72,7 @@ class Suspicion:
     _attempts: tuple[tuple[Broker, Sight], ...] = ()
 
     def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
-        """A broker did not take the session after CONNECT. `sight`: the broker's state when it was asked."""
+        """A broker did not accept the session after CONNECT. `sight`: the broker's state when the attempt began."""
         self._count += 1
         self.fault = fault
         if sight.well:
@@ -80,7 +80,7 @@ class Suspicion:
 
     @property
     def proved(self) -> bool:
-        """Whether the client's CONNECT is the cause."""
+        """Whether the client's CONNECT is the reason why no broker accepted the session."""
         certain = (
             broker.health.answered_since(sight) and broker.health.well_since(sight)
             for broker, sight in self._attempts
@@ -96,16 +96,16 @@ class Suspicion:
 @dataclass(slots=True, eq=False, repr=False)
 class Schedule:
     """The order and the times of a session's attempts in one group. As in ActiveMQ's failover transport, a pass tries
-    every broker once, and pauses between passes grow. Brokers that failed come last; paused ones are not tried.
+    every broker once, and the pauses between passes grow. Brokers that failed come last; paused brokers are not tried.
 
-    Call `begin`, then do what `next` returns until a broker accepts or there is no next. When an attempt is due and
-    does not `stand`, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when one
-    accepted, `ended` when the session is over.
+    Call `begin`, then do what `next` returns, until a broker accepts or `next` returns None. When an attempt is due and
+    `stands` is False, call `next` again. Call `reconsider` when a broker was resumed or came back, `found` when a
+    broker accepted, `ended` when the session is over.
 
-    `last`: the broker of the last attempt, or the one that the session moved to. `passes`: passes without success.
-    `vain`: a note must be logged now that no broker was found in so many passes. `deadline`: when the session is given
-    up, but see `kept`. `_rate` bounds the sessions a second that return. `offer`: what brokers are asked with.
-    `suspicion`: there is one once a broker turned the client away.
+    `last`: the broker of the last attempt, or the broker that the session moved to. `passes`: passes without success.
+    `vain`: so many passes had no success that a note must be logged now. `deadline`: when the session is given up, but
+    see `kept`. `_rate` limits how many sessions return in a second. `offer`: what brokers are sent in CONNECT.
+    `suspicion`: None until a broker turns the client away.
     """
 
     _group: Group
@@ -135,8 +135,9 @@ class Schedule:
         self._options = self._group.reconnect or _ONCE
 
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
-        """Begin a search: for a new client (`start`), or for one that lost or left its broker. A search whose broker
-        was lost at once goes on. A session that was moved does not wait, and always has one pass.
+        """Begin a search, for a new client (`start`), or for a client that lost or left its broker. If the last search
+        found a broker that was lost at once, go on with that search. A session that moves does not wait, and has at
+        least one pass.
         """
         if self._target is not None:
             self.ended()
@@ -170,9 +171,8 @@ class Schedule:
                 left = self._open()
                 break
         if not left:
-            if (
-                self._bound is None
-            ):  # the broker that has the sessions is waited for, which is no pass in vain
+            # Waiting for the broker that has the sessions is no failed pass.
+            if self._bound is None:
                 self.passes += 1
                 self.vain = self.passes % self._options.warn_after == 0
             if 0 < self._most <= self.passes:
@@ -198,7 +198,7 @@ class Schedule:
         return Attempt(broker, at)
 
     def stands(self, now: float) -> bool:
-        """Whether the attempt that `next` returned should still be made, at its time. If not, call `next` again."""
+        """Whether to make the attempt that `next` returned, now that its time has come. If not, call `next` again."""
         broker = self.last
         if broker is None:
             return False
@@ -216,7 +216,7 @@ class Schedule:
         return True
 
     def reconsider(self, now: float) -> None:
-        """A broker was resumed or came back. `next` now waits for no pause, only for the session's turn."""
+        """A broker was resumed or came back: begin a pass now. Its attempts wait only for the session's turn."""
         if self._target is not None:
             self.last = self._before
         self.ended()
@@ -225,24 +225,24 @@ class Schedule:
         self._left = self._pass(now)
 
     def found(self, now: float) -> None:
-        """A broker accepted, and counts the session among its own."""
+        """A broker accepted the session. Call this after the broker has counted the session (`Health.joined`)."""
         self.ended()
         self._found_at = -inf if self._start else now
 
     def ended(self) -> None:
-        """The attempt is over, well or not: this session is not on its way to a broker any more."""
+        """The attempt is over, with or without success: the session is not on its way to a broker any more."""
         if self._target is not None:
             self._target.health.coming -= 1
             self._target = None
 
     def verdict(self, now: float) -> str:
-        """Return why the search has ended, in words that a client may read."""
+        """Return why the search ended, in words that a client may read."""
         if now >= self.deadline:
             return f"none could be had within {self._options.timeout:g} s"
         return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
 
     def kept(self) -> bool:
-        """Whether an operator paused all brokers. The search is not given up then, and begins anew afterwards."""
+        """Whether an operator paused all brokers. If so, the search has no deadline, and begins anew afterwards."""
         for each in self._group.brokers:
             if not each.health.paused:
                 return False
@@ -261,7 +261,7 @@ class Schedule:
         self._left = self._pass(now, prefer)
 
     def _wait(self, now: float, delay: float) -> None:
-        """Let the next pass begin after a delay. If delays grow, the pass after that waits longer."""
+        """Let the next pass begin after a delay. If delays grow, the delay after this one is longer."""
         options = self._options
         self._ready_at = now + spread(
             min(delay, max(options.longest_delay, SHORTEST)), self._chance, options.jitter
@@ -279,16 +279,16 @@ class Schedule:
         return order
 
     def _open(self) -> list[Broker]:
-        """Return the brokers that this pass may try and has not tried yet."""
+        """Return the brokers that this pass may still try."""
         return [each for each in self._left if not each.health.paused]
 
 
 AGAIN: Final = 30.0
-"""Seconds after which a session that no other broker took may be asked to move again, for the sake of balance."""
+"""Seconds for which a session that another broker refused is not asked again to move for balance."""
 
 
 class Accepted(NamedTuple):
-    """An accepted session: the bridges to the broker, the accord, the broker's product, and a line for the log."""
+    """An accepted session: the bridges to the broker, what CONNECTED says, the broker's product, a line for the log."""
 
     bridges: Bridges
     accord: Accord
@@ -300,9 +300,9 @@ class Accepted(NamedTuple):
 class Handshake:
     """A session asks one broker for CONNECTED.
 
-    Call `ask`, `connect` when the connection is there, then `read` with what the broker sends. `until`: when CONNECTED
-    must be there; before `ask`, when to call it. `told`: CONNECT was sent. `sight`: how the broker was when it was
-    asked. `accepted`: its answer.
+    Call `ask`, then `connect` when the connection is there, then `read` with what the broker sends. `until`: before
+    `ask`, when to call `ask`; after it, when CONNECTED must have come. `told`: CONNECT was sent. `sight`: the broker's
+    state at `ask`. `accepted`: the broker's acceptance, once it has come.
     """
 
     _link: "Link"
@@ -324,14 +324,14 @@ class Handshake:
         self.leg = Leg(Side.UPSTREAM, link.upstream.limits)
 
     def ask(self, now: float) -> None:
-        """Ask for the broker's connection."""
+        """Ask for a connection to the broker."""
         self.until = now + self._link.upstream.connect_timeout
         self.told = False
         self.sight = self.broker.health.sight()
         self._outbox.put(Open(self.leg, self.broker))
 
     def connect(self, address: str | None, now: float) -> None:
-        """Send CONNECT; `address` is the client's, None where that is unknown."""
+        """Send CONNECT. `address`: the client's IP address, None if it is unknown."""
         upstream = self._link.upstream
         self.told = True
         frame = self._offer.connect(
@@ -344,8 +344,8 @@ class Handshake:
         self._outbox.send(self.leg, frame, now)
 
     def read(self, data: bytes, now: float) -> Accepted | Frame | None:
-        """Return what CONNECTED settled, or the frame that came in its place; None while its answer is awaited. Raises
-        `StompError` for what is not STOMP, and for an unknown version.
+        """Return what CONNECTED says, or the frame that came instead; None while no answer is complete. Raises
+        `StompError` for bytes that are not STOMP, and for an unknown version.
         """
         self.leg.decoder.feed(data)
         for frame in self.leg.decoder.frames():
@@ -383,12 +383,12 @@ class Handshake:
 
     def _retry(self, frame: Frame, now: float) -> bool:
         """Read an ERROR that came instead of CONNECTED. If it names other versions, close the leg, ask for these
-        versions on a new leg, and return True. They count as the broker's only once CONNECTED names one: ActiveMQ does
-        not escape an ERROR, so its `version` may be the client's text.
+        versions on a new leg, and return True. The relay believes that the broker has these versions only after a
+        CONNECTED: ActiveMQ does not escape an ERROR, so the `version` in it may be the client's text.
         """
         upstream = self._link.upstream
         spoken = versions(frame.raw(VERSION) or b"") & frozenset(DIALECTS)
-        # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
+        # RabbitMQ names its versions in every ERROR. Only versions that were not asked for mean something.
         if not spoken or spoken & self._tried or upstream.versions is not None:
             return False
         self._asked = spoken
@@ -403,7 +403,7 @@ class Handshake:
         return True
 
     def drop(self) -> None:
-        """Close the connection to the broker, if there is one: the broker is not needed."""
+        """Close the connection to the broker, if there is one, because the session does not need it."""
         if self.sight is not None and not self.leg.closed:
             self._close(How.LINGER)
 
@@ -414,7 +414,7 @@ class Handshake:
 
 @dataclass(slots=True)
 class Waiting:
-    """The link waits for the time of its next attempt, at `target`; without one, until an operator resumes a broker."""
+    """The link waits for the time to try `target`. If that is None, it waits until an operator resumes a broker."""
 
     leg: ClassVar[None] = None
     target: Broker | None = None
@@ -424,9 +424,9 @@ class Waiting:
 class Connected:
     """Frames flow between the client and this broker.
 
-    `done`: the broker is to be left at once. `silent`: it did not answer. `place`: the session's number there.
-    `sent_frames` and `received_frames` count the client's and the broker's frames, `queue_sends` and
-    `queue_messages` those of queues; `tally` has them all.
+    `done`: leave the broker at once. `silent`: the broker did not answer. `place`: the session's number at the broker.
+    `sent_frames`: how many frames the client sent. `received_frames`: how many frames the broker sent. `queue_sends`
+    and `queue_messages` are the numbers of SENDs to queues and MESSAGEs from queues. `tally` has all four numbers.
     """
 
     leg: Leg
@@ -443,7 +443,7 @@ class Connected:
 
     @property
     def tally(self) -> BrokerTally:
-        """Return the counts since the broker accepted the session."""
+        """Return the counts of frames since the broker accepted the session."""
         return BrokerTally(
             sent_frames=self.sent_frames,
             received_frames=self.received_frames,
@@ -454,15 +454,15 @@ class Connected:
 
 @dataclass(slots=True, kw_only=True)
 class Leaving(Connected):
-    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
+    """The session moves: the broker was sent DISCONNECT with `receipt`. The broker's frames still go to the client."""
 
     receipt: bytes
 
 
 @dataclass(slots=True)
 class Ended:
-    """No broker was found, for a `reason` that a client may read; or the session is over. `leg`: the leg of the last
-    attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
+    """The link has no broker and looks for none. If no broker was found, `reason` says why, in words that a client may
+    read. `leg`: the leg of the last attempt, if it is still open. `unwelcome`: the client's CONNECT is the reason.
     """
 
     reason: str = ""
@@ -472,11 +472,11 @@ class Ended:
 
 @dataclass(slots=True)
 class BalanceMove:
-    """The session leaves its broker once another one accepts it: at a quiet moment, or at `leave_by`; with `may_stay`
-    it stays then.
+    """The session leaves its broker after another broker has accepted it: at a quiet moment, or at `leave_by`. With
+    `may_stay`, it stays if no quiet moment came before `leave_by`.
 
-    `target`: the only broker to go to. `left`: brokers not asked yet. `refusal`: why the last one refused. `again`: no
-    move for balance before this time.
+    `target`: the only broker to go to. `left`: brokers that were not asked yet. `refusal`: why the last broker refused.
+    `again`: before this time, the session is not asked to move for balance.
     """
 
     target: Broker | None
@@ -489,13 +489,13 @@ class BalanceMove:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Link:
-    """One session in one group. `session` is what is sent to the brokers of this group.
+    """One session in one group. `session` is what is open at the brokers of this group.
 
-    Call `seek` first, then the method for each event; call `woke` at `until`. `resender`: None where the session ends
-    with its broker and has no other link (`resends`). `before`: the broker before this one. `recovering`: it was lost.
-    `seeks_since`: when the search for the present broker began. `fresh`: no broker accepted the session yet. `moving`:
-    the move under way. `following`: the broker to move to, where one is asked. `stays`: why the session has the broker
-    that it was to leave.
+    Call `seek` first, then the method for each event; call `woke` at `until`. `resends`: the session has other links,
+    too. `resender`: None if the session ends with its broker. `before`: the broker before this one. `recovering`:
+    `before` was lost. `seeks_since`: when the search for the present broker began. `fresh`: no broker has accepted the
+    session yet. `moving`: the present move. `following`: the broker that is asked to accept the move. `stays`: why the
+    session kept the broker that it was to leave.
     """
 
     listener: Listener
@@ -532,68 +532,72 @@ class Link:
             )
         self._schedule = Schedule(self.group, upstream.reconnect_rate, self._chance, offer)
 
-    # What there is
+    # State of the link
 
     @property
     def up(self) -> bool:
-        """Whether it has a broker that it is not leaving."""
+        """Whether the link has a broker that it is not leaving."""
         return type(self.state) is Connected
 
     @property
     def leaving(self) -> bool:
-        """Whether its broker was sent DISCONNECT because the session moves."""
+        """Whether the link's broker was sent DISCONNECT, because the session moves."""
         return type(self.state) is Leaving
 
     @property
     def ended(self) -> bool:
-        """Whether it has no broker and looks for none."""
+        """Whether the link has no broker and looks for none."""
         return type(self.state) is Ended
 
     @property
     def departing(self) -> bool:
-        """Whether it leaves its broker at the next quiet moment: another broker accepted, or none may be asked."""
+        """Whether the link leaves its broker at the next quiet moment: another broker has accepted the session, or
+        there is no broker to ask.
+        """
         return self.moving is not None and (self.following is None or self.following.accepted is not None)
 
     def leaves(self, now: float) -> bool:
-        """Return whether a link that is `departing` leaves its broker now: it is quiet, or its time is over."""
+        """Return whether a `departing` link leaves its broker now: it is quiet, or the time of its move is over."""
         move = self.moving
         return self.quiet or (self.up and move is not None and now >= move.leave_by and not move.may_stay)
 
     def movable(self, now: float) -> bool:
-        """Return whether the session may be asked to move for balance: not for a while after a broker refused it."""
+        """Return whether the session may be asked to move for balance. After a refusal this is False for a while."""
         return self.moving is None and now >= self._again
 
     @property
     def done(self) -> bool:
-        """Whether its broker is to be left at once."""
+        """Whether the link must leave its broker at once."""
         return isinstance(self.state, Connected) and self.state.done
 
     @property
     def connection(self) -> Connected:
-        """Return the broker that it has, with its leg and bridges. Raises `LookupError` without a broker."""
+        """Return the link's broker, with leg and bridges. Raises `LookupError` if the link has no broker."""
         if not isinstance(self.state, Connected):
             raise LookupError("there is no broker")
         return self.state
 
     @property
     def broker(self) -> Broker | None:
-        """The broker to which this link is connected or connects."""
+        """The broker that the link has, if any."""
         return self.state.broker if isinstance(self.state, Connected) else None
 
     @property
     def dropped_by(self) -> Broker | None:
-        """The broker, if only it can have ended the connection; None if the session leaves it or it did not answer."""
+        """The link's broker, if it is certain that this broker ended the connection. None if the session was leaving
+        the broker, or if the broker did not answer any more.
+        """
         state = self.state
         return state.broker if type(state) is Connected and not (state.done or state.silent) else None
 
     @property
     def legs(self) -> list[Leg]:
-        """The legs to the broker that it has or asks, and to the broker that it moves to."""
+        """The legs to the broker that the link has or asks, and to the broker that it will move to."""
         legs = [] if self.state.leg is None else [self.state.leg]
         return legs if self.following is None else [*legs, self.following.leg]
 
     def broker_at(self, leg: Leg) -> Broker | None:
-        """Return the broker to which a leg of this link leads; None where it has no such leg."""
+        """Return the broker to which a leg of this link leads; None if the link has no such leg."""
         for each in (self.state, self.following):
             if isinstance(each, Handshake | Connected) and each.leg is leg:
                 return each.broker
@@ -606,12 +610,12 @@ class Link:
 
     @property
     def quiet(self) -> bool:
-        """Whether its broker could be left without a loss: nothing is open, unacknowledged or unconfirmed."""
+        """Whether leaving the broker loses nothing: nothing is open, unacknowledged or unconfirmed there."""
         return self.up and self.resender is not None and self.resender.quiet
 
     @property
     def unproved(self) -> int:
-        """How many SENDs may be lost if the broker were lost now, whatever the next one confirms."""
+        """How many SENDs may be lost if the broker is lost now, even if the next broker confirms all that is kept."""
         return self.session.unproved if self.resender is None else self.resender.unconfirmed.unproved
 
     def write_off(self) -> int:
@@ -630,12 +634,12 @@ class Link:
 
     @property
     def _search(self) -> Schedule:
-        """Return the schedule of the search. A link without a resender has none once it had its broker."""
+        """Return the schedule of the search. A link without a resender has no schedule once a broker accepted."""
         assert self._schedule is not None
         return self._schedule
 
     def seek(self, now: float, prefer: Broker | None = None) -> None:
-        """Look for a broker, first of all for this one where one is preferred."""
+        """Look for a broker. If `prefer` is given, try this broker first."""
         self.seeks_since = now
         if self._schedule is None:
             self.state = Ended()
@@ -671,7 +675,7 @@ class Link:
         self.until = min(handshake.until, schedule.deadline)
 
     def _rejected(self, schedule: Schedule) -> bool:
-        """Return whether the session was given up because of its client's CONNECT."""
+        """Return whether the session was given up, because its client's CONNECT is the cause."""
         suspicion = schedule.suspicion
         if suspicion is None or not suspicion.proved:
             return False
@@ -680,7 +684,7 @@ class Link:
         return True
 
     def connected(self, leg: Leg, now: float, address: str | None = None) -> None:
-        """The connection that was asked for is there, for a client at this IP address."""
+        """The connection that was asked for is there. `address`: the client's IP address, if it is known."""
         asked = self.state if isinstance(self.state, Handshake) else self.following
         if asked is not None and asked.leg is leg:
             asked.connect(address, now)
@@ -688,8 +692,8 @@ class Link:
             self._outbox.put(Close(leg, How.ABORT))
 
     def answered(self, data: bytes, now: float) -> Accepted | bytes | None:
-        """Read what the asked broker sent. Returns the accord, or the client's ERROR frame; None while the search goes
-        on. Raises `StompError` for what is not STOMP.
+        """Read what the asked broker sent. Return its acceptance, or the ERROR frame for the client; None while the
+        search goes on. Raises `StompError` for bytes that are not STOMP.
         """
         handshake = self.state
         if not isinstance(handshake, Handshake):
@@ -730,7 +734,7 @@ class Link:
             )
 
     def refused(self, reason: str, now: float, blame: str = CLOSED) -> None:
-        """The asked broker failed or refused CONNECT: ask the next one. `blame` is for a client that caused it."""
+        """The asked broker failed or refused CONNECT: ask the next one. `blame`: the error for a client at fault."""
         asked = self.state
         if not isinstance(asked, Handshake) or asked.sight is None:
             return
@@ -747,7 +751,7 @@ class Link:
         self._refused(broker, reason, now)
 
     def _undecided(self, asked: Handshake) -> None:
-        """The attempt ended without a result. If the broker counts as down, a probe has to find out how it is."""
+        """The attempt ended without a result. If the broker counts as down, ask for a probe."""
         health = asked.broker.health
         if health.up is False and asked.sight is not None:
             health.doubt(asked.sight)
@@ -766,7 +770,7 @@ class Link:
             self._next(schedule, now, 0.0 if schedule.suspicion is None else schedule.suspicion.rest)
 
     def prevented(self, reason: str, now: float) -> None:
-        """This process could not connect to the broker: ask the next one. The broker's health is not changed."""
+        """This process could not connect to the broker: ask the next one. The broker's health does not change."""
         if not isinstance(self.state, Handshake):
             return
         self.session.counters["connects_prevented"] += 1
@@ -778,13 +782,13 @@ class Link:
         self._next(self._search, now)
 
     def reconsidered(self, now: float) -> None:
-        """A broker came back: try again at once, unless a broker is being asked."""
+        """A broker came back: if the link waits for an attempt, try now."""
         if isinstance(self.state, Waiting):
             self._search.reconsider(now)
             self._next(self._search, now)
 
     def woke(self, now: float) -> None:
-        """The time `until` has come: begin or end an attempt, leave the broker, or stay with it."""
+        """The time `until` has come: begin or end an attempt, leave the broker, or decide to stay."""
         match self.state:
             case Handshake(until=until, broker=broker) as asked if now >= until:
                 if asked.sight is None or not broker.health.answered_since(asked.sight):
@@ -811,14 +815,14 @@ class Link:
     # Ends
 
     def fell_silent(self, now: float) -> None:
-        """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
+        """Record in the broker's health that the broker sent nothing for longer than the heart-beats allow."""
         if isinstance(self.state, Connected):
             self.state.silent = True
             self.state.broker.health.failed(self.upstream.checks, now, self._chance, silent=True)
 
     @property
     def hasty(self) -> bool:
-        """Whether the broker is to be sent more in the next turn: then call `Flow.to_client`."""
+        """Whether the broker must be sent more in the next turn. If so, call `Flow.to_client` in that turn."""
         line = None if self.resender is None else self.resender.line
         return line is not None and line.hasty and self.up
 
@@ -829,7 +833,7 @@ class Link:
             self.state.broker.health.doubt(self.state.broker.health.sight())
 
     def lost(self, reason: str) -> None:
-        """Record the loss of the broker. Call `hang_up`, then `seek`. No change where it was being left."""
+        """Record that the broker is lost. Then call `hang_up` and `seek`. No change if the link was leaving it."""
         if type(self.state) is Connected and not self.state.done:
             self._lost(self.state)
             self._outbox.put(fault(Event.LOST, self.state.broker, self.upstream, reason))
@@ -842,17 +846,17 @@ class Link:
         connection.broker.health.lost(suspect=careful or connection.done or connection.silent)
 
     def queue_sent(self, count: int) -> None:
-        """Count so many SENDs to queues at the broker that it has."""
+        """Count SENDs to queues of the present broker."""
         if isinstance(self.state, Connected):
             self.state.queue_sends += count
 
     def queue_gave(self, count: int) -> None:
-        """Count so many MESSAGEs from queues of the broker that it has."""
+        """Count MESSAGEs from queues of the present broker."""
         if isinstance(self.state, Connected):
             self.state.queue_messages += count
 
     def _goes_back(self) -> None:
-        """Count what the broker keeps: add unacknowledged messages; subtract SENDs kept for the next broker."""
+        """Correct the counts of queues: unacknowledged messages go back, and kept SENDs go to the next broker."""
         state = self.state
         if isinstance(state, Connected):
             kept = 0 if self.resender is None else self.resender.unconfirmed.sends
@@ -862,7 +866,7 @@ class Link:
             state.queue_messages -= min(self.session.unacknowledged, state.queue_messages)
 
     def hang_up(self, how: How) -> None:
-        """Close the leg in this way if it is open. The link has no broker now; call `seek` for another one."""
+        """Close the leg in this way, if it is open. Then the link has no broker; call `seek` for another one."""
         leg = self.state.leg
         if leg is not None and not leg.closed:
             leg.enter(LegState.CLOSED)
@@ -877,7 +881,7 @@ class Link:
         self.state = Waiting()
 
     def end(self) -> None:
-        """Close the leg and end the search. The connection is still read from until the broker has closed it."""
+        """Close the leg and end the search. The service still reads from the connection until the broker closes it."""
         reason = self.state.reason if isinstance(self.state, Ended) else ""
         self._goes_back()
         if isinstance(self.state, Handshake):
@@ -891,8 +895,8 @@ class Link:
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
-        """Move the session to `target`, or to any other broker that accepts it: at a quiet moment, or when the time is
-        over; with `may_stay` only at a quiet moment. If no broker accepts it, the session stays.
+        """Move the session to `target`, or to any other broker that accepts it. The move is at a quiet moment, or after
+        `within` seconds; with `may_stay` it is only at a quiet moment. If no broker accepts the session, it stays.
         """
         if not self.up:
             return
@@ -912,13 +916,13 @@ class Link:
         self._look_again()
 
     def _others(self, broker: Broker, now: float) -> list[Broker]:
-        """Return the brokers that the session may go to, in the order in which it asks them."""
+        """Return the brokers to which the session may move, in the order in which it asks them."""
         order = self.group.order(now, self._chance)
         order += [each for each in self.group.brokers if each not in order]
         return [each for each in order if each is not broker and not each.health.paused]
 
     def _ask_next(self, move: BalanceMove, now: float) -> None:
-        """Ask the next broker for CONNECTED, at its turn. Without one the session stays."""
+        """Ask the next broker for CONNECTED, when its turn comes. If no broker is left, the session does not move."""
         move.left = [each for each in move.left if not each.health.paused]
         if not move.left:
             self.moving, self.stays, self._again = None, move.refusal, move.again
@@ -930,9 +934,9 @@ class Link:
             self.following.ask(now)
 
     def _look_again(self) -> None:
-        """Set the time at which the next step of a move is due."""
+        """Set `until` to the time of the next step of a move."""
         if not self.up:
-            return  # it leaves, or is lost, by a time of its own
+            return  # another state has set `until`
         move, self.until = self.moving, inf
         if move is None:
             return
@@ -957,7 +961,7 @@ class Link:
         self._look_again()
 
     def next_answered(self, data: bytes, now: float) -> None:
-        """The broker that the session is to move to sent something. After its CONNECTED the session can leave."""
+        """The broker that the session will move to sent something. After its CONNECTED the session can leave."""
         if self.following is None:
             return
         try:
@@ -971,7 +975,7 @@ class Link:
         self._look_again()
 
     def next_refused(self, reason: str, now: float, *, alive: bool = False) -> None:
-        """The broker to move to did not accept: ask the next one, or stay. `alive`: the broker answered."""
+        """The next broker of a move did not accept: ask another one, or stay. `alive`: the broker answered."""
         move, following = self.moving, self.following
         if move is None or following is None:
             return
@@ -990,13 +994,13 @@ class Link:
             self._look_again()
 
     def _drop(self) -> None:
-        """Stop asking brokers for a move."""
+        """Close the connection to the broker that the session was to move to."""
         following, self.following = self.following, None
         if following is not None:
             following.drop()
 
     def stay(self) -> None:
-        """The session need not move any more: its client leaves, or had no quiet moment in time."""
+        """End the move without leaving the broker: the client leaves, or there was no quiet moment in time."""
         move = self.moving
         if self.up and move is not None:
             self._drop()
@@ -1004,24 +1008,26 @@ class Link:
             self.until = inf
 
     def broker_leaves(self) -> None:
-        """The broker said that it goes away: treat it as lost, because it may stay and answer everything like that."""
+        """The broker said that it goes away: treat it as lost, because it may answer every frame with this ERROR."""
         if type(self.state) is Connected:
             self._outbox.put(left(self.state.broker, self.upstream, "it said that it goes away"))
             self._lost(self.state)
         self.connection.done = True
 
     def proved(self) -> None:
-        """The broker confirmed that it has read everything that it was sent."""
+        """The broker has confirmed that it read everything it was sent."""
         if self.resender is not None:
             self.resender.unconfirmed.unproved = 0
 
     def received_receipt(self, receipt: bytes) -> None:
-        """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
+        """The broker sent this RECEIPT. If it answers our DISCONNECT, the broker can be left now."""
         if isinstance(self.state, Leaving) and receipt == self.state.receipt:
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
-        """Send DISCONNECT; then, or when the leg is lost, `go_on`. Raises `LookupError` if it cannot move."""
+        """Move: send DISCONNECT. After the answer, or if the leg is lost, call `go_on`. Raises `LookupError` if this
+        link cannot move.
+        """
         if self.resender is None:
             raise LookupError("a session without a resender stays with its broker")
         up = self.connection
@@ -1030,7 +1036,7 @@ class Link:
         self._outbox.put(moved(up.broker, self.upstream))
         up.leg.enter(LegState.LEAVING)
         self._outbox.send(up.leg, frame, now)
-        # What it still has to send may wait behind messages that the client owes too many ACKs for.
+        # The broker's remaining frames may come after messages for which the client owes too many ACKs.
         self._outbox.put(Resume(up.leg))
         self._goes_back()
         up.broker.count(up.tally)
@@ -1038,8 +1044,8 @@ class Link:
         self.until = now + self.upstream.disconnect_timeout
 
     def go_on(self, now: float) -> Accepted | None:
-        """Close the leg whose broker was lost or left. Return the accord of the broker that accepted in the meantime;
-        otherwise look for a broker, and return None.
+        """Close the leg to a broker that was lost or left. If the next broker of the move has accepted the session, use
+        that broker and return its acceptance. Otherwise look for a broker, and return None.
         """
         how = How.ABORT
         if self.leaving:
@@ -1060,34 +1066,34 @@ class Link:
 
 
 DISCONNECTING: Final = b"DISCONNECT\n\n\0"
-"""The frame, in every version, by which brokers are left in the name of a client that is gone."""
+"""The frame, in every version, with which the relay leaves brokers for a client that is gone."""
 GOODBYE: Final = b"-goodbye"
-"""What follows the session's name in the receipt that the relay asks for with a DISCONNECT of its own."""
+"""The last part of the receipt id of the relay's own DISCONNECT, after the session's name."""
 LOST: Final = "what has no receipt may be lost"
-"""What a client is told of the SENDs that nobody confirmed."""
+"""What a client is told about SENDs that nobody confirmed."""
 
 
 class DisconnectState(Enum):
     """The progress of a client's DISCONNECT."""
 
     NONE = "none"
-    """The client has not sent it."""
+    """The client has not sent DISCONNECT."""
     WAITING = "waiting"
-    """It waits for the receipts that are owed for earlier SENDs: a broker may answer it before them."""
+    """DISCONNECT waits for the receipts of earlier SENDs, because a broker may answer DISCONNECT before these."""
     SENT = "sent"
-    """The broker was sent it."""
+    """The broker was sent DISCONNECT."""
     CONFIRMED = "confirmed"
-    """The receipt that it asked for was passed to the client."""
+    """DISCONNECT was answered: the client got the receipt that it asked for."""
 
 
 def broker_lost(upstream: Upstream, receipt: bytes | None) -> StompError:
-    """Return the ERROR for a client whose session ends with its broker."""
+    """Return the error for a client whose session ends with its broker."""
     detail = f"upstream {upstream.name}; connect again; {LOST}"
     return StompError("connection to the broker was lost", detail, receipt=receipt)
 
 
 def not_to_be_had(link: Link, receipt: bytes | None) -> StompError:
-    """Return the error for a client if a link finds no broker; without the reason, which may have addresses."""
+    """Return the error for a client if a link finds no broker. The log has the reason, which may contain addresses."""
     name = link.upstream.name
     if isinstance(link.state, Ended) and link.state.unwelcome:
         return StompError(link.reason, f"upstream {name}", receipt=receipt)

@@ -1,5 +1,6 @@
-"""A probe is the relay's own short session with a broker: CONNECT, a SEND with a receipt where a destination is
-configured, DISCONNECT. A broker that refuses the relay's credentials, or the lack of them, is alive.
+"""A probe is a short session of the relay's own with a broker. It sends CONNECT, a SEND with a receipt if a destination
+is configured, and DISCONNECT. A broker counts as alive even if it refuses the probe's credentials, or refuses the probe
+because it has no credentials.
 """
 
 from collections.abc import Callable
@@ -32,15 +33,15 @@ from stomprelay.wire.names import (
 _OFFER: Final = Offer([], frozenset(), None)
 _ASKED: Final = b"probe"
 _SHOWN: Final = 200
-"""Bytes of a broker's ERROR that the log gets."""
+"""How many bytes of a broker's ERROR the log gets."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Probe:
     """One probe of one broker. The inputs get `now`; each returns the effects to perform.
 
-    Call `begin`, then the method for each event on `leg` until `well` is True or False. The broker's health is then
-    updated. `denied`: it refused the relay's credentials. `told`: that was logged before.
+    Call `begin`, then the method for each event on `leg`, until `well` is True or False. The broker's health is then
+    updated. `denied`: the broker refused the relay's credentials. `told`: this was logged before.
     """
 
     _upstream: Upstream
@@ -59,7 +60,7 @@ class Probe:
     # Inputs
 
     def begin(self, now: float) -> list[Effect]:
-        """Ask for a connection. Until the result is known, sessions do not try a broker whose pause is just over."""
+        """Ask for a connection. Until there is a result, sessions do not try a broker that is just out of its pause."""
         self._broker.health.trial(now)
         self._broker.health.doubted = False
         self._until = now + self._upstream.connect_timeout
@@ -67,7 +68,7 @@ class Probe:
         return self._outbox.drain()
 
     def connected(self, now: float) -> list[Effect]:
-        """The connection is there."""
+        """The connection is established: send CONNECT."""
         if self.leg.closed:
             self._outbox.put(Close(self.leg, How.ABORT))
         else:
@@ -82,7 +83,7 @@ class Probe:
         return self._outbox.drain()
 
     def refused(self, reason: str, now: float) -> list[Effect]:
-        """The connection cannot be had, and why."""
+        """The connection failed, for this reason."""
         self._fail(f"it did not connect: {reason}", now)
         return self._outbox.drain()
 
@@ -100,7 +101,9 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended. If the relay has no credentials of its own, this says nothing about the broker."""
+        """The connection ended. This does not count against the broker if it ended before CONNECTED, the relay has no
+        credentials for the broker, and the broker serves sessions.
+        """
         unknown = self._upstream.credentials is None and self.leg.state is LegState.OPENING
         if unknown and self._broker.health.sessions:
             self.well = False
@@ -132,7 +135,7 @@ class Probe:
         elif self.leg.state is LegState.OPENING:
             self._deny(frame, now)
         elif frame.command is ERROR:
-            # The log gets the broker's header as it stands on its one line, and never a body.
+            # The log gets the broker's `message` header as it stands on its line, and never a body.
             text = (frame.raw(MESSAGE_HEADER) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
             self._fail(f"it refused a message: {text}", now)
         elif frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
@@ -149,7 +152,7 @@ class Probe:
         self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
     def _deny(self, frame: Frame, now: float) -> None:
-        """Read an ERROR that came instead of CONNECTED: the broker is down only where its `message` shows that."""
+        """Read an ERROR in place of CONNECTED. The broker counts as down only if the ERROR's words show this."""
         if self._upstream.profile.unavailable(frame):
             self._fail("it answered CONNECT with an ERROR: unavailable", now)
             return

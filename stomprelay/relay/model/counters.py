@@ -1,5 +1,5 @@
-"""What is counted and measured. The names of counters are those of the metrics and of the loss table in `docs/`.
-Durations are counted in classes of seconds, so that the counts of several processes can be added.
+"""What is counted and measured. Counters have the names that the metrics and the loss table in `docs/` use. Durations
+are counted in classes of seconds, so that the counts of several processes can be added.
 """
 
 from bisect import bisect_left
@@ -49,22 +49,22 @@ COUNTERS: Final = {
 
 
 class Counters(dict[str, int]):
-    """Counts by name; every name of COUNTERS is there from the start."""
+    """Counts by name. All names of COUNTERS are there from the start."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(COUNTERS, 0))
 
 
 PLACES: Final = 100
-"""Destinations that are counted by name at a time, at most."""
+"""The highest number of destinations that are counted by name at a time."""
 FORMER: Final = 1000
-"""Destinations that had a place, whose counts are kept for when they have one again, at most."""
+"""The highest number of destinations without a place whose old counts are kept, in case they get a place again."""
 LONGEST: Final = 200
-"""Bytes of a name; of a longer one its beginning is counted."""
+"""The bytes of a destination's name that are used. A longer name is cut."""
 
 
 class DestinationTally(NamedTuple):
-    """The counts of a destination: SENDs to it, MESSAGEs from it, and the bytes of both, with their heads."""
+    """The counts of a destination: SENDs to it, MESSAGEs from it, and the bytes of both, including heads."""
 
     sends: int = 0
     send_bytes: int = 0
@@ -72,20 +72,20 @@ class DestinationTally(NamedTuple):
     message_bytes: int = 0
 
     def plus(self, other: "DestinationTally") -> "DestinationTally":
-        """Return the sum of both."""
+        """Return the sum of these counts and `other`."""
         return DestinationTally._make(map(add, self, other))
 
 
 NOTHING: Final = DestinationTally()
 _CANDIDATES: Final = 64
-"""Destinations without a place of which is remembered how busy they are."""
+"""The number of ballots in which destinations without a place are compared, by how busy they are."""
 _CHANGES: Final = 10
-"""Places that go to another destination in a turn, at most: who stores what is shown stores each name for ever."""
+"""The most places that change in a turn. They are few, because a metrics store keeps each shown name for ever."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Place:
-    """A destination that is counted by name: the counts since it has a name, and its recent number of frames."""
+    """A destination that is counted by name. `tally`: its counts. `recent`: how many frames it had lately."""
 
     tally: DestinationTally
     recent: int
@@ -93,11 +93,12 @@ class _Place:
 
 @dataclass(slots=True, eq=False, repr=False)
 class DestinationCounts:
-    """Counts of `PLACES` destinations, and of all `other` together. Call `turn` once a minute.
+    """Counts of `PLACES` destinations by name, and of all `other` destinations together. Call `turn` once a minute.
 
-    A destination takes the place of the least busy one if it was twice as busy lately, and begins at nothing. The count
-    of one that lost its place is kept in `former` for its return, for `FORMER` of them. Busy others are found by a
-    vote: each name adds to its ballot or takes from another name's.
+    A destination takes the place of the least busy destination if it was twice as busy lately. A destination that lost
+    its place keeps its counts in `former`, and continues them when it gets a place again. `former` has at most `FORMER`
+    destinations. Busy destinations without a place are found by a vote: each frame adds a vote for its destination, or
+    takes a vote from another destination.
     """
 
     other: DestinationTally = NOTHING
@@ -106,7 +107,7 @@ class DestinationCounts:
     _ballots: list[tuple[bytes, int]] = field(default_factory=lambda: [(b"", 0)] * _CANDIDATES)
 
     def count(self, name: bytes, more: DestinationTally) -> None:
-        """Add these counts to those of a destination, by the beginning of its name."""
+        """Add these counts to those of the destination with this name."""
         name = name[:LONGEST]
         frames = more.sends + more.messages
         place = self._places.get(name)
@@ -127,9 +128,7 @@ class DestinationCounts:
             self._ballots[at] = name, frames - votes
 
     def turn(self) -> None:
-        """Give places to the destinations that are now busier than those with a place. Recent frames count half from
-        now on.
-        """
+        """Give places to destinations that are now busier than others. Then halve all recent numbers of frames."""
         weakest = sorted(self._places, key=lambda name: self._places[name].recent)[:_CHANGES]
         strongest = sorted(self._ballots, key=lambda ballot: -ballot[1])[: len(weakest)]
         for old, (new, votes) in zip(weakest, strongest, strict=True):
@@ -146,7 +145,7 @@ class DestinationCounts:
 
     @property
     def shown(self) -> dict[bytes, DestinationTally]:
-        """The counts of destinations that have a place."""
+        """The counts of the destinations that have a place."""
         return {name: place.tally for name, place in self._places.items()}
 
 
@@ -154,12 +153,12 @@ BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
-"""Up to how many seconds, inclusive, each class goes; there is one more for all that took longer."""
+"""The longest duration of each class, in seconds. One more class has all longer durations."""
 
 
 class Time(NamedTuple):
-    """A kind of duration: `by` says whether it is counted for each listener, each upstream or not apart; then its
-    meaning.
+    """A kind of duration. `by`: "listener" or "upstream" if it is counted for each of them, otherwise "". `meaning`:
+    what is measured, in words.
     """
 
     by: str
@@ -179,11 +178,11 @@ TIMES: Final = {
     SILENCE: Time("upstream", "from the loss of a broker until the session continues"),
     LAG: Time("", "how late a process of the relay is with its tasks of each second"),
 }
-"""All that is measured, by name."""
+"""All durations that are measured, by name."""
 
 
 class Histogram:
-    """How often something took how long: `counts` by class of `BOUNDS`, and one for longer. `sum`: all seconds."""
+    """Counts of one kind of duration: `counts` by class of `BOUNDS`, the last for longer ones. `sum`: all seconds."""
 
     __slots__ = ("counts", "sum")
 
@@ -192,7 +191,7 @@ class Histogram:
         self.sum = sum
 
     def record(self, seconds: float) -> None:
-        """Count one duration. A negative one, from a clock that went back, counts as zero."""
+        """Count one duration. A negative one counts as zero, because a clock went back."""
         seconds = max(seconds, 0.0)
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
@@ -204,10 +203,10 @@ class Histogram:
 
 
 class Times(dict[tuple[str, str], Histogram]):
-    """The histogram for each name of `TIMES`, and for each listener or upstream with at least one duration."""
+    """A histogram for each name of `TIMES` and each listener or upstream that has at least one duration."""
 
     def record(self, name: str, label: str, seconds: float) -> None:
-        """Count one duration with this name, for the listener or upstream `label`."""
+        """Count one duration of this name, for the listener or upstream `label`."""
         found = self.get((name, label))
         if found is None:
             found = self[name, label] = Histogram()

@@ -1,5 +1,5 @@
-"""Brokers of which one serves a session at a time: how they are tried, what all sessions together know of the health of
-each, and which sessions move from one to another.
+"""Brokers of which one serves a session at a time: the order in which they are tried, what all sessions together know
+about the health of each, and which sessions move to another one.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,11 @@ from stomprelay.relay.model.profile import Profile
 
 @dataclass(frozen=True)
 class Checks:
-    """When a broker is left out, and how it is probed. Times in seconds.
+    """When a broker is left out, and how it is probed. Times are in seconds.
 
-    `failures` in a row put it out, for `pause` seconds; that doubles with each failure up to `longest_pause`. `probe`:
-    seconds between the relay's own CONNECTs; 0: never. `destination`: where a probe also sends an empty message.
+    After `failures` failures in a row a broker is left out for `pause` seconds. The pause doubles with each further
+    failure, up to `longest_pause`. `probe`: seconds between the relay's own CONNECTs; 0: none. `destination`: a probe
+    also sends an empty message there.
     """
 
     failures: int = 1
@@ -28,30 +29,30 @@ class Checks:
 
 
 def spread(time: float, chance: Callable[[], float], jitter: float = 0.2) -> float:
-    """Return the time, made longer or shorter at random by up to this share of it."""
+    """Return `time`, made longer or shorter at random. `jitter` 0.2: by up to a fifth of `time`."""
     return time * (1 - jitter + 2 * jitter * chance())
 
 
 GRACE: Final = 5.0
-"""Seconds that `Policy.TOGETHER` waits for a broker that cannot be reached and still serves sessions."""
+"""Seconds after which sessions leave an unreachable broker that still serves sessions, with `Policy.TOGETHER`."""
 
 
 class Others(Protocol):
     """What other processes of the relay know of a broker."""
 
     def tell(self, sessions: int, gone: bool) -> None:
-        """Write how many sessions of this process the broker has, and whether the broker is gone for this process."""
+        """Write how many sessions of this process the broker has, and whether it is `gone` for this process."""
 
     def sessions(self) -> int:
         """Return how many sessions of the other processes the broker has."""
 
     def gone(self) -> bool:
-        """Return whether another process cannot reach the broker."""
+        """Return whether the broker is `gone` for another process."""
 
 
 class Sight(NamedTuple):
-    """How a broker was at one moment: the number of its newest session, how many answers and troubles were counted
-    until then, and whether it was well.
+    """A broker's state at one moment: the number of its newest session, how many answers and troubles had been counted,
+    and whether the broker was well.
     """
 
     joined: int
@@ -62,17 +63,17 @@ class Sight(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Health:
-    """What all sessions together know of one broker's health. `chance` returns numbers from 0 up to 1.
+    """What all sessions together know about one broker's health. `chance` returns numbers from 0 up to 1.
 
-    A broker is up once it answered CONNECT in time. A broker that failed is left out for a pause, which is longer after
-    each failure; then one session or probe tries it, and the others wait for the result. A broker that closes a
-    connection after a client's CONNECT, or during a session, may have done so because of that client: it is only
-    doubted until its next answer. Take a `Sight` when something suspect is sent; `well_since` tells later whether the
-    broker was well meanwhile.
+    A broker is up once it has answered CONNECT in time. A broker that failed is left out for a pause, which is longer
+    after each failure. Then one session or probe tries the broker, and all others wait for the result. If a broker
+    closes a connection after a client's CONNECT, or during a session, that client may be the reason; so the broker is
+    only doubted until its next answer. Take a `Sight` when something suspect is sent; later `well_since` tells whether
+    the broker was well in the meantime.
 
-    `up`: the last result; None: there is none. `paused`: by an operator. `coming`: how many sessions are on their way
-    to it. `failures`: in a row. `out_until`: when the pause ends; 0: there is none. `doubted`: a probe is needed.
-    `others`: what other processes of the relay know of it.
+    `up`: the last result; None if there is none. `paused`: an operator took the broker out of service. `coming`: how
+    many sessions are on their way to the broker. `failures`: how many there were in a row. `out_until`: when the pause
+    ends; 0: no pause. `doubted`: a probe is needed. `others`: what other processes of the relay know about the broker.
     """
 
     up: bool | None = None
@@ -95,22 +96,22 @@ class Health:
     _slot: float = 0.0
 
     def pause(self) -> bool:
-        """Take it out of service for an operator. Return whether it was in service until now."""
+        """Take the broker out of service for an operator. Return whether it was in service until now."""
         before, self.paused = self.paused, True
         return not before
 
     def resume(self) -> bool:
-        """Take it into service again. Return whether it was out of service until now."""
+        """Take the broker into service again. Return whether it was out of service until now."""
         before, self.paused = self.paused, False
         return before
 
     @property
     def sessions(self) -> int:
-        """How many sessions it serves."""
+        """How many sessions of this process the broker serves."""
         return len(self._serving)
 
     def joined(self) -> int:
-        """Count one more session. Return its number, for `left`."""
+        """Count a new session at the broker. Return its number, for `left`."""
         self._joined += 1
         self._serving[self._joined] = None
         if self.others is not None:
@@ -118,17 +119,17 @@ class Health:
         return self._joined
 
     def left(self, number: int) -> None:
-        """Count the session with this number no more."""
+        """The session with this number has left the broker."""
         del self._serving[number]
         if self.others is not None:
             self.others.tell(len(self._serving), self._gone)
 
     def shared(self) -> int:
-        """Return how many sessions all processes of the relay have there."""
+        """Return how many sessions all processes of the relay have at the broker."""
         return len(self._serving) if self.others is None else len(self._serving) + self.others.sessions()
 
     def gone(self, now: float) -> bool:
-        """Return whether its sessions have to go elsewhere: it fell silent, or was unreachable for `GRACE` seconds."""
+        """Return whether the broker's sessions must move: it fell silent, or was unreachable for `GRACE` seconds."""
         gone = now >= self._down_since + GRACE
         if gone is not self._gone:
             self._gone = gone
@@ -137,7 +138,7 @@ class Health:
         return gone or (self.others is not None and self.others.gone())
 
     def answered(self) -> None:
-        """It answered CONNECTED in time."""
+        """The broker answered with CONNECTED in time."""
         self.up = True
         self.doubted = self._troubled = False
         self._answers += 1
@@ -149,7 +150,7 @@ class Health:
         self, checks: Checks, now: float, chance: Callable[[], float], *, silent: bool = False
     ) -> None:
         """Record that the broker could not be reached, did not answer CONNECT in time, or fell `silent`. During a
-        pause nothing is counted, so many sessions count one failure only once.
+        pause this counts as no further failure, so that many sessions count one failure only once.
         """
         self.up = self.doubted = False
         self._down_since = -inf if silent else min(self._down_since, now)
@@ -165,58 +166,58 @@ class Health:
             self.out_until = now + self._pause
 
     def lost(self, *, suspect: bool) -> None:
-        """A session lost its connection to the broker; `suspect`: the session may be the cause. The broker is doubted
-        until its next answer, but not counted as failed.
+        """A session lost its connection to the broker. `suspect`: the session may be the cause. The broker does not
+        count as well until its next answer, but this is no failure.
         """
         self._troubled = True
         self._troubles += not suspect
 
     def doubt(self, since: Sight) -> None:
-        """The broker closed a connection after CONNECT, or did not confirm; perhaps the client caused it. A probe is
-        due, unless the broker answered anyone after `since`.
+        """The broker closed after CONNECT, or did not confirm in time; perhaps because of the client. A probe is due,
+        unless the broker has answered a CONNECT after the sight `since`.
         """
         if self._answers == since.answers:
             self.doubted = True
 
     def sight(self) -> Sight:
-        """Return the broker's present state; give it to the questions below later."""
+        """Return the broker's present state, for later calls of the methods below."""
         return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
 
     def unanswered(self, sight: Sight) -> Sight:
-        """Return the sight without the answers until now, so that only later answers show that the broker was well."""
+        """Return the sight with the present number of answers, so that earlier answers do not show the broker well."""
         return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
-        """Return whether the broker has answered any CONNECT since that moment."""
+        """Return whether the broker has answered any CONNECT since this sight."""
         return self._answers != sight.answers
 
     def well_since(self, sight: Sight) -> bool:
-        """Return whether it was well since then: it still serves an older session, or has answered since, and did not
-        fail or close an unsuspected session meanwhile.
+        """Return whether the broker was well since this sight. It was well if it still serves a session that is older
+        than the sight. It was also well if it answered, did not fail, and ended no session except suspect ones.
         """
         return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
 
     def disproved(self, sight: Sight) -> bool:
-        """Return whether it can never be shown that the broker was well all the time since then."""
+        """Return whether `well_since` can never become true for this sight."""
         return self._troubles != sight.troubles and not self._serves_since(sight)
 
     def _serves_since(self, sight: Sight) -> bool:
-        # Not the dict's first: a dict goes through all that was deleted in front of it.
+        # Taking the dict's first entry would be slow, because a dict goes through all entries deleted before it.
         while self._oldest <= self._joined and self._oldest not in self._serving:
             self._oldest += 1
         return self._oldest <= sight.joined
 
     def out(self, now: float) -> bool:
-        """Whether the broker is left out now: because it failed, or because another session is trying it again."""
+        """Whether the broker is left out now, because it failed, or because one session is trying it again."""
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """A session tries the broker now. After a pause the others leave it out until `answered` or `failed`."""
+        """A session tries the broker now. After a pause, no other session tries it until the result is known."""
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
 
     def slot(self, rate: float, now: float) -> float:
-        """Return when the next session may come back, at `rate` sessions a second. Each call takes one slot."""
+        """Return when the next session may come back, at `rate` sessions a second. Each call uses one slot."""
         if not rate:
             return now
         at = max(now, self._slot)
@@ -228,26 +229,27 @@ class Policy(Enum):
     """Which broker of a group serves the next session."""
 
     TOGETHER = "together"
-    """The one that has the sessions of this relay; where none has any, the first that can, in the order of the list."""
+    """The broker with the relay's sessions. If no broker has any: the first in the list that can serve a session."""
     FAILOVER = "failover"
-    """The first that can, in the order of the list, or in a random order where the URI has `randomize`."""
+    """The first in the list that can serve a session. With `randomize` in the URI, the list is in random order."""
     ROUND_ROBIN = "round-robin"
-    """Each in its turn, by weight."""
+    """Each broker in turn; a broker with more weight more often."""
     RANDOM = "random"
-    """Any, by weight."""
+    """A random broker; a broker with more weight more often."""
     LEAST_SESSIONS = "least-sessions"
-    """The one with the fewest sessions for its weight."""
+    """The broker with the fewest sessions for its weight."""
 
 
 @dataclass(frozen=True)
 class Reconnect:
     """The options of a `failover:` URI.
 
-    `randomize`: each session has its own order. `initial_delay`: before the first pass after a loss. `longest_delay`,
-    `exponential`, `multiplier`: how pauses grow. `jitter`: the random share of a pause. `attempts`: passes after a
-    loss; negative: without end. `startup_attempts`: passes for a new client, at least one; negative: as `attempts`.
-    `priority_backup`: sessions prefer the first broker and return to it. `timeout`: seconds until the session is given
-    up. `warn_after`: passes without success between two notes.
+    `randomize`: each session has its own random order. `initial_delay`: seconds before the first pass after a loss.
+    `longest_delay`, `exponential`, `multiplier`: how pauses grow. `jitter`: the random share of a pause. `attempts`:
+    the number of passes after a loss; negative: no limit. `startup_attempts`: the number of passes for a new client,
+    at least one; negative: as `attempts`. `priority_backup`: sessions prefer the first broker and return to it.
+    `timeout`: seconds until the session is given up. `warn_after`: the number of passes without success between two
+    notes.
     """
 
     randomize: bool = True
@@ -263,7 +265,7 @@ class Reconnect:
     warn_after: int = 10
 
     def most(self, *, start: bool) -> int:
-        """Return how many passes a search has, for a new client (`start`) or after a loss; negative: any number."""
+        """Return how many passes a search may have, for a new client (`start`) or after a loss; negative: no limit."""
         if not start:
             return self.attempts
         most = self.startup_attempts if self.startup_attempts >= 0 else self.attempts
@@ -271,15 +273,15 @@ class Reconnect:
 
 
 TOLERANCE: Final = 0.1
-"""A broker may have more or fewer sessions than its share by this part of it, and by one session in any case."""
+"""A broker may have this part of its share more or less. A difference of one session is always allowed."""
 
 REMEMBERED: Final = 60.0
-"""Seconds for which new sessions still go to a broker that all sessions have left, with `Policy.TOGETHER`."""
+"""With `Policy.TOGETHER`, seconds for which new sessions still prefer the broker that all sessions have left."""
 
 
 class BrokerTally(NamedTuple):
     """The counts of a broker: frames and bytes of its sessions; losses after which a session continued; SENDs to
-    queues; and MESSAGEs from queues that were not returned.
+    queues; MESSAGEs from queues, except those that the broker will deliver again.
     """
 
     sent_frames: int = 0
@@ -292,21 +294,21 @@ class BrokerTally(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """The estimated number of messages in its queues, from what passed the relay."""
+        """The estimated number of messages in the broker's queues, from what passed through the relay."""
         return max(self.queue_sends - self.queue_messages, 0)
 
     def plus(self, other: "BrokerTally") -> "BrokerTally":
-        """Return the sum of both."""
+        """Return the sum of these counts and `other`."""
         return BrokerTally._make(map(add, self, other))
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Broker:
-    """One address, and what was learnt of it.
+    """One address, and what is known about it.
 
-    `endpoint`: a Twisted client endpoint string, or `memory:` for the embedded broker. `path`: of a WebSocket.
-    `versions`: those that it named when it refused ours. `profile`: its product. `tally`: counts of connections that
-    ended.
+    `endpoint`: a Twisted client endpoint string, or `memory:` for the embedded broker. `path`: the path of a WebSocket.
+    `versions`: the STOMP versions that the broker named when it refused the relay's versions. `profile`: its product.
+    `tally`: the counts of its ended connections.
     """
 
     uri: str
@@ -325,12 +327,12 @@ class Broker:
         return self.uri
 
     def count(self, more: BrokerTally) -> None:
-        """Count this too."""
+        """Add these counts to `tally`."""
         self.tally = BrokerTally._make(map(add, self.tally, more))
 
 
 class Shift(NamedTuple):
-    """Ask so many `sessions` of `origin` to leave for `target`."""
+    """A request: this many `sessions` of `origin` are to move to `target`."""
 
     origin: Broker
     target: Broker
@@ -339,8 +341,9 @@ class Shift(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Group:
-    """Brokers under one policy. `reconnect`: None for a plain address: one attempt. `name`: for texts to clients.
-    `together`: all sessions are to be on one broker. `balanced`: sessions move to another broker while all is well.
+    """Brokers under one policy. `reconnect`: None for a plain address, which is tried once. `name`: for texts to
+    clients. `together`: all sessions should be on one broker. `balanced`: sessions may move although their broker is
+    well.
     """
 
     name: str
@@ -362,7 +365,7 @@ class Group:
         return ",".join(map(str, self.brokers))
 
     def take(self, like: "Group", brokers: tuple[Broker, ...]) -> None:
-        """Use the brokers, weights and policy of `like` from now on. Sessions on other brokers stay there."""
+        """Use the brokers, weights and policy of `like` from now on. Sessions on removed brokers stay there."""
         for broker, same in zip(brokers, like.brokers, strict=True):
             broker.weight = same.weight
         self.name, self.reconnect = like.name, like.reconnect
@@ -372,7 +375,9 @@ class Group:
         self._turns = {each: self._turns.get(each, 0) for each in brokers}
 
     def home(self, now: float) -> Broker | None:
-        """Return the broker that has most sessions, if all sessions are to be on one; None if no broker has any."""
+        """If all sessions should be on one broker, return the broker that has the most sessions. Return None if they
+        need not be on one broker, or if there are no sessions.
+        """
         if not self.together:
             return None
         able = [each for each in self.brokers if not each.health.paused]
@@ -384,7 +389,7 @@ class Group:
         return home
 
     def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
-        """Return all brokers in the order in which a session tries them. Uses up one turn of the round-robin."""
+        """Return the brokers to try, in a session's order. One call uses one turn of the round-robin."""
         if prefer in self.brokers:
             return _first(prefer, self._listed(chance))
         match self.policy:
@@ -402,7 +407,7 @@ class Group:
         return order
 
     def _together(self, now: float) -> list[Broker]:
-        """Return only the broker that has the sessions, because a session on another broker would be alone there."""
+        """Return the brokers to try: only the one with the sessions, if any, because elsewhere a session is alone."""
         home = self.home(now)
         if home is not None:
             return [home]
@@ -423,7 +428,7 @@ class Group:
         return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
 
     def _in_turn(self, now: float) -> list[Broker]:
-        """Smooth weighted round-robin: in a full turn each available broker comes first as often as it weighs."""
+        """Smooth weighted round-robin: in a full round, each available broker comes first `weight` times."""
         kept = [each for each in self.brokers if not each.health.paused] or self.brokers
         able = [each for each in kept if not each.health.out(now)] or kept
         for each in able:
@@ -433,10 +438,10 @@ class Group:
         at = self.brokers.index(first)
         return [*self.brokers[at:], *self.brokers[:at]]
 
-    # Which sessions move to another broker while all is well
+    # Moves while all brokers are well
 
     def wants(self, broker: Broker) -> bool:
-        """Return whether sessions on other brokers go to this one when it is up, so that a probe has to find out."""
+        """Return whether sessions move to this broker when it comes up again. If so, it needs probes."""
         if self.reconnect is None or len(self.brokers) < 2:
             return False
         if self.policy is Policy.FAILOVER:
@@ -444,9 +449,9 @@ class Group:
         return True  # with `together`, too: a session may be on another broker
 
     def shifts(self, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-        """Return the sessions that are to move now, at most `most` in all. `placed`: sessions by broker; a session
-        that was already asked to move counts for its new broker. Brokers that may not be well are left out. Within a
-        tolerance nothing moves.
+        """Return which sessions should move now, at most `most` in all. `placed`: the number of sessions of each
+        broker; a session that was already asked to move counts for its new broker. Brokers that may not be well are
+        left out. Differences within `TOLERANCE` move nothing.
         """
         if most <= 0 or not self.balanced:
             return []
@@ -463,7 +468,7 @@ def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
 
 
 def _load(broker: Broker) -> float:
-    """Return a broker's sessions, plus those on their way and one more, divided by its weight."""
+    """Return a broker's load: its sessions, the sessions on their way to it, and one more, divided by its weight."""
     health = broker.health
     return (health.sessions + health.coming + 1) / broker.weight
 
@@ -479,8 +484,8 @@ def _well(broker: Broker, now: float) -> bool:
 
 
 def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Shift]:
-    """Move all sessions to this broker. Sessions of a paused broker are left out: they were asked when it was
-    paused.
+    """Return the moves of sessions from all other brokers to `home`, at most `most` sessions. Paused brokers are left
+    out: their sessions were told to move when the broker was paused.
     """
     if not _well(home, now):
         return []
@@ -495,7 +500,9 @@ def _homeward(home: Broker, group: Group, placed: Mapping[Broker, int], most: in
 
 
 def _levelled(brokers: list[Broker], placed: Mapping[Broker, int], most: int) -> list[Shift]:
-    """Move sessions one by one, from the broker that has most above its share to the broker that has most below it."""
+    """Return moves of single sessions. Each move goes from the broker that is farthest above its share to the broker
+    that is farthest below its share.
+    """
     if len(brokers) < 2:
         return []
     share = sum(placed.get(each, 0) for each in brokers) / sum(each.weight for each in brokers)
@@ -503,7 +510,7 @@ def _levelled(brokers: list[Broker], placed: Mapping[Broker, int], most: int) ->
     tolerated = {each: max(1.0, TOLERANCE * share * each.weight) for each in brokers}
     counts: dict[tuple[Broker, Broker], int] = {}
     for _ in range(most):
-        # Of what may be off, a hair is rounding.
+        # Allow a very small difference for rounding.
         if all(abs(over[each]) <= tolerated[each] + 1e-9 for each in brokers):
             break
         origin, target = max(brokers, key=over.__getitem__), min(brokers, key=over.__getitem__)

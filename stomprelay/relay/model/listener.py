@@ -17,19 +17,19 @@ from stomprelay.wire.frame import Limits
 
 
 class Match(Enum):
-    """How a route's pattern is meant."""
+    """How a route's pattern is compared with a destination."""
 
     EXACT = "destination"
-    """The destination itself."""
+    """The pattern is the whole destination."""
     PREFIX = "prefix"
-    """What the destination begins with."""
+    """The destination begins with the pattern."""
     GLOB = "glob"
-    """`*` for any bytes, `?` for one character, `[...]` for one out of a set; all of the destination."""
+    """`*` is any bytes, `?` one character, `[...]` one character of a set. The whole destination must match."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """Destinations that match go to `upstream`. Of several routes the first that matches counts."""
+    """Matching destinations go to `upstream`. If several routes match, the first one decides."""
 
     match: Match
     pattern: str
@@ -46,12 +46,12 @@ class Route:
         object.__setattr__(self, "_matches", found[self.match])
 
     def matches(self, destination: bytes) -> bool:
-        """Whether this route is for a destination."""
+        """Whether a destination matches this route."""
         return bool(self._matches(destination.decode("utf-8", "surrogateescape")))
 
 
 class LossPolicy(Enum):
-    """What happens to a header value that the other leg's version cannot express."""
+    """What happens to a header that the other leg's version cannot express."""
 
     REPLACE = "replace"
     """Each byte that cannot be expressed becomes a blank; a header whose name cannot be expressed is left out."""
@@ -65,8 +65,8 @@ class LossPolicy(Enum):
 
 @dataclass(frozen=True)
 class ServerTLS:
-    """TLS of a listener. Paths of PEM files; `certificate` holds the chain, leaf first. `client_ca`: the authority of
-    clients' certificates. `require_client_certificate` refuses clients without one.
+    """TLS of a listener. The paths are those of PEM files. `certificate` holds the chain, leaf first. `client_ca`: the
+    authority of clients' certificates. `require_client_certificate` refuses clients without a certificate.
     """
 
     certificate: str
@@ -76,16 +76,16 @@ class ServerTLS:
 
 
 ANY_ORIGIN: Final = "*"
-"""In place of an origin: all of them."""
+"""Stands for all origins."""
 
 
 @dataclass(frozen=True)
 class Web:
-    """How STOMP over WebSocket is spoken on a listener, beside plain STOMP.
+    """How a listener speaks STOMP over WebSocket, in addition to plain STOMP.
 
-    `origins`: sites of which browsers may come; a client that names none may, too. `ping_interval`: seconds of silence
-    before a ping, and after it until the client counts as gone; 0: never. `message`: bytes in a message. `compression`:
-    allowed both ways.
+    `origins`: the web sites from which browsers may connect. A client that names no origin may always connect.
+    `ping_interval`: seconds of silence before a ping; after as many more seconds the client counts as gone; 0: no
+    pings. `message`: the most bytes in a message. `compression`: allowed in both directions.
     """
 
     path: str = "/ws"
@@ -99,27 +99,27 @@ class Web:
 class Listener:
     """One listening endpoint (a Twisted server endpoint string), and how its clients are treated. Times are in seconds.
 
-    upstream              answers CONNECT, and has every destination that none of `routes` has
+    upstream              answers CONNECT, and serves every destination that no route matches
     versions              the versions that clients may speak
-    heart_beat            what clients are offered
+    heart_beat            the heart-beats that clients are offered
     connect_timeout       how long a client may take for CONNECT
     before_connect        how many bytes a client may send until CONNECT is complete
-    unacknowledged        so many ACKs may a client owe, then its broker is not read from
+    unacknowledged        how many ACKs a client may owe before its broker is not read from
     transactions          how many transactions a client may have open
     subscriptions         how many subscriptions a client may have
     kept                  how many bytes are kept of a client; None: see `budget`
     linger                how long a client has to read its ERROR
-    loss                  what becomes of values that the other version cannot express
+    loss                  what happens to values that the other version cannot express
     require_utf8          whether clients whose heads are not UTF-8 are refused
     trace                 whether each SEND gets a header by which the journal knows its MESSAGEs
-    web                   how WebSocket is spoken; None: it is not
-    auth                  the `[auth.NAME]` that identifies clients; None: nobody does
-    renew                 the destination to which clients send new tokens; None: there is none
+    web                   how WebSocket is spoken; None: the listener speaks no WebSocket
+    auth                  the `[auth.NAME]` that identifies clients; None: clients are not identified
+    renew                 the destination to which clients send new tokens; None: clients cannot send any
     clients               how many clients there may be; None: any number
-    clients_per_address   how many of them from one address
-    clients_per_user      how many of them of one user
-    rates                 how often clients may come, and how much they may send
-    rules                 what clients may do; None: what brokers allow
+    clients_per_address   how many clients one address may have; None: any number
+    clients_per_user      how many clients one user may have; None: any number
+    rates                 how often clients may connect, and how much they may send
+    rules                 what clients may do; None: everything that brokers allow
     """
 
     name: str
@@ -150,21 +150,21 @@ class Listener:
     rules: AccessRules | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:
-        """The upstreams that its clients may use: its own, then those of its routes, each once."""
+        """Return the upstreams that the listener's clients may use: its own, then those of its routes, each once."""
         return tuple(
             {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
         )
 
     @cached_property
     def budget(self) -> int:
-        """How many bytes may be kept of one client. Without `kept`: four bodies and a resend buffer a group."""
+        """How many bytes may be kept of one client: `kept`, or four bodies and four resend buffers for each group."""
         if self.kept is not None:
             return self.kept
         groups = [each.resend_buffer for each in self.upstreams() for _ in each.groups]
         return sum(4 * (self.limits.body + buffer) for buffer in groups)
 
     def routed(self, destination: bytes) -> Upstream:
-        """The upstream for a destination."""
+        """Return the upstream for a destination."""
         for route in self.routes:
             if route.matches(destination):
                 return route.upstream

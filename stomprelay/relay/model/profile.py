@@ -15,22 +15,22 @@ _ALL: Final = frozenset(ESCAPES)
 
 
 def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
-    """Return the dialects, which accept every escape: what a broker wrote reaches the client."""
+    """Return the dialects by version. They accept every escape, so that whatever a broker writes reaches the client."""
     return {dialect.version: replace(dialect, strict=False) for dialect in dialects}
 
 
 class Saying(NamedTuple):
-    """An ERROR in a product's own words: its whole `message` and its whole body.
+    """An ERROR in a product's own words: patterns for its whole `message` and its whole body.
 
-    Brokers quote clients' bytes, which may even end the head, but the product's own text follows them up to the NUL. So
-    no client can make up both parts in full.
+    A client can put bytes into an ERROR, because brokers quote what clients sent. The quoted bytes may even end the
+    head. But then the product's own text still follows, up to the NUL. So a client cannot make both patterns match.
     """
 
     message: re.Pattern[bytes]
     body: re.Pattern[bytes]
 
     def said_by(self, error: Frame) -> bool:
-        """Return whether an ERROR consists of exactly these words."""
+        """Return whether an ERROR has only these words."""
         message = (error.raw(MESSAGE_HEADER) or b"").replace(b"\\c", b":")
         return self.message.fullmatch(message) is not None and self.body.fullmatch(error.payload) is not None
 
@@ -41,10 +41,10 @@ def _saying(message: bytes, body: bytes = rb"\s*") -> Saying:
 
 _LOST: Final = rb"(?:; what has no receipt may be lost)?"
 _RELAY_LEAVES: Final = (
-    # Another relay like this one, or its built-in broker, in front of whatever product CONNECTED names.
+    # Another relay, or its built-in broker, may stand in front of the product that CONNECTED names.
     _saying(rb"the relay is stopping", rb"connect again" + _LOST),
     _saying(rb"the broker is stopping", rb"connect again later"),
-    # It was frozen: what came meanwhile it had not read yet.
+    # Such a relay was frozen, and has not read yet what came meanwhile.
     _saying(rb"heart-beat missed", rb"nothing came for longer than was agreed" + _LOST),
 )
 _RELAY_UNABLE: Final = (
@@ -54,7 +54,7 @@ _RELAY_UNABLE: Final = (
     ),
 )
 _RABBITMQ_LEAVES: Final = (
-    # An operator, or the deletion of a user or a virtual host, closed the connection; the text is the operator's.
+    # An operator closed the connection, or a user or virtual host was deleted. The text is the operator's.
     _saying(rb"connection_forced", rb"[^\n]*\n?"),
     _saying(
         rb"AMQP (?:channel|connection) died",
@@ -62,7 +62,7 @@ _RABBITMQ_LEAVES: Final = (
     ),
 )
 _ACTIVEMQ_LEAVES: Final = (
-    # What is left of a broker that was stopped answers everything with this exception, which has no cause.
+    # A broker that was stopped, but still has connections, answers every frame with this exception without a cause.
     _saying(
         rb"Broker has been stopped: [^\n]*",
         rb"org\.apache\.activemq\.broker\.BrokerStoppedException: Broker has been stopped: [^\n]*"
@@ -70,7 +70,7 @@ _ACTIVEMQ_LEAVES: Final = (
     ),
 )
 _ARTEMIS_LEAVES: Final = (
-    # The numbers are those of its message bundle, with 119 before 2.7.
+    # The numbers are from its message bundle; before 2.7 they begin with 119.
     _saying(
         rb"AMQ(?:119|229)014: Did not receive data from [^ ]+ within the [0-9.,]+ms connection TTL\."
         rb" The connection will now be closed\."
@@ -84,11 +84,12 @@ _ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
 
 
 class Naming(NamedTuple):
-    """By which other names a product knows a place, beside the first one: `/queue/NAME` or `/topic/NAME`.
+    """The names that a product uses for one place, in addition to its first name: `/queue/NAME` or `/topic/NAME`.
 
-    `spellings`: whole destinations, with the first name of each. `kin`: first names, with the place of the other kind
-    that is the same. `bound`: the header of a SUBSCRIBE to a topic that names its queue. `dead_letters`: the headers
-    with a queue's exchange and routing key for dead letters. `known`: whether the product is known.
+    `spellings`: patterns of whole destinations, each with the first name of the place. `kin`: patterns of first names.
+    Each comes with a first name of the other kind that means the same place. `bound`: the header of a SUBSCRIBE to a
+    topic that names the subscription's queue. `dead_letters`: the two headers that name the exchange and the routing
+    key for a queue's dead letters. `known`: whether the product is known.
     """
 
     spellings: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -98,7 +99,7 @@ class Naming(NamedTuple):
     known: bool = True
 
     def names(self, destination: str) -> list[str]:
-        """Return a destination, and the first names of the place that it names, each once."""
+        """Return a destination, and all first names of the place that it names; each name once."""
         found = {destination: None}
         for _ in range(_STEPS):
             before = len(found)
@@ -108,7 +109,7 @@ class Naming(NamedTuple):
         return [*found]
 
     def denied(self, glob: str) -> list[str]:
-        """Return a denying glob, and the first names that it denies, too, except names that are only a wildcard."""
+        """Return a denying glob, and all first names to deny with it, except names that have only wildcards."""
         names = self.names(glob.replace("%2F", "/"))
         names += _expanded(names, self.kin)
         return [*dict.fromkeys([glob, *[each for each in names if not _NAMELESS.fullmatch(each)]])]
@@ -124,9 +125,9 @@ def _expanded(names: list[str], spellings: tuple[tuple[re.Pattern[str], str], ..
 
 
 _NAMELESS: Final = re.compile(r"/(?:queue|topic)/[*?#]*")
-"""A glob of first names that has nothing but wildcards where a name should be."""
+"""Matches a first name that has only wildcards after the prefix."""
 _STEPS: Final = 3
-"""How many spellings may stand one in another; no product has more."""
+"""How often names are looked up again among the spellings. No product needs more."""
 
 
 def _spellings(*known: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
@@ -138,7 +139,7 @@ _RABBITMQ_NAMES: Final = Naming(
         (r"[^/]+", r"/queue/\g<0>"),
         (r"/(?:amq/|reply-)queue/(.+)", r"/queue/\1"),
         (r"/exchange/amq\.topic/(.+)", r"/topic/\1"),
-        # The queue of somebody's durable subscription, and what an operator who traces is told of every message.
+        # The queue of a durable subscription, which may be somebody else's, and the copies of messages for tracing.
         (r"/queue/stomp-subscription-.*", r"/topic/#"),
         (r"/exchange/amq\.rabbitmq\.trace(?:/.*)?", r"/queue/#"),
         (r"/exchange/amq\.rabbitmq\.trace(?:/.*)?", r"/topic/#"),
@@ -148,29 +149,29 @@ _RABBITMQ_NAMES: Final = Naming(
 )
 _ACTIVEMQ_NAMES: Final = Naming(
     _spellings(
-        # A name may say itself what it is, whatever stands before it.
+        # A name may say itself whether it is a queue or a topic, whatever prefix it has.
         (r"(?:/(?:remote-temp-)?(?:queue|topic)/)? *((?:temp-)?(?:queue|topic)):// *(.+)", r"/\1/\2"),
         (r"/((?:remote-temp-)?(?:queue|topic))/ +(.+)", r"/\1/\2"),
         (r"(?!/(?:(?:remote-)?temp-)?(?:queue|topic)/) *(.+)", r"/queue/\1"),
-        # What the topic was sent, for consumers that share it: so the broker has it without being told. Where somebody
-        # reads from `Consumer.>`, their name may have any number of words.
+        # A consumer's queue gets what is sent to the topic. If somebody reads from `Consumer.>`, the consumer's name
+        # may have any number of words.
         (r"/queue/Consumer\.(?:.*\.)?(VirtualTopic\..+)", r"/topic/\1"),
     ),
 )
 _ARTEMIS_NAMES: Final = Naming(
     _spellings(
-        # An acceptor with prefixes takes addresses without one, too: they are queues and topics at once.
+        # An acceptor with prefixes also takes addresses without a prefix. These are queues and topics at once.
         (r"(?!/).+", r"/queue/\g<0>"),
         (r"(?!/).+", r"/topic/\g<0>"),
         (r"jms\.(queue|topic)\.(.+)", r"/\1/\2"),
     ),
-    # They are one address, which has either way of routing.
+    # A queue and a topic of one name are one address with both ways of routing.
     kin=_spellings((r"/queue/(.+)", r"/topic/\1"), (r"/topic/(.+)", r"/queue/\1")),
 )
 
 
 def naming(namings: Iterable[Naming]) -> Naming:
-    """Return the names that any of these products uses."""
+    """Return a naming with all names that any of these products uses."""
     several = [*dict.fromkeys(namings)]
     return Naming(
         tuple([each for names in several for each in names.spellings]),
@@ -182,18 +183,18 @@ def naming(namings: Iterable[Naming]) -> Naming:
 
 
 ANY_NAMES: Final = naming((_RABBITMQ_NAMES, _ACTIVEMQ_NAMES, _ARTEMIS_NAMES))._replace(known=False)
-"""Where it is not known which product a broker is: the names that any of them has."""
+"""All names that any product uses, for a broker whose product is not known."""
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """One product, known by its name.
+    """What one product does; `name` is the product's.
 
-    `dialects`: its way with each version. `connect_escape`: it unescapes CONNECT. `selectors`: it honours `selector`.
-    `cumulative`: a RECEIPT for a SEND means that all earlier SENDs are safe. `commits_early`: its RECEIPT for COMMIT
-    does not wait for the SENDs' own. `parts_silently`: over WebSocket it gives no RECEIPT for DISCONNECT. `goodbyes`:
-    its ERRORs when it ends a connection. `outages`: its other answers to CONNECT when it serves nobody. `naming`: its
-    names for one place.
+    `dialects`: the product's form of each version. `connect_escape`: the product unescapes CONNECT. `selectors`: the
+    product applies `selector`. `cumulative`: a RECEIPT for a SEND means that all earlier SENDs are safe, too.
+    `commits_early`: the RECEIPT for COMMIT may come before those of the SENDs. `parts_silently`: over WebSocket there
+    is no RECEIPT for DISCONNECT. `goodbyes`: the ERRORs when the product ends connections. `outages`: further ERRORs,
+    in answer to CONNECT, when it serves nobody. `naming`: the product's names for a place.
     """
 
     name: str
@@ -208,13 +209,11 @@ class Profile:
     naming: Naming = ANY_NAMES
 
     def leaves(self, error: Frame) -> bool:
-        """Return whether an ERROR says that the broker ends the connection for its own reasons."""
+        """Return whether an ERROR says that the broker ends the connection for a reason of its own."""
         return any(each.said_by(error) for each in self.goodbyes)
 
     def unavailable(self, error: Frame) -> bool:
-        """Return whether an ERROR to CONNECT says that this broker serves no client now, so that another broker may be
-        tried.
-        """
+        """Return whether an ERROR to CONNECT says that the broker serves nobody now: another broker may be tried."""
         return self.leaves(error) or any(each.said_by(error) for each in self.outages)
 
 
@@ -223,12 +222,12 @@ _ANY_OUTAGE: Final = _RELAY_UNABLE + _ARTEMIS_UNABLE
 
 GENERIC: Final = Profile("generic", goodbyes=_ANY_GOODBYE, outages=_ANY_OUTAGE)
 AUTO: Final = Profile("auto", goodbyes=_ANY_GOODBYE, outages=_ANY_OUTAGE)
-"""Not known before CONNECTED, from which `detect` finds the product."""
+"""The product is not known until CONNECTED; then `detect` finds it."""
 
 RABBITMQ: Final = Profile(
     "rabbitmq",
-    # It escapes and unescapes in every version, 1.0 and the escape of CR included, and takes NACK on 1.0.
-    # Each message is confirmed by its own queue and store, so that a later one may be safe before an earlier one.
+    # It escapes and unescapes all characters in every version, even in 1.0 and even CR, and accepts NACK on 1.0. Each
+    # queue and store confirms its messages by itself, so a later message may be safe before an earlier one.
     _by_version(
         replace(V1_0, reads=_ALL, writes=_ALL, trims_cr=True, commands=V1_0.commands | {NACK}),
         replace(V1_1, reads=_ALL, writes=_ALL, trims_cr=True),
@@ -236,7 +235,7 @@ RABBITMQ: Final = Profile(
     ),
     connect_escape=True,
     selectors=False,
-    # It publishes the messages of a transaction one by one at COMMIT and answers that at once.
+    # At COMMIT it publishes the messages of the transaction one by one, and sends the RECEIPT before they are safe.
     commits_early=True,
     parts_silently=True,
     naming=_RABBITMQ_NAMES,
@@ -245,16 +244,15 @@ RABBITMQ: Final = Profile(
 )
 ACTIVEMQ: Final = Profile(
     "activemq",
-    # It unescapes values on 1.0 too, yet does not escape there, so that an LF would reach consumers as a line's end;
-    # header names it leaves alone everywhere. Before 1.2 a CR at a line's end is none of the value; on 1.1 it
-    # comes back all the same.
+    # On 1.0 it unescapes values, but does not escape CR and LF; consumers would read an LF as a line's end. It never
+    # escapes header names. Before 1.2 it does not count a CR at a line's end as part of the value.
     _by_version(
         replace(V1_0, writes=_ALL - {b"\r", b"\n"}, escaped_names=False, trims_cr=True),
         replace(V1_1, escaped_names=False, trims_cr=True),
         replace(V1_2, escaped_names=False),
     ),
     connect_escape=True,
-    # One thread works through a connection's frames, and the receipt is written when the store has the message.
+    # One thread handles the frames of a connection, and sends the RECEIPT when the store has the message.
     cumulative=True,
     naming=_ACTIVEMQ_NAMES,
     goodbyes=_RELAY_LEAVES + _ACTIVEMQ_LEAVES,
@@ -262,8 +260,8 @@ ACTIVEMQ: Final = Profile(
 )
 ARTEMIS: Final = Profile(
     "artemis",
-    # Answers wait for every operation on the journal that the connection began before. Its ways with escapes are the
-    # specification's, but that it writes the one of CR on 1.1 as well, which every broker is read with.
+    # An answer waits for all operations on the journal that the connection began before. It escapes as the
+    # specification says, but also escapes CR on 1.1; all brokers are read with this escape.
     cumulative=True,
     naming=_ARTEMIS_NAMES,
     goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
@@ -277,8 +275,8 @@ _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 
 
 def detect(server: bytes, session: bytes) -> Profile:
-    """Return the profile that CONNECTED shows: by its `server` header, or by RabbitMQ's form of `session`; otherwise a
-    generic one.
+    """Return the profile that CONNECTED shows, by its `server` header or by RabbitMQ's form of `session`; otherwise
+    the generic one.
     """
     product = server.partition(b"/")[0].lower()
     if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):

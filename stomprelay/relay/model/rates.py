@@ -7,11 +7,11 @@ from typing import Final
 from stomprelay.wire.errors import StompError
 
 PLACES: Final = 10_000
-"""Addresses, and users, whose buckets are kept; of more, those go first that were not used for the longest time."""
+"""How many addresses, and how many users, have buckets. If there are more, the longest unused are forgotten."""
 _LOOKED_AT: Final = 8
-"""For each new place so many old places are looked at, so that full buckets are forgotten before others."""
+"""How many of the oldest places are looked at for each new place, so that full buckets are forgotten first."""
 _SLICE: Final = 20
-"""A session takes the tokens of one second in so many parts, at least, so that other sessions of its scope get tokens
+"""A session takes the tokens of one second in at least so many parts, so that other sessions of its scope get tokens
 in between.
 """
 
@@ -27,7 +27,7 @@ class Scope(Enum):
 
 
 class Limit(Enum):
-    """The kinds of limits; the values are the keys of the configuration."""
+    """The kinds of limits. The values are the keys in the configuration."""
 
     CLIENTS = "clients"
     CONNECTS = "connects"
@@ -45,7 +45,7 @@ _WORDS: Final = {
 
 
 def spell_limit(scope: Scope, most: float, *, rate: bool = True) -> str:
-    """Return a limit in the words of an ERROR's body."""
+    """Return a limit in words for the body of an ERROR."""
     return f"the limit {_WORDS[scope]} is {spell_number(most)}{' a second' if rate else ''}"
 
 
@@ -56,8 +56,8 @@ def spell_number(number: float) -> str:
 
 @dataclass(frozen=True)
 class Rates:
-    """What the clients of one scope together may do in a second; None: no limit. `burst`: how many seconds' worth may
-    come at once. `refuse`: a client that exceeds it gets an ERROR; otherwise its data is read more slowly.
+    """What the clients of one scope may do together in a second; None: no limit. `burst`: the seconds whose tokens may
+    be used at once. `refuse`: a client that exceeds a rate gets an ERROR; otherwise its data is read more slowly.
     """
 
     connects: float | None = None
@@ -67,7 +67,7 @@ class Rates:
     refuse: bool = False
 
     def share(self, among: int) -> "Rates":
-        """Return one of `among` equal parts."""
+        """Return these rates divided into `among` equal parts."""
         rates = {limit.value: getattr(self, limit.value) for limit in _RATES}
         return replace(self, **{name: rate / among for name, rate in rates.items() if rate is not None})
 
@@ -91,14 +91,12 @@ class RateLimits:
 
 
 NO_RATES: Final = RateLimits()
-"""Clients come as often as they like, and send as much."""
+"""No rate is limited."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class LimitTally:
-    """The effect of one limit: how often a session was `paused`, for how many `seconds`, and how often a client was
-    `refused`.
-    """
+    """A limit's effect: how often a session was `paused`, for how many `seconds`, how often a client was `refused`."""
 
     paused: int = 0
     refused: int = 0
@@ -106,9 +104,9 @@ class LimitTally:
 
 
 class TokenBucket:
-    """A token bucket: `rate` tokens a second come into it, it holds `burst` of them, and is full at first.
+    """A token bucket: `rate` tokens a second come into it. It holds at most `burst` tokens, and is full at first.
 
-    Tokens are taken in advance: `take` returns when the taker has them, and later takers have theirs later.
+    Tokens can be taken before they have come: `take` returns when they may be used. Later takers must wait longer.
     """
 
     __slots__ = ("_at", "_level", "burst", "limit", "rate", "refuses", "scope", "slice", "tally")
@@ -126,23 +124,23 @@ class TokenBucket:
         self._at = now
 
     def left(self, now: float) -> float:
-        """Return how many tokens there are; negative if more were taken in advance."""
+        """Return how many tokens there are. The number is negative if tokens were taken in advance."""
         if now > self._at:
             self._level = min(self._level + (now - self._at) * self.rate, self.burst)
             self._at = now
         return self._level
 
     def take(self, tokens: int, now: float) -> float:
-        """Take tokens, and return when they may be used, `now` at the earliest. For no tokens there is no wait."""
+        """Take tokens, and return when they may be used: `now` or later. For 0 tokens, this is `now`."""
         self._level = self.left(now) - tokens
         return now if self._level >= 0.0 or not tokens else now - self._level / self.rate
 
     def has(self, tokens: int) -> bool:
-        """Return whether so many tokens may be taken at once, without looking at the clock again."""
+        """Return whether so many tokens may be taken now. Tokens since the last `left` or `take` do not count."""
         return tokens <= min(self._level, self.slice)
 
     def spend(self, tokens: int) -> None:
-        """Take tokens that it `has`."""
+        """Take tokens after `has` returned True."""
         self._level -= tokens
 
     def give_back(self, tokens: int) -> None:
@@ -150,11 +148,11 @@ class TokenBucket:
         self._level = min(self._level + tokens, self.burst)
 
     def spell(self) -> str:
-        """Return its limit in the words of an ERROR's body."""
+        """Return the bucket's limit in words for the body of an ERROR."""
         return spell_limit(self.scope, self.rate)
 
     def refusal(self) -> StompError:
-        """Return the error for a client that sent more than the bucket allows; the caller raises it."""
+        """Count a refusal. Return the error for a client that sent more than the bucket allows; raise this error."""
         self.tally.refused += 1
         if self.limit is Limit.BYTES:
             return StompError("too many bytes a second", self.spell())
@@ -162,11 +160,11 @@ class TokenBucket:
 
 
 Buckets = tuple[TokenBucket, ...]
-"""Those of one scope, or of one session."""
+"""The buckets of one scope, or those of one session."""
 
 
 class Limiter:
-    """The buckets of a listener. `tallies`: by scope and limit. `asks_address`: it needs the addresses of clients."""
+    """The buckets of a listener. `tallies`: by scope and limit. `asks_address`: clients' addresses are needed."""
 
     def __init__(self, rates: RateLimits) -> None:
         self._have(rates)
@@ -174,7 +172,7 @@ class Limiter:
         self._places: dict[Scope, dict[str, Buckets]] = {scope: {} for scope in Scope}
 
     def change(self, rates: RateLimits) -> bool:
-        """Use these rates; return whether they are others. Then ask for the `buckets` of each session again."""
+        """Use these rates. Return whether they are different. If so, get the `buckets` of each session again."""
         before = self.rates
         self._have(rates)
         for scope in Scope:
@@ -192,12 +190,13 @@ class Limiter:
         return self.tallies.setdefault((scope, limit), LimitTally())
 
     def refuse(self, scope: Scope) -> None:
-        """Count a client that is refused because there are too many in a scope."""
+        """Count a client that was refused because its scope has too many clients."""
         self.tally(scope, Limit.CLIENTS).refused += 1
 
     def connect(self, now: float, address: str | None, user: str = "") -> TokenBucket | None:
-        """Count a connection from this address; with a `user`, count it for that user. Return the bucket that has no
-        token for it, or None. The client of a refused connection counts nowhere.
+        """Count a connection: for its listener and address, or for its `user` if that is given. Return None if all
+        their buckets have a token. Otherwise return the first bucket without a token, and refuse the client: nothing
+        was counted.
         """
         if not self._limits:
             return None
@@ -213,7 +212,7 @@ class Limiter:
         return None
 
     def buckets(self, now: float, address: str | None, user: str) -> Buckets:
-        """Return the buckets that limit what such a client sends."""
+        """Return the buckets that limit what a client with this address and user sends."""
         if not self._limits:
             return ()
         scopes = ((Scope.LISTENER, ""), (Scope.ADDRESS, address), (Scope.USER, user or None))
@@ -228,7 +227,7 @@ class Limiter:
             place = places.pop(name, None)
             if place is None:
                 if len(places) >= PLACES:
-                    # Of the places that were unused longest, all full ones go; without any, the oldest one.
+                    # Among the oldest places, all full ones are forgotten; if none is full, the oldest one.
                     oldest = [each for each, _ in zip(places, range(_LOOKED_AT), strict=False)]
                     full = [
                         each for each in oldest if all(one.left(now) >= one.burst for one in places[each])

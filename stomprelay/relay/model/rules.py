@@ -1,5 +1,5 @@
-"""What clients may do. A rule that denies applies if any reading of a frame matches it; a rule that allows applies only
-if every reading does. Other names of brokers for the same place count, too.
+"""What clients may do. A denying rule applies if any reading of a frame matches it. An allowing rule applies only if
+all readings match it. All names that brokers use for the same place count.
 """
 
 import re
@@ -20,9 +20,9 @@ from stomprelay.wire.names import SEND, SUBSCRIBE, UNSUBSCRIBE
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client. `user`: "" if its listener asks for none. `certificate`: the name in its certificate or "".
-    `credentials`: for brokers in place of its own; None: its own. `until`: when its session ends at the latest, in
-    seconds.
+    """Who a client is. `user`: "" if the listener asks for no user. `certificate`: the name in the client's
+    certificate, or "". `credentials`: for brokers, in place of the client's own; None: the client's own are used.
+    `until`: when the session ends at the latest, in seconds.
     """
 
     user: str = ""
@@ -33,19 +33,19 @@ class Identity:
 
 
 ANYBODY: Final = Identity()
-"""A client of a listener that asks nobody: its brokers decide whether it may come in."""
+"""The identity if the listener identifies nobody: the brokers decide whether the client may connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a client says about itself in CONNECT, in its own bytes, or None. No repr shows the passcode."""
+    """What a client claims about itself in CONNECT, as bytes; None: no claim. No repr shows the passcode."""
 
     login: bytes | None
     passcode: bytes | None = field(default=None, repr=False)
 
 
 class Ground(Enum):
-    """Why a client is refused, for log and journal: no claim, a wrong one, or no decision in time."""
+    """Why a client is refused, for log and journal: its claim is missing or wrong, or there was no decision in time."""
 
     MISSING = "missing"
     CERTIFICATE = "certificate"
@@ -56,32 +56,32 @@ class Ground(Enum):
 
 
 class Refusal(NamedTuple):
-    """A refusal and its reason; `text` is for the log, without a secret or a word of the client's."""
+    """A refusal and its reason. `text` is for the log; it has no secret and no text of the client's."""
 
     ground: Ground
     text: str
 
 
 USER: Final = "{user}"
-"""What stands in a destination's pattern for the name of the user."""
+"""Stands for the user's name in the pattern of a destination."""
 OCTETS: Final = bytes(range(33))
-"""Octets around a header's name or value that some brokers do not count as a part of it."""
+"""Octets around a header's name or value that some brokers do not count as part of it."""
 
 _MORE: Final = re.compile(r"[*>#,?]|::+")
-"""The characters by which a broker makes more of a destination than one name."""
+"""Characters and sequences by which a broker reads more than one name in a destination."""
 _LIST: Final = re.compile(r",|::")
 _WILD: Final = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
 _ANY: Final = "\0"
 
 
 def _literal(found: re.Match[str]) -> str:
-    """Return the character that a part of a glob matches, if it matches only one; otherwise `_ANY`."""
+    """Return the character that this part of a glob matches, if it matches only one character; otherwise `_ANY`."""
     text = found[0]
     return text[1] if len(text) == 3 and text[1] != "!" else _ANY
 
 
 class Pattern:
-    """A glob of destinations: `*` for any characters, `?` for one, `[...]` for one of a set. All of it has to match."""
+    """A glob of destinations: `*` any characters, `?` one, `[...]` one of a set. The whole destination must match."""
 
     __slots__ = ("_begins", "_matches", "_more")
 
@@ -92,12 +92,12 @@ class Pattern:
         self._begins = literal.partition(_ANY)[0]
 
     def covers(self, destination: str) -> bool:
-        """Whether it matches, however a broker reads the destination: wildcards must be spelled out in the glob."""
+        """Whether a destination matches, however a broker reads it. Its wildcards must stand in the glob, too."""
         return bool(self._matches(destination)) and len(_MORE.findall(destination)) == self._more
 
     def may_cover(self, destination: str) -> bool:
-        """Whether it matches a destination that a broker may read here. For a destination with wildcards or several
-        names: whether both begin alike.
+        """Whether some broker may read a destination so that it matches. For a destination with wildcards or several
+        names, the result is True if the destination and the glob may begin alike.
         """
         if self._matches(destination):
             return True
@@ -109,11 +109,11 @@ class Pattern:
 
 
 _pattern: Final = lru_cache(4096)(Pattern)
-"""Sessions share them."""
+"""Sessions share these patterns."""
 
 
 class HeaderPattern:
-    """A header's name, or name and value (`name:value`), both globs."""
+    """A header, given as a glob of its name, or as globs of its name and its value: `name:value`."""
 
     __slots__ = ("_name", "_value")
 
@@ -122,7 +122,7 @@ class HeaderPattern:
         self._value = value if colon else "*"
 
     def held(self, headers: Headers) -> bool:
-        """Whether every broker finds such a header: it is spelled exactly so, and its name occurs once."""
+        """Whether every broker finds such a header: it is spelled exactly like this, and its name occurs once."""
         names = Counter([folded(name) for name, _ in headers])
         return any(
             fnmatchcase(_text(name), self._name)
@@ -132,7 +132,7 @@ class HeaderPattern:
         )
 
     def may_be_held(self, headers: Headers) -> bool:
-        """Whether a broker may find such a header; case and blanks do not count."""
+        """Whether some broker may read one of these headers as a match. Case and outer blanks do not count."""
         return any(
             fnmatchcase(_text(folded(name)), self._name.lower())
             and fnmatchcase(_text(value.strip(OCTETS).lower()), self._value.lower())
@@ -141,7 +141,7 @@ class HeaderPattern:
 
 
 def folded(name: bytes) -> bytes:
-    """Return a header's name as the most lenient broker reads it."""
+    """Return a header's name as the least strict broker reads it."""
     return name.strip(OCTETS).lower()
 
 
@@ -160,7 +160,7 @@ class Place(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a SEND or SUBSCRIBE asks for. `acks`: the modes that brokers may read. `size`: the body's, in bytes."""
+    """What a SEND or SUBSCRIBE asks for. `acks`: each mode that some broker may read. `size`: bytes of the body."""
 
     command: bytes
     headers: Headers
@@ -170,9 +170,9 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class AccessRule:
-    """One rule; `number` is its place in the file, from 1. It is for `users`, `groups` and `certificates` (globs; none:
-    everybody), for destinations of the globs `send` and `subscribe`, SUBSCRIBEs with the modes `ack`, frames with one
-    of `headers`, and bodies of up to `size` bytes.
+    """One rule; `number` is its place in the file, from 1. It applies to clients in `users`, `groups` and
+    `certificates` (globs; empty: everybody), to destinations in the globs `send` and `subscribe`, to SUBSCRIBEs with a
+    mode in `ack`, to frames with one of `headers`, and to bodies of at most `size` bytes.
     """
 
     number: int
@@ -199,11 +199,11 @@ class AccessRule:
         )
 
     def conditional(self, command: bytes) -> bool:
-        """Whether the rule has conditions beside the destination for frames of this command."""
+        """Whether the rule has further conditions, besides client and destination, for frames of this command."""
         return bool(self.headers) or (bool(self.ack) if command == SUBSCRIBE else self.size is not None)
 
     def holds(self, request: Request) -> bool:
-        """Whether all conditions of the rule are met, apart from client and destination."""
+        """Whether the rule's further conditions are met, besides client and destination."""
         if self.size is not None and request.command == SEND and request.size > self.size:
             return False
         if self.ack and request.command == SUBSCRIBE:
@@ -224,8 +224,8 @@ def _is_named(patterns: tuple[str, ...], names: list[str] | frozenset[str]) -> b
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules of a listener. The first that matches decides, else `allow`. `naming`: the brokers' names for one
-    place.
+    """The rules of a listener. The first matching rule decides; if no rule matches, `allow` decides. `naming`: the
+    names that the listener's brokers use for a place.
     """
 
     rules: tuple[AccessRule, ...]
@@ -234,13 +234,13 @@ class AccessRules:
 
     @property
     def advisory(self) -> bool:
-        """Whether there are denying rules, and brokers may have unknown names for the denied places."""
+        """Whether denying rules may fail, because brokers may know a denied place by names that are not known here."""
         return not self.naming.known and any(not each.allow for each in self.rules)
 
 
 class MatchingRules(NamedTuple):
-    """The matching rules for each place of a frame, up to the first without a condition. `settled`: the frame is
-    allowed in any case. `headers`: rules depend on headers.
+    """The matching rules for each place of a frame, up to the first rule without further conditions. `settled`: the
+    frame is allowed in any case. `headers`: whether rules depend on headers.
     """
 
     rules: tuple[tuple[Place, tuple[AccessRule, ...]], ...]
@@ -249,7 +249,7 @@ class MatchingRules(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a frame is allowed, by which rule, for which place. `more`: a rule must spell out the wildcard first."""
+    """Whether a frame is allowed, by which rule, for which place. `more`: no rule has the place's wildcard or list."""
 
     allow: bool
     rule: AccessRule | None
@@ -258,7 +258,7 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason in words, without the destination."""
+        """The reason in words. They do not contain the destination."""
         word, command = "allows" if self.allow else "denies", self.place.command.decode()
         if self.rule is not None:
             return f"{self.rule} {word} {command}"
@@ -268,7 +268,7 @@ class Decision(NamedTuple):
 
 
 class ClientRules:
-    """The rules of a listener as they are for one client."""
+    """The rules of a listener that apply to one client."""
 
     __slots__ = ("_allow", "_patterns", "_rules", "naming")
 
@@ -285,13 +285,15 @@ class ClientRules:
         }
 
     def _spelled(self, globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-        """Return the patterns of these globs. A glob that denies a place covers all its names."""
+        """Return the patterns of these globs. A denying glob gets more patterns, so that all other names of a denied
+        destination are denied, too.
+        """
         if not allow:
             globs = tuple([each for glob in globs for each in self.naming.denied(glob)])
         return _patterns(globs, user, allow=allow)
 
     def matching(self, places: Iterable[Place]) -> MatchingRules:
-        """Return the rules for frames that name these places; there is at least one place."""
+        """Return the rules for frames that name these places. There must be at least one place."""
         found = tuple([(each, (*self._asked(each),)) for each in places])
         conditional = [rule for place, rules in found for rule in rules if rule.conditional(place.command)]
         allowed = all(self._decided(rules[0] if rules else None, each).allow for each, rules in found)
@@ -300,9 +302,7 @@ class ClientRules:
         )
 
     def decide(self, matching: MatchingRules, request: Request) -> Decision:
-        """Return the decision about a frame: the one for its first place that is not allowed, if there is such
-        a place.
-        """
+        """Return the decision about the first place that is not allowed; if all are allowed, about the last place."""
         decision: Decision | None = None
         for place, rules in matching.rules:
             rule = next((each for each in rules if each.holds(request)), None)
@@ -313,14 +313,14 @@ class ClientRules:
         return decision
 
     def steering(self, headers: Headers) -> Decision | None:
-        """Return the first decision about the steering headers of an UNSUBSCRIBE; None where no rule decides."""
+        """Return the decision of the first rule for the headers of an UNSUBSCRIBE; None if no rule applies."""
         for rule in self._rules:
             if rule.subscribe and rule.headers and rule.holds(Request(UNSUBSCRIBE, headers, frozenset(), 0)):
                 return Decision(rule.allow, rule, Place(UNSUBSCRIBE, ""))
         return None
 
     def trail(self, request: Request, place: Place) -> Iterator[tuple[AccessRule, bool, bool]]:
-        """Yield each rule asked about a place: whether the destination matches, and whether the rest holds."""
+        """Yield (rule, whether the destination matches, whether the conditions are met), up to a rule that applies."""
         names = self.naming.names(place.destination)
         for rule, patterns in zip(self._rules, self._patterns[place.command], strict=True):
             matches, holds = _match(rule, patterns, names), rule.holds(request)
@@ -344,14 +344,14 @@ class ClientRules:
 
 
 def _match(rule: AccessRule, patterns: list[Pattern], names: list[str]) -> bool:
-    """Whether a rule is for a destination. `names`: all names of its place, the destination first."""
+    """Whether a rule is about a destination. `names`: all names of the place; the first one is the destination."""
     if rule.allow:
         return any(each.covers(names[0]) for each in patterns)
     return any(each.may_cover(name) for name in names for each in patterns)
 
 
 def _patterns(globs: tuple[str, ...], user: str, *, allow: bool) -> list[Pattern]:
-    """Return the patterns with the user's name. Patterns that allow are left out where it may be no plain name."""
+    """Return the patterns with the user's name. If the name is not plain, allowing globs with `USER` are left out."""
     unsafe = not user or not user.isprintable() or _MORE.search(user) is not None
     name = re.sub(r"[*?[]", r"[\g<0>]", user)
     return [

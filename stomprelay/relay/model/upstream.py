@@ -1,4 +1,4 @@
-"""Where clients are relayed to: groups of brokers, and how their legs behave."""
+"""The brokers for clients: groups of brokers, and how the legs to them behave."""
 
 from dataclasses import dataclass, field
 
@@ -11,8 +11,9 @@ from stomprelay.wire.frame import Limits
 
 @dataclass(frozen=True)
 class ClientTLS:
-    """How a broker's certificate is verified, and our own. Paths; None: the platform's trust, no certificate. `name` is
-    verified and sent as SNI in place of the host.
+    """How a broker's certificate is verified, and the relay's own certificate. All but `name` are paths. `ca` None: the
+    platform's trust is used. `certificate` None: the relay has none. `name` is verified, and sent as SNI, in place of
+    the host.
     """
 
     ca: str | None = None
@@ -29,24 +30,24 @@ class Upstream:
     host                   replaces the client's `host` in CONNECT
     credentials            replace the client's login and passcode
     versions               the versions to ask brokers for; None: the client's and lower ones
-    heart_beat             what brokers are offered
+    heart_beat             the heart-beats that brokers are offered
     connect_timeout        how long a broker may take for its connection and CONNECTED together
-    disconnect_timeout     how long the receipts that are owed before DISCONNECT may take, then how long its answer may
-                           take; all the time that the session of a client that is gone has
-    keep_alive             after so much silence a broker without heart-beats is sent an EOL; 0: never
-    connect_escape         whether our own values in CONNECT are escaped; None: as the profile has it
+    disconnect_timeout     how long the receipts owed before DISCONNECT may take, and then the answer to DISCONNECT;
+                           also how long a session may go on in all after its client is gone
+    keep_alive             seconds of silence after which a broker without heart-beats is sent an EOL; 0: never
+    connect_escape         whether our own values in CONNECT are escaped; None: as the profile says
     close_on_error         whether an ERROR of a broker ends the session
     proxy_protocol         whether each connection begins with the client's address
-    client_address_header  the header of CONNECT that holds the client's address; None: there is none
-    quorum                 how many groups must confirm a SEND; with several groups (`fanout:`) it goes to all of them
-    fan_out_queues         whether a SEND to a queue goes to all groups, too, and not to one alone
+    client_address_header  the header for the client's address in CONNECT; None: no such header
+    quorum                 how many groups must confirm a SEND; with several groups (`fanout:`) all get it
+    fan_out_queues         whether all groups, and not only one, get a SEND to a queue
     confirm                whether the relay asks for receipts of its own
-    resend_buffer          so many bytes of a session are kept in each group, then its client is not read from
+    resend_buffer          how many bytes are kept for each group of a session before its client is not read from
     reconnect_rate         how many sessions a second return after an outage; 0: any number
     rebalance_rate         how many sessions a second move to a broker that is back; 0: none
     drain_timeout          how long a session that is to move waits for a quiet moment
-    policy                 how a broker is chosen; None: as each group has it
-    connected              whether consumers at all brokers of a group get its messages
+    policy                 how a broker is chosen; None: each group has its own policy
+    connected              whether a message at one broker of a group reaches consumers at the others
     """
 
     name: str
@@ -55,7 +56,7 @@ class Upstream:
     credentials: Credentials | None = None
     versions: frozenset[bytes] | None = None
     profile: Profile = AUTO
-    # ActiveMQ beats at every second look at its clock: two intervals may pass, and a little more.
+    # ActiveMQ sends a beat only at every second look at its clock, so two intervals and a little more may pass.
     heart_beat: Terms = Terms(10000, 10000, tolerance=2.5)
     limits: Limits = Limits(headers=4096, header_line=1024 * 1024, body=256 * 1024 * 1024)
     connect_timeout: float = 10.0
@@ -84,12 +85,12 @@ class Upstream:
 
     @property
     def parts(self) -> tuple[Group, ...]:
-        """The groups whose policy can put sender and receiver on brokers that do not share messages."""
+        """The groups whose policy may put sender and receiver on brokers that do not share messages."""
         if self.connected:
             return ()
         return tuple(each for each in self.groups if len(each.brokers) > 1 and not each.together)
 
     @property
     def movable(self) -> bool:
-        """Whether a session survives the loss of its broker."""
+        """Whether a session can continue after the loss of its broker."""
         return self.groups[0].reconnect is not None

@@ -1,5 +1,5 @@
-"""A client's frames, kept so that they can be sent again to the next broker.
+"""A client's frames, kept so that the next broker can be sent them again.
 
-`resender` the whole: what is sent to the present broker, what is kept while there is none, what a new broker has to
-know, and how fast that goes; `unconfirmed` what is not confirmed, and transactions whose outcome is not known.
+`resender`: sends the frames to the present broker, keeps them while there is no broker, and sends a new broker what it
+needs first, as fast as is safe; `unconfirmed`: the unconfirmed frames, and transactions whose outcome is not known.
 """

@@ -1,4 +1,4 @@
-"""A client's frames on their way to a broker that may be lost, so that they can be sent to another one."""
+"""Sends a client's frames to a broker, and keeps them so that another broker can be sent them if this one is lost."""
 
 import re
 from collections import deque
@@ -37,10 +37,10 @@ from stomprelay.wire.names import (
 from stomprelay.wire.run import Run
 
 _WITHOUT_EFFECT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
-"""Commands that mean nothing to a broker that was not there when they came."""
+"""Commands that have no effect at a broker that was not there when they came."""
 
 _LINE: Final = 256
-"""More bytes than any header line of the relay's has."""
+"""Every header line of the relay's own has fewer bytes than this."""
 
 
 @lru_cache
@@ -50,7 +50,9 @@ def _with_room(limits: Limits) -> Limits:
 
 
 class Offline:
-    """Keeps frames for the next broker, in `unconfirmed` and the session. `most`: bytes of transactions."""
+    """Keeps frames for the next broker, in `unconfirmed` and in the session. `most`: the most bytes in `unconfirmed`,
+    and the most bytes of open transactions.
+    """
 
     __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
@@ -61,7 +63,7 @@ class Offline:
         self._most = most
 
     def read(self, wire: bytes) -> Iterator[Frame]:
-        """Return the client's frames in kept bytes, read in the same way as when they came."""
+        """Read kept bytes again. Yield the client's frames in them. They are judged as they were when they came."""
         decoder = Decoder(self._session.dialect, CLIENT_COMMANDS, self._limits)
         decoder.feed(wire)
         return decoder.frames()
@@ -72,7 +74,7 @@ class Offline:
         return frame.header(RECEIPT_HEADER, dialect), frame.header(TRANSACTION, dialect)
 
     def keep(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a frame of an open transaction, with all others up to `most` bytes. Raises `LimitError` for more."""
+        """Keep a frame of an open transaction. Raises `LimitError` if the client would have too many bytes kept."""
         try:
             self._session.keep(transaction, frame.wire, self._most)
         except LimitError as error:
@@ -111,7 +113,9 @@ class Offline:
                 unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
-        """Keep a SEND of a transaction. If the transaction gets too large it is doomed; give its SENDs' receipts."""
+        """Keep a SEND of a transaction. If the transaction gets too large, mark it as `doomed`: its COMMIT will fail.
+        The client gets the RECEIPTs of the frames that are dropped.
+        """
         before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
@@ -143,22 +147,22 @@ class Offline:
 
 WINDOW: Final = 64
 SHORT_LINE: Final = 8
-"""A line of so many parts, or fewer, goes one by one at once."""
+"""A line of at most so many parts is sent part by part after its first loss."""
 SOON: Final = 5.0
-"""Seconds in which a broker closes the connection for what it was sent."""
+"""If a broker closes within so many seconds after it was sent a part, this part may be the cause."""
 ENOUGH: Final = 2
 
 AGAIN: Final = b"relay-resent:true\n"
-"""The header line of a SEND that a lost broker may have had already."""
+"""The header line for a SEND that a lost broker may already have."""
 
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 Part = Subscription | Kept | tuple[Transaction, bytes]
-"""What is sent again and answered by itself: a subscription, what was kept, a frame of an open transaction."""
+"""What is sent again and has an answer of its own: a subscription, a kept entry, a frame of an open transaction."""
 
 
 def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
-    """Return the error that the client is sent about a frame that costs brokers their connection."""
+    """Return the error for the client about a frame that makes brokers close their connections."""
     shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
     if receipt is not None:
         shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
@@ -167,8 +171,8 @@ def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
 
 
 class Strike:
-    """A connection that ended while only one part was on its way. `sight`: the broker's state when it was sent that
-    part. `counts`: the broker was well.
+    """Records that a connection ended while only one part was unanswered. `sight`: the broker's state when it was sent
+    this part. `counts`: the part may be to blame, because the broker was well.
     """
 
     __slots__ = ("_health", "_sight", "counts")
@@ -179,7 +183,7 @@ class Strike:
         self.counts = False
 
     def review(self) -> bool:
-        """Look again at what is known of the broker, until the strike `counts`. Return False if it can never count."""
+        """Look again at the broker's health until the strike `counts`. Return False if the strike can never count."""
         self.counts = self.counts or self._health.well_since(self._sight)
         return self.counts or not self._health.disproved(self._sight)
 
@@ -189,14 +193,14 @@ class Caution:
     """How fast a session's lines are sent, and which of their parts are to blame for lost connections. `window`: how
     many parts may be unanswered at a time; 0: any number.
 
-    The first line is sent in one piece. If the connection is lost soon after, without an answer, the next line is sent
-    with at most `WINDOW` parts unanswered; after one more such loss, part by part. A broker that had just answered, and
-    closes the connection within `SOON` seconds after it was sent one part alone, gives that part a strike, if the
-    broker is found later to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
+    The first line is sent in one piece. If the connection is lost soon after and the broker answered nothing, the next
+    line is sent with at most `WINDOW` unanswered parts; after one more such loss, part by part. A part gets a strike if
+    it was sent alone to a broker that had answered before, the broker closed within `SOON` seconds, and the broker is
+    later found to have been well (`Health.well_since`). After `ENOUGH` strikes in a row the part is refused.
 
-    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at its end,
-    `lost` with the broker. The key of a part is the same for each broker. It is of type bytes if the part is sent only
-    until it is confirmed, so that its answer is progress.
+    Call `began` for each broker, `sent` for each part of the line, `answered` for each receipt, `through` at the end of
+    the line, and `lost` when the broker is lost. The key of a part is the same at each broker. If a confirmed part is
+    not sent to the next broker again, its key must have the type bytes. Only the answer to such a part is progress.
     """
 
     window: int = 0
@@ -224,12 +228,12 @@ class Caution:
         self._sent_at = now
 
     def resent(self, parts: int, now: float) -> None:
-        """Record that so many parts of the line were sent at once; their answers are not awaited."""
+        """Record that so many parts of the line were sent at once. The answers to these parts are not awaited."""
         self._resent += parts
         self._sent_at = now
 
     def sent(self, receipt: bytes, key: object, now: float) -> None:
-        """A part of the line was sent, which this receipt answers. Without a `key` it is never to blame."""
+        """Record that a part of the line was sent. `receipt` answers it. A part without a `key` is never blamed."""
         self._flight[receipt] = key
         self._sent_at = now
         self._resent += 1
@@ -237,11 +241,11 @@ class Caution:
             self._sight = self._broker.health.sight()
 
     def answered(self, receipt: bytes) -> None:
-        """The broker answered with this receipt."""
+        """The broker sent this receipt."""
         self._answered = True
         if receipt in self._flight:
             key = self._flight.pop(receipt)
-            # Subscriptions are no progress: the next broker is sent them again.
+            # An answer to a subscription is no progress, because the next broker is sent the subscription again.
             self._progress = self._progress or isinstance(key, bytes)
             if key == self._suspect:
                 self._acquit()
@@ -256,7 +260,7 @@ class Caution:
         self._strikes = []
 
     def lost(self, broker: Broker | None, now: float) -> None:
-        """The connection was lost. `broker`: the broker, if it closed the connection; otherwise None."""
+        """The connection was lost. `broker`: the broker that closed it; None if no broker closed it."""
         flight, self._flight = self._flight, {}
         if broker is None or now > self._sent_at + SOON or not self._resent:
             return
@@ -284,7 +288,7 @@ class Caution:
 @dataclass(slots=True, eq=False, repr=False)
 class Sender:
     """Writes frames to the broker at `leg`, keeps them, and asks for receipts. `send`, `repeat`, `repeat_inside` and
-    `compose` put frames in; `flush` writes them.
+    `compose` add frames; `flush` writes them.
     """
 
     leg: Leg
@@ -304,7 +308,7 @@ class Sender:
     # Frames
 
     def send(self, frame: Frame, extra: bytes = b"") -> None:
-        """Add a frame, with `extra` header lines in front of a SEND's. Raises `StompError` if it cannot be sent."""
+        """Add a frame. A SEND gets the header lines `extra` in front. Raises `StompError` if it cannot be sent."""
         if frame.command is not SEND:
             self._send_other(frame)
             return
@@ -327,7 +331,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Add a run whose frames are accounted for; its SENDs are kept. For a receipt each it needs `parts`."""
+        """Add a run that the session has recorded. Keep its SENDs. If each gets a receipt, the run needs `parts`."""
         if not self.confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
@@ -361,7 +365,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _send_other(self, frame: Frame) -> None:
-        """Add a frame that is no SEND."""
+        """Add a frame other than SEND."""
         self.close()
         session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
@@ -392,7 +396,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
-        """Record that a SEND of a transaction passes. Return the header line to put in front of it."""
+        """Record a SEND in a transaction. Return the header line that asks for a receipt, or b"" if none is needed."""
         unconfirmed = self.unconfirmed
         if unconfirmed.commits_early and receipt is not None:
             unconfirmed.committing.asked(name or b"", receipt)
@@ -403,7 +407,7 @@ class Sender:
     # Frames that are sent again
 
     def repeat(self, kept: Kept) -> int:
-        """Add kept frames again. Return how many frames there were. Raises as `send` does."""
+        """Add kept frames again. Return how many frames they are. Raises as `send` does."""
         count = 0
         self._owing = False
         try:
@@ -434,14 +438,14 @@ class Sender:
             self._outbox.send(self.leg, data, now)
 
     def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
-        """Add this to the batch. Its last SEND alone asks for a receipt, so each waits until the next one comes."""
+        """Add frames to the batch. They wait for the next frames: only the last SEND of a batch asks for a receipt."""
         self.close(batch=False)
         self._batch.append(frame)
         self._sends += sends
         self._last = (frame, head, extra)
 
     def close(self, *, batch: bool = True) -> None:
-        """Put in the SEND that waits. It ends the `batch` and asks for its receipt, unless the batch goes on."""
+        """Add the SEND that waits. If `batch` is True, this SEND ends the batch, and asks for the batch's receipt."""
         if self._last is None:
             return
         frame, head, extra = self._last
@@ -453,7 +457,7 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def _keep(self, receipt: bytes) -> None:
-        """Keep the frames of the batch until this receipt confirms them; the next batch begins."""
+        """Keep the frames of the batch until this receipt confirms them. Then begin the next batch."""
         wire = b"".join([each.wire for each in self._batch])
         self.unconfirmed.keep(wire, receipt, sends=self._sends)
         self._batch = []
@@ -462,11 +466,11 @@ class Sender:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Line:
-    """What a new broker has to be sent before the client's next frame, in order: subscriptions, what was not confirmed,
-    open transactions; a `sender` writes it. It goes out by turns, or some parts at a time: see `Caution`.
+    """What a new broker must be sent before the client's next frame, in order: subscriptions, unconfirmed frames, open
+    transactions. A `sender` writes the line, in turns or some parts at a time: see `Caution`.
 
-    Call `begin`, then `go_on` until it is `done`. `refused`: frames that were taken out, as errors for the client.
-    `hurries`: it waits for no answers.
+    Call `begin`, then `go_on` until the line is `done`. `refused`: errors for the client, about parts that were
+    removed. `hurries`: the line waits for no answers.
     """
 
     _sender: Sender
@@ -485,11 +489,11 @@ class Line:
 
     @property
     def hasty(self) -> bool:
-        """Whether it is unfinished only because it is too long for one turn."""
+        """Whether the line is unfinished only because it is too long for one turn."""
         return self.hurries or bool(self._leaving)
 
     def begin(self, now: float, *, subscriptions: bool) -> None:
-        """Put everything into the line, with or without the subscriptions."""
+        """Fill the line: with subscriptions (if True), unconfirmed frames and open transactions."""
         session, unconfirmed, caution = self._sender.session, self._sender.unconfirmed, self._caution
         if subscriptions:
             self._subscriptions.extend(session.subscriptions)
@@ -503,14 +507,14 @@ class Line:
             caution.sent(self._check(), None, now)
 
     def unsubscribe(self, *, subscribed: bool) -> None:
-        """Add UNSUBSCRIBEs for all subscriptions, or begin to. `subscribed`: the broker was sent the subscriptions."""
+        """Add UNSUBSCRIBEs, as many as one turn allows. `subscribed`: the broker was sent the subscriptions."""
         sent = len(self._sender.session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
         if subscribed:
             self._leaving.extend(islice(self._sender.session.subscriptions, sent))
         self._leave()
 
-    # How it goes out
+    # Sending the line
 
     def go_on(self, now: float) -> None:
         """Add as many parts as may be sent now. Raises `StompError` for a part that cannot be sent."""
@@ -528,7 +532,7 @@ class Line:
         while self._subscriptions and count < TURN:
             self._subscribe(self._subscriptions.popleft())
             count += 1
-        # What is kept may hold a whole transaction, and another one of its name may be open.
+        # A kept entry may hold a whole transaction, and another transaction with the same name may be open.
         if unconfirmed.aside:
             with self._sender.session.without_transactions():
                 while unconfirmed.aside and count < TURN:
@@ -541,7 +545,7 @@ class Line:
         self.hurries = bool(self._subscriptions or self._inside or unconfirmed.aside)
 
     def _watch(self, now: float) -> None:
-        """Add as many parts as may be unanswered at a time; take out parts that are to blame for lost connections."""
+        """Add as many parts as may be unanswered at a time. Remove parts that are to blame for lost connections."""
         caution = self._caution
         while caution.awaited < caution.window:
             part = self._first()
@@ -549,7 +553,7 @@ class Line:
                 if not caution.awaited:
                     caution.through()
                 return
-            key = part.wire if isinstance(part, Kept) else part  # its receipt is another one each time
+            key = part.wire if isinstance(part, Kept) else part  # a kept part has another receipt each time
             if caution.condemns(key):
                 self._drop(part)
             else:
@@ -564,7 +568,7 @@ class Line:
         unconfirmed = self._sender.unconfirmed
         kept = unconfirmed.aside[0] if unconfirmed.aside else None
         if kept is not None and kept.sends > 1 and not kept.wire.startswith(BEGIN):
-            # Each of several SENDs gets a receipt of its own; a transaction stays whole.
+            # Each of several SENDs gets its own receipt, but a transaction stays whole.
             *others, last = self._sender.offline.read(kept.wire)
             split = [Kept(frame.wire, unconfirmed.ask(), kept.sent) for frame in others]
             unconfirmed.take_aside()
@@ -573,7 +577,7 @@ class Line:
         return parts[0] if parts else None
 
     def _say(self, part: Part) -> bytes:
-        """Put in this part, which is the first one. Returns the receipt that answers it."""
+        """Add the first part of the line to the bytes for the broker. Return the receipt that will confirm the part."""
         sender, unconfirmed = self._sender, self._sender.unconfirmed
         unconfirmed.take_latest()
         if isinstance(part, Subscription):
@@ -594,7 +598,7 @@ class Line:
         return unconfirmed.take_latest() or self._check()
 
     def _check(self) -> bytes:
-        """Ask for a receipt that shows that the broker has read everything before: by an empty transaction."""
+        """Add an empty transaction. Return its receipt, which shows that the broker has read all earlier frames."""
         receipt = self._sender.unconfirmed.ask()
         headers = [(TRANSACTION, receipt)]
         self._sender.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)])
@@ -602,7 +606,7 @@ class Line:
         return receipt
 
     def _drop(self, part: Part) -> None:
-        """Take this part, which is the first one, out of the line for good."""
+        """Remove this part, the first one, from the line for good, and add an error for the client."""
         dialect = self._sender.session.dialect
         if isinstance(part, Subscription):
             self._subscriptions.popleft()
@@ -649,12 +653,12 @@ class Line:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Resender:
-    """Sends a client's frames to one broker after the other in a group. `unconfirmed` is what is not confirmed. `line`:
-    what the broker has to be sent first; while there is any, call `go_on` after each receipt or (`Line.hasty`) turn,
-    and do not `send`.
+    """Sends a client's frames to one broker after the other in a group. `unconfirmed`: the frames that are not
+    confirmed. `line`: what the broker must be sent first. While there is a line, call `go_on` after each receipt or
+    (`Line.hasty`) in the next turn, and do not call `send`.
 
     Call `connected` and `replay` for a broker, `send` and `flush` for frames (without a broker `send` keeps them), and
-    `lost` when the broker is lost. After each, give the client the receipts of `Unconfirmed.take_given`.
+    `lost` when the broker is lost. After each call, give the client the receipts of `Unconfirmed.take_given`.
     """
 
     session: Session
@@ -678,7 +682,7 @@ class Resender:
 
     @property
     def quiet(self) -> bool:
-        """Whether the broker could be left without a loss."""
+        """Whether leaving the broker loses nothing: nothing is open, unacknowledged or unconfirmed there."""
         return self.session.quiet and self.safe and not self.unconfirmed.owed_receipts
 
     @property
@@ -689,19 +693,19 @@ class Resender:
     # Receipts
 
     def received(self, receipt: bytes) -> bool:
-        """Record a RECEIPT. Return whether it is the client's: the client asked for it, and was not given it yet."""
+        """Record a RECEIPT. Return whether it passes: the client asked for it and does not have it yet."""
         self._caution.answered(receipt)
         return self.unconfirmed.received(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs that are all the relay's own; return whether they are. If not, call `received` with each."""
+        """Record RECEIPTs that are all the relay's own, and return True. If False, call `received` with each."""
         if self.line is not None or not self.unconfirmed.received_all(receipts):
             return False
         self._caution.answered(receipts[-1])
         return True
 
     def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
+        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
         self._caution.answered(receipt)
         self.unconfirmed.refused(receipt)
 
@@ -710,7 +714,7 @@ class Resender:
     def connected(
         self, leg: Leg, bridge: Bridge, broker: Broker, *, cumulative: bool, commits_early: bool
     ) -> None:
-        """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
+        """There is a broker. `cumulative`, `commits_early`: what the broker's receipts mean, see `Profile`."""
         self._at = broker
         self.unconfirmed.cumulative = cumulative
         self.unconfirmed.commits_early = commits_early
@@ -720,8 +724,8 @@ class Resender:
         )
 
     def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
-        """The broker is lost; `by` is it if it closed the connection itself. Frames that were not written are dropped.
-        Returns the receipts of COMMITs whose outcome is unknown, None where the client asked for none.
+        """The broker is lost. `by`: the broker, if it closed the connection itself. Frames that were not written are
+        dropped. Return the receipts of COMMITs whose outcome is unknown, with None for a COMMIT without a receipt.
         """
         self._sender = self.line = None
         self._caution.lost(by, now)
@@ -731,7 +735,7 @@ class Resender:
         return unconfirmed.lost(self._asked_again(subscriptions=subscriptions))
 
     def _asked_again(self, *, subscriptions: bool) -> Iterator[bytes]:
-        """Yield the receipts that the next broker will be asked for, with subscriptions and open transactions."""
+        """Yield the receipts of subscriptions and open transactions: the next broker will be asked for them again."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
@@ -740,10 +744,10 @@ class Resender:
                 if receipt is not None:
                     yield receipt
 
-    # What a new broker has to know
+    # What a new broker must be sent
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Add all that a new broker has to know, or begin to (`line`); then call `flush`. Raises as `send`."""
+        """Add all that a new broker must be sent, or its first part (see `line`). Then `flush`. Raises like `send`."""
         self._caution.began(self._at, now)
         self._subscribes = subscriptions
         self.line = Line(self._there, self._caution, self.refused_frames, hurries=not self._caution.window)
@@ -758,7 +762,7 @@ class Resender:
         return self._sender
 
     def go_on(self, now: float) -> None:
-        """Send as much more of the line as may be sent now, and call `flush` to write it. Raises as `send` does."""
+        """Add as much of the line as may be sent now; then call `flush` to write this. Raises as `send` does."""
         line, sender = self.line, self._sender
         if line is not None and sender is not None and sender.leg.state is not LegState.LEAVING:
             line.go_on(now)  # nothing may follow DISCONNECT
@@ -767,17 +771,17 @@ class Resender:
 
     @property
     def cautious(self) -> bool:
-        """Whether it waits for answers, because brokers closed their connections during earlier lines."""
+        """Whether the line waits for answers, because brokers closed their connections during earlier lines."""
         return self._sender is not None and self._caution.window > 0
 
     def take_refused(self) -> Sequence[Refused]:
-        """Return the frames that were taken out of the line since the last call, as errors for the client."""
+        """Return the errors for the client about parts that were removed from the line since the last call."""
         refused = self.refused_frames[:]
         self.refused_frames.clear()
         return refused
 
     def unsubscribe(self) -> None:
-        """Add UNSUBSCRIBEs for all; write them with `flush`. If there are many, this only begins: see `line`."""
+        """Add UNSUBSCRIBEs for all subscriptions, or for the first ones (see `line`). Then call `flush`."""
         line = self.line or Line(self._there, self._caution, self.refused_frames, hurries=False)
         line.unsubscribe(subscribed=self._subscribes)
         self.line = None if line.done else line
@@ -799,6 +803,6 @@ class Resender:
             self._sender.flush(now)
 
     def spelled(self, wire: bytes) -> bytes:
-        """Return a client's frame in the broker's spelling; nothing is kept, and no receipt is asked for."""
+        """Return a client's frame in the broker's spelling. The frame is not kept, and no receipt is asked for."""
         bridge = self._there.bridge
         return b"".join([bridge.carry(frame, self.session) for frame in self.offline.read(wire)])

@@ -1,5 +1,5 @@
-"""What was sent to a broker and may not have arrived, in the client's spelling and order, so that a new broker can be
-sent it again; and which receipts the client is owed.
+"""Keeps the frames that a broker was sent and that may not have arrived, so that the next broker can be sent them. They
+are in the client's spelling and order. Also keeps the receipts that the client is owed.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -22,8 +22,9 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Pending:
-    """One transaction. `awaited`: the receipts of its SENDs that have not come, with their numbers; `own`: the relay's
-    among them. `receipt`: that of its COMMIT, None before COMMIT. `errors`: how many ERRORs had come when it began.
+    """One transaction. `awaited`: the receipts that its SENDs still await; each has the number of SENDs that await it.
+    `own`: the receipt in `awaited` that the relay made. `receipt`: the receipt of COMMIT; None before COMMIT. `errors`:
+    how many ERRORs had come when the transaction began.
     """
 
     errors: int
@@ -35,9 +36,9 @@ class _Pending:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Committing:
-    """The transactions that a broker was sent and whose outcome is not known. Where a broker confirms COMMIT too early
-    (`Profile.commits_early`), its RECEIPT is held back until those of the transaction's SENDs have come. `late` is for
-    `take_late`.
+    """The transactions that a broker was sent and whose outcome is not known. If the broker confirms COMMIT too early
+    (`Profile.commits_early`), the RECEIPT for COMMIT is held back until the RECEIPTs of the transaction's SENDs have
+    come. `late`: the receipts for `take_late`.
     """
 
     late: list[bytes] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Committing:
 
     @property
     def safe(self) -> bool:
-        """Whether each COMMIT has all of its answers."""
+        """Whether each COMMIT is answered, and the SENDs of its transaction, too."""
         return not self._committed and not self._held
 
     # What is sent
@@ -57,12 +58,12 @@ class Committing:
     def asked(self, name: bytes, receipt: bytes) -> None:
         """Record that a SEND of the client in the transaction `name` asks for this receipt."""
         pending = self._opened(name)
-        # An id that another transaction uses meanwhile cannot be told apart: the COMMIT does without it.
+        # If two transactions use the same receipt id, the COMMIT of the second one does not wait for this receipt.
         if self._parts.setdefault(receipt, pending) is pending:
             pending.awaited[receipt] = pending.awaited.get(receipt, 0) + 1
 
     def ask(self, name: bytes, make: Callable[[], bytes]) -> bytes:
-        """Return the relay's receipt id for SENDs in the transaction `name`. `make` makes it once for all of them."""
+        """Return the relay's receipt id for SENDs in this transaction. The first call gets the id from `make`."""
         pending = self._opened(name)
         if pending.own is None:
             pending.own = make()
@@ -70,7 +71,7 @@ class Committing:
         return pending.own
 
     def aborted(self, name: bytes) -> Iterable[bytes]:
-        """Record an ABORT: its SENDs have no effect. Returns the receipts that the broker will not give."""
+        """Record an ABORT: the transaction's SENDs have no effect. Return the receipts that no broker will give."""
         pending = self._open.pop(name, None)
         if pending is None:
             return ()
@@ -78,7 +79,7 @@ class Committing:
         return pending.awaited
 
     def committed(self, name: bytes | None, receipt: bytes, *, ours: bool) -> None:
-        """Record a COMMIT, which this receipt will confirm; `ours`: the receipt is the relay's, not the client's."""
+        """Record a COMMIT, which this receipt will confirm. `ours`: the receipt is the relay's, not the client's."""
         pending = (None if name is None else self._open.pop(name, None)) or _Pending(self._errors)
         pending.receipt = receipt
         pending.ours = ours
@@ -87,7 +88,7 @@ class Committing:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """Record a RECEIPT. Return whether it is for a COMMIT and must wait. Then call `take_late`."""
+        """Record a RECEIPT. Return whether it is for a COMMIT and must be held back. Then call `take_late`."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -97,7 +98,7 @@ class Committing:
         return False
 
     def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
+        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
         pending = self._committed.pop(receipt, None)
         if pending is None:
             self._part_received(receipt)
@@ -105,7 +106,7 @@ class Committing:
             self._release(pending)
 
     def erred(self) -> None:
-        """Record an ERROR without a receipt: any SEND may stay unanswered, so COMMIT counts by its own RECEIPT."""
+        """Record an ERROR without a receipt: any SEND may stay unanswered, so COMMIT awaits only its own RECEIPT."""
         self._errors += 1
         self._open.clear()
         self._parts.clear()
@@ -113,13 +114,14 @@ class Committing:
         self._held.clear()
 
     def take_late(self) -> list[bytes]:
-        """Return the receipts of COMMITs that were held back and have become true since the last call."""
+        """Return the receipts of COMMITs that were held back and may be given now. Each is returned once."""
         late, self.late = self.late, []
         return late
 
     def lost(self) -> list[bytes | None]:
-        """The broker is lost: forget all. Returns what is in doubt now: of each unanswered COMMIT the receipts that the
-        client awaits for it and its SENDs, None for a COMMIT without a receipt of the client's.
+        """The broker is lost: forget all transactions. Return the receipts in doubt. For each unanswered COMMIT these
+        are its own receipt (None if the client asked for none), and the receipts that the client awaits for SENDs of
+        the transaction.
         """
         doubts: list[bytes | None] = []
         for pending in (*self._committed.values(), *self._held):
@@ -147,7 +149,7 @@ class Committing:
                 self.late.append(pending.receipt)
 
     def _release(self, pending: _Pending) -> None:
-        """Wait for no SEND of a transaction any more."""
+        """Await no receipts of this transaction's SENDs any more."""
         if pending.errors == self._errors:
             for receipt in pending.awaited:
                 del self._parts[receipt]
@@ -155,7 +157,7 @@ class Committing:
 
 class Kept(NamedTuple):
     """Frames back to back: SENDs that one `receipt` confirms, or a whole transaction that no broker was sent yet.
-    `sent`: they were sent before, so a repetition may be a duplicate. `sends`: how many SENDs they contain.
+    `sent`: the frames were sent before, so sending them again may make duplicates. `sends`: the number of SENDs.
     """
 
     wire: bytes
@@ -165,7 +167,7 @@ class Kept(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """Kept parts back to back in `wire`, from `start`: each has its end in `ends`, a receipt and `sends` SENDs."""
+    """Kept entries back to back in `wire`, from `start`. Each has an end in `ends`, a receipt, and `sends` SENDs."""
 
     wire: bytes
     receipts: list[bytes]
@@ -175,7 +177,7 @@ class _Row(NamedTuple):
     sends: int
 
     def kept(self, first: int) -> Iterator[Kept]:
-        """Yield the parts of the row one by one, from number `first` on."""
+        """Yield the entries of the row one by one, from number `first` on."""
         at = self.ends[first - 1] if first else self.start
         for receipt, end in zip(self.receipts[first:], self.ends[first:], strict=True):
             yield Kept(self.wire[at - self.start : end - self.start], receipt, self.sent, self.sends)
@@ -184,18 +186,18 @@ class _Row(NamedTuple):
 
 _NO_ROWS: Final[deque[_Row]] = deque(maxlen=0)
 _NONE_ASIDE: Final[deque[Kept]] = deque(maxlen=0)
-"""An empty deque has three quarters of a kilobyte; many sessions never keep anything."""
+"""Shared by many sessions: an empty deque takes three quarters of a kilobyte, and many sessions keep nothing."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Unconfirmed:
-    """What one session's brokers in one group have not confirmed. `name` is the session's. With `most` bytes the client
-    is not read from until half of them are confirmed.
+    """What the brokers of one session in one group have not confirmed. `name` is the session's. At `most` bytes the
+    client is not read from, until half of them are confirmed.
 
-    `size`: bytes. `sends`: SENDs. `unproved`: SENDs that are not kept and that no later RECEIPT covers. `given`:
-    receipts for `take_given`. `owed_receipts`: those that the client awaits. `aside`: what `take` returned and is still
-    to be sent. New things stand in rows, the first of which waits for the next receipt; a receipt out of order takes
-    the rows apart.
+    `size`: the kept bytes. `sends`: the kept SENDs. `unproved`: how many SENDs without a receipt were sent since the
+    last RECEIPT. `given`: receipts for `take_given`. `owed_receipts`: receipts that the client awaits. `aside`: entries
+    that `take` returned and that still have to be sent. New entries stand in rows; the first entry waits for the next
+    receipt. A receipt out of order splits the rows into entries (`_kept`).
     """
 
     name: InitVar[bytes]
@@ -212,7 +214,7 @@ class Unconfirmed:
     _name: bytes = b""
     _asked: int = 0
     _number: int = 0
-    # Ordered: a plain dict goes through all that was deleted in front of its first.
+    # To find its first entry, a plain dict goes through all entries that were deleted before it.
     _kept: OrderedDict[int, Kept] = field(default_factory=OrderedDict)
     _rows: deque[_Row] = field(init=False)  # all of them behind what is in `_kept`
     _done: int = 0  # of the first row
@@ -229,7 +231,7 @@ class Unconfirmed:
 
     @property
     def cost(self) -> int:
-        """The number of bytes that the member costs, receipt ids included."""
+        """The number of bytes that the unconfirmed frames cost, including receipt ids."""
         things = len(self._kept) + self._waiting + len(self.aside) + len(self.owed_receipts)
         of = self.committing
         things += len(of._open) + len(of._committed) + len(of._held) + len(of._parts)
@@ -237,13 +239,13 @@ class Unconfirmed:
 
     @property
     def safe(self) -> bool:
-        """Whether nothing that must reach a broker is uncertain to have done so."""
+        """Whether everything that must reach a broker is known to have reached a broker."""
         return not self._kept and not self._rows and not self.aside and self.committing.safe
 
     # What is sent
 
     def ask(self) -> bytes:
-        """Return a receipt id of the relay's own that was never given before."""
+        """Return a new receipt id of the relay's own."""
         self._asked += 1
         return self._name + b"%d" % self._asked
 
@@ -259,7 +261,7 @@ class Unconfirmed:
         return receipt is not None and receipt.startswith(self._name)
 
     def owe(self, receipt: bytes) -> None:
-        """Record that the client asked for this receipt and has to be sent it once."""
+        """Record that the client asked for this receipt, so that it must be sent the receipt once."""
         self._cover(receipt)
         owed = self.owed_receipts.get(receipt, 0)
         self._owed_size += 0 if owed else len(receipt)
@@ -270,7 +272,7 @@ class Unconfirmed:
         return receipt in self.owed_receipts
 
     def pass_unkept(self, sends: int = 1) -> None:
-        """Count SENDs that are sent without a receipt, so that they are not kept."""
+        """Count SENDs that are sent without a receipt. They are not kept."""
         self.unproved += sends
         self._unkept += sends
 
@@ -280,12 +282,12 @@ class Unconfirmed:
             self._covers[receipt] = self._unkept
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
-        """Keep frames that `receipt` will confirm, with so many SENDs. Not `sent`: they wait for a broker."""
+        """Keep frames that have `sends` SENDs, until `receipt` confirms them. `sent`: a broker was sent the frames."""
         self._cover(receipt)
         self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
 
     def keep_run(self, run: Run, receipts: list[bytes]) -> None:
-        """Keep a run of SENDs; each is confirmed by the receipt at its place. The run's rule has to want `parts`."""
+        """Keep a run of SENDs. Each has its receipt at the same index. The run's rule must want `parts`."""
         self._append(_Row(run.wire, receipts, run.start, run.ends, True, 1))
 
     def _append(self, row: _Row) -> None:
@@ -298,7 +300,7 @@ class Unconfirmed:
         self.sends += row.sends * len(row.receipts)
 
     def _unfold(self) -> None:
-        """Take the rows apart, so that each kept part can be found by its receipt."""
+        """Split the rows into entries, so that each entry can be found by its receipt."""
         for row in self._rows:
             for kept in row.kept(self._done):
                 self._number += 1
@@ -319,14 +321,14 @@ class Unconfirmed:
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
-        """Return the receipt of what was kept or committed last, since the last call; None if nothing was."""
+        """Return the newest receipt that `keep`, `keep_run` or `commit` recorded since the last call, or None."""
         latest, self._latest = self._latest, None
         return latest
 
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """Record a RECEIPT. Return whether it passes to the client. Give the client those of `take_late` after it."""
+        """Record a RECEIPT. Return whether it passes to the client. Then give the client what `take_late` returns."""
         self.unproved = min(self.unproved, self._unkept - self._covers.get(receipt, 0))
         if self._comes_next(receipt):
             self._confirm(1)
@@ -339,7 +341,7 @@ class Unconfirmed:
         return self.settle(receipt)
 
     def received_all(self, receipts: list[bytes]) -> bool:
-        """Record RECEIPTs that are the relay's next; return whether they are. If not, call `received` with each."""
+        """Record RECEIPTs if all are the relay's own, in order. If not, return False: call `received` for each."""
         if not (
             self.owed_receipts.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)
         ):
@@ -361,7 +363,7 @@ class Unconfirmed:
         return True
 
     def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt: the frame that asked for it gets no other answer."""
+        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
         if self._comes_next(receipt):
             self._done_with(1)
         elif (number := self._first(receipt)) is not None:
@@ -370,11 +372,11 @@ class Unconfirmed:
         self.settle(receipt)
 
     def take_late(self) -> list[bytes]:
-        """Return receipts that were held back until now, since the last call; give them to the client."""
+        """Return the receipts that were held back and may be given now, each once. Give them to the client."""
         return [receipt for receipt in self.committing.take_late() if self.settle(receipt)]
 
     def settle(self, receipt: bytes) -> bool:
-        """Record that the client is sent this receipt, or an ERROR in its place. Return whether it was owed."""
+        """Record that the client is sent this receipt, or an ERROR instead. Return whether the receipt was owed."""
         self._covers.pop(receipt, None)
         owed = self.owed_receipts.get(receipt)
         if owed is None:
@@ -387,19 +389,19 @@ class Unconfirmed:
         return True
 
     def _comes_next(self, receipt: bytes) -> bool:
-        """Whether the first of the rows waits for this receipt, and nothing before it does."""
+        """Whether the first entry of the rows awaits this receipt, and no earlier entry does."""
         if not self._rows or self._rows[0].receipts[self._done] != receipt:
             return False
         return receipt not in self._by_receipt
 
     def _confirm(self, count: int) -> None:
-        """Record that so many parts of the first row are confirmed."""
+        """Record that so many entries of the first row are confirmed."""
         while self.cumulative and self._kept:
             self._forget(next(iter(self._kept)))
         self._done_with(count)
 
     def _done_with(self, count: int) -> None:
-        """Forget so many things of the first row."""
+        """Forget so many entries of the first row."""
         row, before = self._rows[0], self._done
         self._done += count
         self._waiting -= count
@@ -410,7 +412,7 @@ class Unconfirmed:
             self._done = 0
 
     def _first(self, receipt: bytes) -> int | None:
-        """Return the number in `_kept` of the first thing that this receipt will confirm; None where there is none."""
+        """Return the number in `_kept` of the first entry that this receipt confirms; None if there is none."""
         numbers = self._by_receipt.get(receipt)
         if numbers is None and self._rows:
             self._unfold()
@@ -418,7 +420,7 @@ class Unconfirmed:
         return numbers[0] if isinstance(numbers, deque) else numbers
 
     def _forget(self, number: int) -> None:
-        """Forget this thing, the first one that its receipt confirms."""
+        """Forget this entry of `_kept`, which is the first one with its receipt."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
         self.sends -= kept.sends
@@ -431,15 +433,16 @@ class Unconfirmed:
     # Receipts that the relay gives
 
     def take_given(self) -> list[bytes]:
-        """Return the receipts that the relay has to give, since the last call, in order; give them to the client."""
+        """Return the new receipts that the relay must give, in order. Give them to the client."""
         given, self.given = self.given, []
         return given
 
-    # What a loss means
+    # The broker is lost
 
     def lost(self, again: Iterable[bytes]) -> list[bytes | None]:
-        """The broker is lost. The relay gives in its place (`given`) all receipts but those of kept frames and `again`,
-        because an UNSUBSCRIBE or ACK needs no other broker. Returns what is in doubt, see `Committing.lost`.
+        """The broker is lost. Add to `given` the receipts of frames that no other broker needs, such as UNSUBSCRIBE or
+        ACK. These are all owed receipts, except those of kept frames, those in doubt, and those in `again`. Return the
+        receipts in doubt, see `Committing.lost`.
         """
         self.unproved = 0
         self._covers.clear()
@@ -461,7 +464,7 @@ class Unconfirmed:
         return doubts
 
     def take(self) -> list[Kept]:
-        """Forget and return what the new broker has to be sent, in the old order. Keep each again as it is sent."""
+        """Forget and return what the new broker must be sent, in the old order. After sending an entry, keep it."""
         if self._rows:
             self._unfold()
         taken = list(self._kept.values())
@@ -471,13 +474,13 @@ class Unconfirmed:
         return taken
 
     def write_off(self) -> None:
-        """Forget all that is kept: no broker will be sent it."""
+        """Forget all that is kept, because no broker will be sent it."""
         self.take()
         self.aside = _NONE_ASIDE
         self.unproved = 0
 
     def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
-        """Keep what `take` returned until it is sent, part by part: see `aside`. Put it last, or `first`."""
+        """Keep entries from `take` in `aside` until they are sent: in front if `first` is True, else at the end."""
         if self.aside is _NONE_ASIDE and kept:
             self.aside = deque(kept)
         elif first:
@@ -488,7 +491,7 @@ class Unconfirmed:
         self.sends += sum(each.sends for each in kept)
 
     def take_aside(self) -> Kept:
-        """Forget and return the first part that was set aside. Keep it again when it is sent."""
+        """Forget and return the first entry that was set aside. Keep it again when it is sent."""
         kept = self.aside.popleft()
         self.size -= len(kept.wire)
         self.sends -= kept.sends

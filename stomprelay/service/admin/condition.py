@@ -1,7 +1,7 @@
-"""What can be asked of the relay of this process, and its state in a few words, for `/healthz`, `/drain` and
-`/readyz`. It looks at counters only, because these requests may be frequent. A relay is ready if each listener's own
-upstream has a broker that is up, if it neither stops nor drains, and if its journal can be written. If no broker is
-known to be up, a request makes `PeriodicChecks` probe the brokers soon.
+"""Answers questions about the relay of this process, and describes its state in a few words, for `/healthz`, `/drain`
+and `/readyz`. Only counters are used, because these requests may be frequent. A relay is ready if the relay neither
+stops nor drains, if its journal can be written, and if each listener's own upstream has a broker that is up. If no
+broker is known to be up, a request makes `PeriodicChecks` probe the brokers soon.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class Condition(NamedTuple):
 
 
 def summed(own: Condition, others: Iterable[Condition], workers: int, serving: int) -> Condition:
-    """Return the state of a relay of several processes; `own` is that of the parent, without sessions and journal."""
+    """Return the state of a relay of several processes; `own` is the parent's state, without sessions and journal."""
     each = list(others)
     worst = max(each, key=lambda one: (one.stuck, bool(one.journal)), default=own)
     return own._replace(
@@ -63,7 +63,7 @@ class OwnRelay:
         self._listing = DeferredLock()
 
     def snapshot(self, *, whole: bool) -> Snapshot:
-        """Return a snapshot of the present moment."""
+        """Return the present figures of this process; see `snapshot.snapshot`."""
         return snapshot(self.state, whole=whole)
 
     def condition(self) -> Condition:
@@ -103,13 +103,13 @@ class OwnRelay:
         return found
 
     def sessions(self, query: SessionQuery) -> Deferred[SessionList]:
-        """Return the sessions that match a query. Requests take turns: all together use no more time than one."""
+        """Return the sessions that match a query, after earlier queries. Fails with `Unavailable` if too many wait."""
         if len(self._listing.waiting) >= LISTINGS:
             return fail(Unavailable("too many ask for sessions at a time"))
         return self._listing.run(lambda: Deferred.fromCoroutine(list_sessions(self.state, query)))
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames that passed since the last request of this kind."""
+        """Return the frames since the same request was made last. Fails with `Unavailable` for too many watches."""
         try:
             return succeed(self.state.tails.ask(request))
         except TooMany as error:

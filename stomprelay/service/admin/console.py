@@ -1,13 +1,14 @@
 """The console: a page that speaks STOMP with a listener of this relay, for tests and debugging.
 
-    GET /console            the page; its scripts and its style are below it
-    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why one is not open to it
+    GET /console            the page; its scripts and its style are below this path
+    GET /console/listeners  the listeners: names and versions, in JSON; "closed" is why no console may use a listener
     POST /console/open      {"listener": NAME}: asks for a ticket, which opens one WebSocket within `TICKET` seconds
     GET /console/socket     that WebSocket; its subprotocols are a version and the ticket
 
-The page's script speaks STOMP itself. This module makes its connection that of a client of the listener, with an
-ordinary session: limits, journal and list of sessions include it. The ticket replaces the token, because not every
-browser sends the token with a WebSocket. It is not in the address, so no proxy logs it.
+The page's script speaks STOMP itself. This module turns the page's connection into the connection of a client of the
+listener. The client has an ordinary session, which limits, journal and the list of sessions include. The ticket
+replaces the token, because not every browser sends the token with a WebSocket. The ticket is not in the address, so no
+proxy logs it.
 """
 
 import json
@@ -35,7 +36,7 @@ FILES: Final = {
 }
 
 CONSOLES: Final = 8
-"""Open consoles at a time, including those that have a ticket and are not connected yet."""
+"""The most consoles at a time, including consoles that have a ticket and are not connected yet."""
 TICKET: Final = 30.0
 """Seconds for which a ticket is valid."""
 _TICKET_WORD: Final = b"ticket."
@@ -93,8 +94,8 @@ class Console:
         return Response(json.dumps({"ticket": ticket}) + "\n", JSON)
 
     def connect(self, request: Any) -> Response | None:
-        """Turn the connection of a request into the connection of a client of the ticket's listener. Return None, or
-        the refusal.
+        """Let the request's connection become the connection of a client of the ticket's listener, and return None. If
+        that is not allowed, return a refusal.
         """
         headers = request.requestHeaders
         if request.method != b"GET":
@@ -118,7 +119,7 @@ class Console:
         return None
 
     def end(self) -> None:
-        """End all consoles: the endpoint was closed, and the next one may have another token."""
+        """End all consoles: the endpoint was closed, and the next endpoint may have another token."""
         self._tickets.clear()
         ended = {id(each.leg) for each in self._legs}
         for session in tuple(self._state.sessions) if ended else ():
@@ -142,7 +143,7 @@ class Console:
 
 
 def _closed(listener: Listener) -> str:
-    """Return why no console may use a listener; "" if consoles may."""
+    """Return why no console may use a listener; "" if a console may use it."""
     if listener.tls is not None and listener.tls.require_client_certificate:
         return "this listener asks each client for a certificate, and a console has none to show to it"
     return ""

@@ -1,5 +1,5 @@
-"""The page for Prometheus, as text or OpenMetrics. Each series occurs once, or Prometheus rejects the page; texts of
-peers occur only in values of labels, escaped.
+"""The page for Prometheus, as text or OpenMetrics. Each series occurs only once; otherwise Prometheus would reject the
+page. Texts of peers occur only in the values of labels, and are escaped.
 """
 
 import platform
@@ -63,7 +63,7 @@ _JOURNAL: Final = {
 }
 
 _Series = Iterable[tuple[tuple[str, ...], float]]
-"""Values of a metric's labels, in their order, each with its value."""
+"""The samples of a metric: for each sample, the values of the labels in the labels' order, and the sample's value."""
 
 
 class Format(NamedTuple):
@@ -81,7 +81,7 @@ OPENMETRICS: Final = Format(
 
 
 def chosen(accept: str) -> Format:
-    """Return the format for this `Accept`: OpenMetrics if it is named and not ranked below text."""
+    """Return OpenMetrics if its weight in this `Accept` header is at least that of text; otherwise return text."""
     wanted = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
     for each in accept.split(","):
         kind, *parameters = (part.strip().lower() for part in each.split(";"))
@@ -272,8 +272,8 @@ def _histogram(name: str, time: Time, rows: Iterable[TimeRow]) -> Metric:
 
 
 def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
-    """Yield the metrics of the first `PLACES` destinations, and those of all others with an empty label. Destinations
-    with equal labels become one series.
+    """Yield the metrics of the first `PLACES` destinations, and the sums of all other destinations with an empty label.
+    Destinations with equal labels become one series.
     """
     found: dict[str, DestinationTally] = {}
     named = [row for row in rows if row.destination is not None]
@@ -286,7 +286,7 @@ def _destinations(rows: list[DestinationRow]) -> Iterator[Metric]:
 
 
 def _processes(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
-    """Yield the system's figures of this process, without a label, and of its workers, each with its label."""
+    """Yield what the system counts for this process, without a label, and for each worker, with its number as label."""
     found: dict[str, Metric] = {}
     for worker, process in (("", "self"), *((str(row.number), row.process) for row in workers)):
         labels = {"worker": worker} if worker else {}
@@ -300,5 +300,5 @@ def _process(process: int | str) -> Iterable[Metric]:
     try:
         return ProcessCollector(pid=lambda: process, registry=None).collect()
     except (IndexError, UnboundLocalError, ValueError):
-        # A process that ended and was not waited for yet has files in /proc with nothing in them.
+        # The files in /proc are empty if the process has ended and was not waited for yet.
         return ()

@@ -1,13 +1,13 @@
-"""How requests to the admin endpoints are answered: pages and actions by their paths, and the permissions for them.
+"""Answers requests to the admin endpoints: finds the page or the action of a path, and checks whether it is allowed.
 
-A page of another site can make its own host name point to this machine after the page was loaded. The browser then
-takes the admin endpoint for that site and lets the page read everything (DNS rebinding). But the browser sends that
-name in `Host`, and it is not one of the relay's names.
+The owner of another site can let the site's host name point to this machine after a browser has loaded a page. The
+browser then lets the page read everything from the admin endpoint (DNS rebinding). But the browser sends the site's
+host name in `Host`, and the relay refuses requests for this name.
 
 A page of another site can also send a request without reading the response, and the browser adds the password that the
 user typed for the relay, or the certificate (CSRF). But the browser names the page's site: in `Origin` with every POST,
 and in `Sec-Fetch-Site` for requests by TLS or to this machine. No page can change either header. A client that sends
-neither is no browser.
+neither header is no browser.
 """
 
 import json
@@ -58,7 +58,7 @@ _GUARDS: Final = {
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
 }
-"""Headers of every response: no page of another site may show, run or embed it."""
+"""Headers of every response: no page of another site may show, run or embed a response."""
 
 
 class Response(NamedTuple):
@@ -70,7 +70,7 @@ class Response(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The arguments of a GET: those of its URL, and the kinds of text in its `Accept`."""
+    """What a page gets of a GET: the `arguments` in the URL, and the value of the header `Accept`."""
 
     arguments: Mapping[bytes, list[bytes]] = {}
     accept: str = ""
@@ -83,7 +83,7 @@ Action = Callable[[bytes], Answer]
 
 
 def file(name: str, kind: str) -> Page:
-    """Return the page that is a file in the folder `page`."""
+    """Return a page whose response is the file of this name in the folder `page`, with this content type."""
     place = resources.files("stomprelay.service.admin").joinpath("page", name)
     return lambda _: Response(place.read_text(encoding="utf-8"), kind)
 
@@ -94,7 +94,7 @@ def refusal(status: int, reason: str) -> Response:
 
 
 Upgrade = Callable[[Any], Response | None]
-"""Takes over the connection of a GET and returns None, or returns the refusal. It checks a ticket, not the token."""
+"""Takes over the connection of a GET and returns None, or returns a refusal. It checks a ticket, not the token."""
 
 
 class SharedPage:
@@ -132,8 +132,8 @@ class SharedPage:
 
 
 class Hosts:
-    """The host names of this relay: those of `admin_hosts` (with their port, or with every port), localhost, loopback
-    addresses, and the address of the connection with its port.
+    """The host names of this relay: localhost, loopback addresses, the address of the connection with its port, and the
+    names in `admin_hosts`. A name in `admin_hosts` without a port is allowed with every port.
     """
 
     def __init__(self, listed: Iterable[Authority]) -> None:
@@ -157,8 +157,9 @@ class Hosts:
 
 
 def own_page(headers: Headers, *, secure: bool) -> bool:
-    """Whether a POST comes from the relay's own page, or from no page. `secure`: it came by TLS. Where it did not, a
-    proxy may have taken TLS off; then the page may have https, if the browser says that page and relay are one site.
+    """Return whether a POST comes from the relay's own page, or from no page. `secure`: the POST came by TLS. Without
+    TLS, a page with https is also accepted if the browser says that page and relay are one site, because a proxy may
+    have removed TLS.
     """
     hosts, origins, sites = (
         headers.getRawHeaders(name, []) for name in (b"host", b"origin", b"sec-fetch-site")
@@ -181,14 +182,14 @@ def _loopback(host: str) -> bool:
 
 
 class Token:
-    """The token that a client has to send. Only its digest is kept."""
+    """The token that a client has to send. Only a digest of the token is kept."""
 
     def __init__(self, token: bytes) -> None:
         self._digest = sha256(token).digest()
 
     def said(self, header: bytes) -> bool:
-        """Whether an `Authorization` header has the token, as bearer token or password. Takes the same time for any
-        value.
+        """Whether an `Authorization` header has the token, as bearer token or password. The comparison takes the same
+        time for every value.
         """
         scheme, _, said = header.strip().partition(b" ")
         said = said.strip()
@@ -221,7 +222,7 @@ class AdminPages(Resource):
         super().__init__()
 
     def render(self, request: Any) -> Any:
-        """Respond to a request if its `Host` is allowed and it has the token; otherwise refuse it."""
+        """Respond to a request if its `Host` is allowed and the request has the token; otherwise refuse it."""
         try:
             response = self._response(request)
         except BadRequest as error:
@@ -263,9 +264,7 @@ class AdminPages(Resource):
         return Response("not found\n", status=404)
 
     def _misdirected(self, request: Any) -> Response | None:
-        """Return the refusal of a request with another host name, or None. HTTP/1.0 may have no `Host`; browsers send
-        it.
-        """
+        """Return the refusal of a request with another host name, or None. With HTTP/1.0 `Host` may be missing."""
         named = request.requestHeaders.getRawHeaders(b"host", [])
         if len(named) != 1:
             fine = not named and request.clientproto == b"HTTP/1.0"

@@ -1,5 +1,5 @@
 """The HTTP server of `admin` and `metrics`, with bounded memory and time: a request and its response have `REQUEST`
-seconds each; of more than `CONNECTIONS` connections the one that waits longest is closed.
+seconds each. If there are more than `CONNECTIONS` connections, the connection that waits longest is closed.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class BoundedRequest(Request):
     excess = False
 
     def gotLength(self, length: int | None) -> None:
-        """Start the body in memory: Twisted would write one with a large announced `length` to a file."""
+        """Keep the body in memory: Twisted would write a body with a large announced `length` to a file."""
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -49,7 +49,7 @@ class AdminChannel(HTTPChannel):
     _late: Any = None
 
     def connectionMade(self) -> None:
-        """Start the time-out of the first request, and take a place among the connections."""
+        """Start the time-out of the first request, and record that the connection waits."""
         super().connectionMade()
         self.site.waiting(self)
 
@@ -57,12 +57,12 @@ class AdminChannel(HTTPChannel):
         """Do nothing: Twisted would start a request's time-out again for each part that arrives."""
 
     def requestDone(self, request: Any) -> None:
-        """Start the time-out of the next request: the one before was answered."""
+        """Start the time-out of the next request: the last request was answered."""
         self.site.waiting(self)
         super().requestDone(request)
 
     def checkPersistence(self, request: Any, version: bytes) -> bool:
-        """Return whether another request may follow this one: not after the endpoint was closed."""
+        """Return whether another request may follow this request. False after the endpoint was closed."""
         return super().checkPersistence(request, version) and not self.site.ended
 
     def upgrade(self, protocol: IProtocol, request: bytes) -> None:
@@ -88,7 +88,7 @@ class AdminChannel(HTTPChannel):
             super().rawDataReceived(data)
 
     def end(self) -> None:
-        """Close the connection after the current request, at once where there is none."""
+        """Close the connection after the current request, or at once if there is no request."""
         self.persistent = False
         if not self.requests:
             self.loseConnection()
@@ -104,7 +104,7 @@ class AdminChannel(HTTPChannel):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Give up the place among the connections: the connection ended."""
+        """Record that the connection ended, and stop its time-outs."""
         self.site.left(self)
         if self._late is not None and self._late.active():
             self._late.cancel()
@@ -132,7 +132,7 @@ class AdminSite(Site):
         self.ended = False
 
     def waiting(self, channel: AdminChannel) -> None:
-        """Record that a connection waits for a request. If there are too many, abort the one that waits longest."""
+        """Record that a connection waits for a request. If too many wait, abort the connection that waits longest."""
         self._waiting[channel] = None
         self._waiting.move_to_end(channel)
         if len(self._waiting) > CONNECTIONS:
@@ -144,7 +144,7 @@ class AdminSite(Site):
         self._waiting.pop(channel, None)
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the protocols for ALPN; Twisted would offer HTTP/2 where that is installed."""
+        """Return only HTTP/1.1 for ALPN. Twisted's own site would also offer HTTP/2 if its library is installed."""
         return [HTTP]
 
     def logPrefix(self) -> str:
@@ -156,7 +156,7 @@ class AdminSite(Site):
         self.ended = False
 
     def stopFactory(self) -> None:
-        """Close all connections, each after its request: the next endpoint may have another token."""
+        """Close each connection after its request. Another endpoint, whose token may differ, can be listening next."""
         self.ended = True
         for channel in tuple(self._waiting):
             channel.end()

@@ -2,12 +2,13 @@
 
     GET /sessions?login=app*&destination=/queue/*&sort=idle&limit=100&after=...
 
-A response has at most `LARGEST` sessions. `total` is the number of all sessions, `matching` of those that match, after
-`after` only. If a response does not have all of them, `next` is the value of `after` for the next one. In pages sorted
-by a figure, which changes meanwhile, a session may occur twice, or not at all; sorted by `session` each occurs once.
-`missing` names the workers that did not answer; their sessions are not included.
+A response has at most `LARGEST` sessions. `total` is the number of all sessions. `matching` is the number of sessions
+that match, apart from the sessions of earlier pages. If the response does not have all of them, `next` is the value of
+`after` for the next request. If pages are sorted by a figure, which changes meanwhile, a session may occur twice, or
+not at all. Sorted by `session`, each session occurs once. `missing` names the workers that did not answer. The sessions
+of these workers are not included.
 
-A relay may have very many sessions: it reads a few at a time, and serves others in between.
+A relay may have very many sessions. It reads a few sessions in each turn of the reactor, and serves clients in between.
 """
 
 import json
@@ -52,7 +53,7 @@ _VALUES: Final[dict[str, Callable[[SessionInfo, Relay], Iterable[str]]]] = {
 }
 
 _TEXTS: Final[dict[str, Callable[[SessionInfo], str]]] = {
-    "session": lambda info: "",  # by nothing else, that is
+    "session": lambda info: "",  # only the name counts, see `Place`
     "listener": lambda info: info.listener,
     "login": lambda info: info.login or "",
     "client": lambda info: info.client,
@@ -72,7 +73,7 @@ _NUMBERS: Final[dict[str, Callable[[SessionInfo], float]]] = {
     "client_bytes": lambda info: info.client_bytes,
     "broker_bytes": lambda info: info.broker_bytes,
 }
-"""The orders: texts ascending, numbers from the largest, then by name. A minus sign in front reverses the order."""
+"""Orders: texts ascending, numbers descending, equal values by the session's name. A minus sign reverses the order."""
 _REVERSED: Final = "-"
 
 Place = tuple[str | float, str, int]
@@ -134,7 +135,7 @@ class SessionQuery(NamedTuple):
 
     @property
     def behind(self) -> Place | None:
-        """The place after which sessions are wanted; None for all. Raises `BadRequest` if `after` is no place."""
+        """The place after which the page begins; None for the first page. Raises `BadRequest` for a wrong `after`."""
         if not self.after:
             return None
         try:

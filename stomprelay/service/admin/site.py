@@ -1,8 +1,9 @@
 """Probes, metrics, the dashboard, the list of sessions, and requests to pause brokers and end sessions, over HTTP.
 
-There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has all. docs/operating.md has
-the list. If `admin` has a token, each request except the probes has to send it; without a token every client may do
-everything. POSTs about brokers are answered as `/brokers`, those about draining as `/drain`.
+There are two endpoints: `metrics` has probes and metrics, which change nothing; `admin` has everything.
+docs/operating.md lists the paths. If `admin` has a token, each request except the probes has to send it; without a
+token every client may do everything. A POST about brokers is answered with the page `/brokers`, a POST about draining
+with the page `/drain`.
 """
 
 import json
@@ -55,7 +56,7 @@ _SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving", "stay
 
 
 def _request(body: bytes, *, timed: bool) -> tuple[str, float | None]:
-    """Return the broker and the `within` of a JSON body. Raises `BadRequest`, also for a `within` if not `timed`."""
+    """Return the broker and the `within` of a JSON body. Raises `BadRequest`. `timed`: `within` is allowed."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
@@ -148,7 +149,7 @@ def _watching(relay: _Shown) -> dict[bytes, Page]:
 
 
 def _metrics(relay: _Shown, accept: str) -> Answer:
-    # Loaded when it is asked for: most processes never are, workers among them.
+    # Loaded at the first request: most processes, for example workers, never get such a request.
     from stomprelay.service.admin.metrics import chosen, metrics
 
     form = chosen(accept)
@@ -160,7 +161,9 @@ def _metrics(relay: _Shown, accept: str) -> Answer:
 
 
 class _Orders:
-    """The actions of POSTs, answered by the pages `listed` and `drained`. `bodies`: whether these may be shown."""
+    """The actions of POSTs. A POST about brokers is answered with the page `listed`, a POST about draining with the
+    page `drained`. `bodies`: bodies of messages may be shown.
+    """
 
     def __init__(self, relay: _Shown, listed: Page, drained: Page, *, bodies: bool) -> None:
         self._relay = relay
@@ -178,7 +181,7 @@ class _Orders:
         }
 
     def find(self, path: bytes) -> Action | None:
-        """Return the action of a path; the one that ends a session has the session's name in its path."""
+        """Return the action of a path, or None. The path for ending a session contains the session's name."""
         killed = _KILL.fullmatch(path)
         return self.actions.get(path) if killed is None else _plain(partial(self._kill, unquote(killed[1])))
 
@@ -242,7 +245,7 @@ def _sessions(relay: _Shown, asked: Asked) -> Answer:
 
 
 def metrics_site(shown: _Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
-    """Return the HTTP server's factory for `metrics`: pages for machines. `hosts` are additional host names."""
+    """Return the HTTP server's factory for `metrics`: probes and metrics. `hosts` are additional host names."""
     relay = _relay(shown)
     pages = AdminPages(_watching(relay), lambda _: None, Hosts(hosts), None, relay.state.runtime.repeats)
     return AdminSite("metrics", pages, reactor)

@@ -21,13 +21,11 @@ SERVES: Final = "serves"
 """The state of a worker that accepts clients."""
 
 STATES: Final = ("paused", "out", "down", "up", "unknown")
-"""The states of a broker, the worst first. If several hold, the first of them counts."""
+"""The states of a broker, the worst first. If several states apply, the first of these counts."""
 
 
 class LimitRow(NamedTuple):
-    """The effect of a limit: how often sessions were `paused` and clients `refused`, and the seconds that sessions
-    waited.
-    """
+    """A limit's effect: how often sessions were `paused` and clients `refused`, and the seconds sessions waited."""
 
     scope: str
     limit: str
@@ -37,9 +35,7 @@ class LimitRow(NamedTuple):
 
 
 class ListenerRow(NamedTuple):
-    """A listener, with its counters, the clients of each STOMP version (`none`: before CONNECT), and the effect of its
-    limits.
-    """
+    """A listener, its counters, the clients of each STOMP version (`none`: before CONNECT), and its limits' effect."""
 
     name: str
     endpoint: str
@@ -51,8 +47,9 @@ class ListenerRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """A broker in its group. `up` is None before it was tried. Of its `sessions`, `moving` are about to leave;
-    `staying` cannot leave, for the reason `stays`. `why`: its last failure. `tally`: its counters since the start.
+    """A broker in its group. `up` is None before the broker was tried. `sessions`: all its sessions. `moving`: how many
+    of them are about to leave. `staying`: how many of them cannot leave, for the reason `stays`. `why`: the broker's
+    last failure. `tally`: its counters since the start.
     """
 
     uri: str
@@ -71,9 +68,7 @@ class BrokerRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """The journal: folder, state in words, whether it cannot be written, whether sessions wait for it, and its
-    counters.
-    """
+    """The journal: folder, state in words, whether it cannot be written, whether sessions wait, and its counters."""
 
     directory: str
     state: str
@@ -84,9 +79,7 @@ class JournalRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker: process, state in words, restarts. Its figures are from the time `seen`, in seconds since 1970 (0:
-    none).
-    """
+    """A worker: process, state in words, restarts. `seen`: when its figures were taken, in seconds since 1970, or 0."""
 
     number: int
     process: int | None
@@ -97,8 +90,8 @@ class WorkerRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """A histogram since the start: one of `TIMES`, of a listener or upstream. `counts` are by class of `BOUNDS`, not
-    cumulated.
+    """A histogram since the start: one of `TIMES` for a listener or upstream. `counts`: how many values are in each
+    class of `BOUNDS`.
     """
 
     name: str
@@ -108,8 +101,8 @@ class TimeRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """The counters of a destination; None stands for all destinations without a row. A row that is not `shown` counts
-    only in sums of several processes.
+    """The counters of a destination. The row with None has the sums of all destinations without a row. A row that is
+    not `shown` is only used for sums of several processes.
     """
 
     destination: str | None
@@ -118,8 +111,9 @@ class DestinationRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state of a relay at `time`; it began at `started`, both in seconds since 1970. `workers` is empty in a relay
-    of one process. `destinations` are samples under much traffic. `certificates`: when each ends, by its table.
+    """The state of a relay at `time`. The relay began at `started`. Both are in seconds since 1970. `workers` is empty
+    in a relay of one process. `destinations` are estimated from samples if there is much traffic. `certificates`: when
+    each certificate ends, by its table in the configuration.
     """
 
     stopping: bool
@@ -144,7 +138,7 @@ class Snapshot(NamedTuple):
 
     @property
     def top(self) -> list[DestinationRow]:
-        """Return the rows of destinations to show: the one with most frames first, all others together last."""
+        """Return the rows to show: destinations with most frames first, all other destinations as one last row."""
         shown = [each for each in self.destinations if each.shown]
         return sorted(shown, key=lambda row: (row.destination is None, -row.tally.sends - row.tally.messages))
 
@@ -161,10 +155,10 @@ def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
                 moving[link.broker] += 1
             elif link.stays:
                 staying[link.broker].append(link.stays)
-    # Summed at once: there may be very many.
+    # Each broker's tallies are summed in one step, because there may be very many.
     carried: dict[Broker, list[BrokerTally]] = defaultdict(list)
     for session in state.sessions:
-        session.report_passed()  # else the counters lack what passed without the core
+        session.report_passed()  # else the counters lack the frames that passed without the core
         for broker, tally in session.tallies():
             carried[broker].append(tally)
     now, tallies = state.runtime.seconds(), state.runtime.tallies
@@ -281,7 +275,9 @@ def overview(taken: Snapshot, orders: Iterable[str]) -> str:
 
 
 def read(values: Iterable[Any]) -> Snapshot:
-    """Return the snapshot of another process of the same version. In its JSON, lists stand for tuples."""
+    """Return the snapshot of another process, from its `values` in JSON. JSON has no tuples: lists become tuples again.
+    The process must have the same version.
+    """
     found = Snapshot(*values)
     return found._replace(
         listeners=tuple(
@@ -301,7 +297,7 @@ def read(values: Iterable[Any]) -> Snapshot:
 
 
 def ended(last: Snapshot) -> Snapshot:
-    """Return the counters of a process that ended, by its last snapshot, without its present state."""
+    """Return the last snapshot of a process that ended, reduced to what still counts in sums."""
     journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
     listeners = tuple(each._replace(sessions=0, versions={}) for each in last.listeners)
     brokers = tuple(
@@ -325,7 +321,7 @@ def ended(last: Snapshot) -> Snapshot:
 
 def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
     """Return the sum of several processes, with the listeners and brokers of `first`. A broker has the worst state of
-    any process; the journal is the first one with trouble.
+    any process; the journal is the first journal with trouble.
     """
     each = [first, *others]
     journals = [one.journal for one in each if one.journal is not None]
@@ -350,8 +346,8 @@ def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
 
 
 def _certificates(each: list[Snapshot]) -> dict[str, float]:
-    """Return when each certificate ends: the earliest time of all processes but `first`. `first` serves no clients; its
-    times count only for tables that no other process has.
+    """Return the earliest end of each certificate in any process. The first snapshot is of a process that serves no
+    clients. It is used only for certificates that no other process has.
     """
     first, *others = (one.certificates for one in each)
     found: dict[str, float] = {}
@@ -363,7 +359,7 @@ def _certificates(each: list[Snapshot]) -> dict[str, float]:
 def _joined(
     rows: Iterable[Row], key: Callable[[Row], object], join: Callable[[Row, Row], Row]
 ) -> tuple[Row, ...]:
-    """Return the rows, with those of the same key joined, in the order in which the keys come first."""
+    """Join the rows that have the same key. Return all rows in the order in which each key first occurs."""
     found: dict[object, Row] = {}
     for row in rows:
         known = found.get(key(row))
@@ -377,7 +373,7 @@ def _times(one: TimeRow, other: TimeRow) -> TimeRow:
 
 
 def _destinations(each: list[Snapshot]) -> tuple[DestinationRow, ...]:
-    """Return the sums by destination. Rows that no process shows are kept for later sums, up to a number."""
+    """Return the sums by destination. Keep only the `FORMER` largest of the rows that no process shows."""
 
     def join(one: DestinationRow, other: DestinationRow) -> DestinationRow:
         return one._replace(tally=one.tally.plus(other.tally), shown=one.shown or other.shown)

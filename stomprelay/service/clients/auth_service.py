@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class _Body(Protocol):
-    """Collects the body of an answer. `done` fires with it, or with None if it is too long or incomplete."""
+    """Collects the body of an answer. `done` fires with the body, or with None for a long or incomplete body."""
 
     def __init__(self) -> None:
         self.done: Deferred[bytes | None] = Deferred(lambda _: self._give_up())
@@ -94,8 +94,8 @@ class AuthServiceClient:
         listener: str,
         turn: Callable[[], Awaitable[Refusal | None]],
     ) -> Answer | Refusal:
-        """Return the service's answer about a client, or a `Refusal`. `turn` is called when a connection is free; a
-        `Refusal` from it is the answer.
+        """Return the service's answer about a client, or a `Refusal`. `turn` is called when a connection is free. If
+        `turn` returns a `Refusal`, the service is not asked, and this `Refusal` is returned.
         """
         try:
             said = {
@@ -115,7 +115,7 @@ class AuthServiceClient:
             refusal = await turn()
             if refusal is not None:
                 return refusal
-            known = self._remembered(digest)  # as one that came with it is
+            known = self._remembered(digest)  # the same question may have been answered meanwhile
             if known is not None:
                 return known
             asked = Deferred.fromCoroutine(self._exchange(body))
@@ -140,8 +140,8 @@ class AuthServiceClient:
             response = await self._request(body)
         except ResponseNeverReceived as error:
             if any(each.check(CancelledError) for each in error.reasons):
-                raise CancelledError from error  # its time is over
-            response = await self._request(body)  # on a connection that was kept, and closed meanwhile
+                raise CancelledError from error  # the time-out has cancelled it
+            response = await self._request(body)  # the kept connection was closed meanwhile
         found = _Body()
         response.deliverBody(found)
         content = await found.done

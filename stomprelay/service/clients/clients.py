@@ -1,5 +1,5 @@
-"""New clients: each gets a session, or is refused. File descriptors are counted before that: a client for whose broker
-no descriptor is left would fail, and all other clients with it.
+"""New clients: each gets a session, or is refused. File descriptors are counted first: if no descriptor were left for a
+new client's broker, this client and all other clients would fail.
 """
 
 import random
@@ -26,7 +26,9 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 
 RESERVED_SHARE: Final = 10
-"""One descriptor of this many is kept for changes of brokers: the old and the new connection exist at the same time."""
+"""One of so many descriptors is kept for sessions that change brokers: their old and new connections exist at the same
+time.
+"""
 LINGERING: Final = 24
 """Refused clients that may take time to read the ERROR; if there are more, the oldest is closed."""
 RESERVE: Final = LINGERING + 32
@@ -42,8 +44,8 @@ def _refused(sessions: ListenerSessions, scope: Scope, most: int) -> str:
 
 
 class RefusedClient(Driver):
-    """A client that gets an ERROR and is closed, within `patience` seconds if its first bytes decide between WebSocket
-    and STOMP.
+    """A client that gets an ERROR and is closed. `patience`: seconds to wait for the first bytes of a client that may
+    speak WebSocket.
     """
 
     __slots__ = ("_error", "_patience", "_protocol")
@@ -55,14 +57,14 @@ class RefusedClient(Driver):
         self._protocol: LegProtocol | None = None
 
     def answer(self) -> None:
-        """Send the ERROR, once, and close."""
+        """Send the ERROR and close the connection. A second call does nothing."""
         error, self._error = self._error, b""
         if error and self._protocol is not None:
             self._protocol.write(error)
             self._protocol.close(How.LINGER)
 
     def hasten(self) -> None:
-        """Stop waiting for the client."""
+        """Send the ERROR if it was not sent yet, and end the connection without waiting for the client."""
         self.answer()
         if self._protocol is not None:
             self._protocol.hasten()
@@ -75,7 +77,7 @@ class RefusedClient(Driver):
     def connected(self, protocol: LegProtocol) -> None:
         """Answer as soon as the protocol is known."""
         if self._patience:
-            self.runtime.timers.set(self, self.runtime.seconds() + self._patience)
+            self.set_timer(self.runtime.seconds() + self._patience)
         else:
             self.answer()
 
@@ -105,7 +107,7 @@ class RefusedClient(Driver):
 
 class Admission:
     """Decides which new clients are accepted. `most` returns the largest number of clients; None: as many as the
-    descriptors allow. `descriptors`: how many descriptors sessions may use, infinite until `started`.
+    descriptors allow. `descriptors`: how many descriptors sessions may use; infinite until `started` is called.
     """
 
     def __init__(self, runtime: Runtime, sessions: Sessions, most: Callable[[], int | None]) -> None:
@@ -156,8 +158,8 @@ class Admission:
         return StompError("too many connections", reason) if reason else None
 
     def admit(self, driver: RelayDriver, user: str) -> StompError | None:
-        """Count a session for this user, before the relay continues with its client. Return the ERROR if the user has
-        too many sessions, else None.
+        """Count an identified client's session for its user, and return None. If the user has too many sessions, or
+        opens sessions too often, do not count this session, and return the ERROR. Call it before the relay continues.
         """
         sessions = self._sessions.of(driver.relay.listener.name)
         most = sessions.listener.clients_per_user
@@ -192,8 +194,8 @@ class Admission:
         return ""
 
     def turn_away(self, sessions: ListenerSessions, reason: StompError, web: Web | None) -> LegProtocol:
-        """Return the protocol of a client that is refused: it gets an ERROR, over WebSocket if it speaks that, and is
-        closed.
+        """Return the protocol of a refused client. The protocol sends an ERROR, over WebSocket if the client speaks
+        WebSocket, and closes the connection.
         """
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
@@ -222,7 +224,7 @@ def client_protocol(
     """Return the protocol of a client's leg. `farewell` returns why the relay ends its connection."""
     if web is None:
         return LegProtocol(owner, leg)
-    # What reads WebSocket is not loaded where none is wanted.
+    # The module for WebSocket is loaded only if it is needed.
     from stomprelay.service.connection.web import WebLegProtocol
 
     return WebLegProtocol(owner, leg, listener, web, farewell)
@@ -245,7 +247,7 @@ class Clients:
 
     def accept(self, name: str, address: object, web: Web | None = None) -> LegProtocol | None:
         """Begin a session for a client of this listener, and return its leg's protocol; None while the relay stops. A
-        client that is refused gets a protocol that sends an ERROR. `web` replaces the listener's.
+        client that is refused gets a protocol that sends an ERROR. `web` is used in place of the listener's `web`.
         """
         state = self._state
         if state.sessions.stopping:

@@ -75,7 +75,7 @@ class Identification(Service):
                 continue
             self._leave(name)
             if each.service is not None:
-                # An HTTP client is not loaded where none is wanted.
+                # The HTTP client is loaded only if it is needed.
                 from stomprelay.service.clients.auth_service import AuthServiceClient
 
                 self._services[name] = AuthServiceClient(each.service, self._reactor, self._runtime.seconds)
@@ -88,7 +88,7 @@ class Identification(Service):
             _ = service.close()
 
     def stopService(self) -> Deferred[None] | None:
-        """End the threads, each after one comparison at most, and the connections to services."""
+        """Close the connections to services, and end each thread after its present comparison."""
         super().stopService()
         threads, self._threads = self._threads, None
         if threads is not None:
@@ -99,7 +99,8 @@ class Identification(Service):
 
     def ask(self, driver: RelayDriver, claim: Claim) -> None:
         """Find out the user of a session's client, which sent these claims, and give the driver `Identified`,
-        `Unwanted` or `Unknown`, possibly at once. A connected client that shows a new token does not wait for others.
+        `Unwanted` or `Unknown`, possibly at once. A connected client that shows a new token does not wait for other
+        clients.
         """
         if driver.relay.session is not None:
             found = self._renewed(driver, claim)
@@ -161,10 +162,10 @@ class Identification(Service):
         return await self._found(auth, driver, claim, partial(self._turn, driver, address, before))
 
     async def _turn(self, driver: RelayDriver, address: str, before: float) -> Refusal | None:
-        """Return why the check of a waiting client is given up: it has left, or its address has failed too often in
-        the meantime; None to check it.
+        """Return why a client that waited is not checked: the client has left, or its address has failed too often
+        meanwhile. Return None if the client is to be checked.
         """
-        await deferLater(self._reactor, 0)  # else those that wait would go on within one another
+        await deferLater(self._reactor, 0)  # else the checks of waiting clients would be nested calls
         if driver.relay.over:
             return _LEFT
         failures = self._attempts.failures(address, self._runtime.seconds())

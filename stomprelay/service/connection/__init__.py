@@ -1,7 +1,7 @@
 """One connection with its timers and its back-pressure, and what drives a core over its connections.
 
-`protocol` the connection of one leg, and performing effects; `runtime` what the connections of a service share; `web`
-those that may speak WebSocket; `relay_driver` driving a client's relay, recorded or not, and what there is to see of
-it; `memory` what is kept of all clients; `failures` why connections are not read from, end or cannot be had; `reactor`
-the one that reads pipes without detour; `_pipe` what passes without the core, in C.
+`protocol` has the connection of one leg, and performs effects; `runtime` has what the connections of a service share;
+`web` has connections that may speak WebSocket. `relay_driver` drives a client's relay, and has the session's figures.
+`memory` limits the bytes that are kept of all clients. `failures` has the reasons why connections are not read from,
+end or cannot be established. `reactor` reads pipes directly; `_pipe` lets frames pass without the core, in C.
 """

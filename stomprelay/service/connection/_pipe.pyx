@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Sending at once (see `direct`), and receiving on one connection to send on another without the core (see `pipes`)."""
+"""Sends at once (see `protocol.send_in_python`), and passes frames without the core (see `Pipe`)."""
 
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -21,7 +21,7 @@ cdef extern from *:
     #include <sys/syscall.h>
     #include <unistd.h>
 
-    /* `send` and `recv`, but a thread cannot be cancelled in them: to say that it can takes longer than to decide it. */
+    /* As `send` and `recv`, but a thread cannot be cancelled in them: allowing that takes too long. */
     #if defined(SYS_sendto) && defined(SYS_recvfrom)
     #define SEND(descriptor, data, size, flags) syscall(SYS_sendto, descriptor, data, size, flags, NULL, 0)
     #define RECV(descriptor, into, size, flags) syscall(SYS_recvfrom, descriptor, into, size, flags, NULL, NULL)
@@ -34,7 +34,7 @@ cdef extern from *:
     ssize_t recv "RECV"(int descriptor, void *into, size_t size, int flags)
 
 cdef enum:
-    FEW = 16 * 1024     # bytes that are received on the stack, and copied
+    FEW = 16 * 1024     # up to so many bytes are received on the stack, and copied
     READ = 512 * 1024   # as in `sockets`
 
 cdef Py_ssize_t _NEVER = PY_SSIZE_T_MAX
@@ -52,14 +52,15 @@ def send(connection, bytes data not None):
 
 
 cdef class Pipe:
-    """Reads `source` (a `LegProtocol` with a `socket`), in place of that socket's `doRead` while it is `open`.
+    """Reads from `source` (a `LegProtocol` with a `socket`) instead of the socket's own `doRead`, from `open` to
+    `shut`.
 
-    What is received, out of its messages where the source speaks WebSocket, goes to `target` as long as `scan(data, at)`
-    finds runs that `takes` takes, in the bytes that it had them go out in; from the first frame on that is none it goes
-    to `source.came`, as all of it would without the pipe. Where the peer `trails`, nothing is sent on that lacks the LF
-    behind its last frame. `failed` is called with what any of them raised: then what was received goes nowhere. With a
-    `recording` its recorder is given each run that passes; where all of a chunk did, `record` is called. A `counter` is
-    told of frames of this `session` when it wants to be (`DestinationCounter.passed`).
+    Received bytes are sent to `target` as long as `scan(data, at)` finds runs that `takes` accepts; a run's `instead`
+    replaces its bytes. From the first other frame on, bytes go to `source.came`, as all bytes do without the pipe. If
+    the source speaks WebSocket, only the bytes in its messages count. If the peer `trails`, a chunk without the LF
+    behind its last frame does not pass. If any call raises, `failed` gets the exception, and the chunk is dropped. The
+    recorder of a `recording` gets each run that passes; if a whole chunk passed, `record` is called. A `counter` gets
+    frames of this `session` when it asks for them (`DestinationCounter.passed`).
     """
 
     cdef readonly object source
@@ -74,7 +75,7 @@ cdef class Pipe:
     cdef object _record
     cdef bint _trails, _wrapped
     cdef int _descriptor
-    cdef object _counter    # None: nobody counts by destination
+    cdef object _counter    # None: frames are not counted by destination
     cdef object _session
     cdef Py_ssize_t _untold, _until
     cdef readonly Py_ssize_t frames
@@ -105,14 +106,12 @@ cdef class Pipe:
         self._transport.doRead = self
 
     def shut(self):
-        """From now on it calls the transport again; if that was aborted meanwhile, nothing."""
+        """From now on the reactor calls the transport again. If the transport was aborted, nothing changes."""
         if self._transport.__dict__.get("doRead") is self:
             del self._transport.doRead
 
     def take(self):
-        """Return how many frames were sent on since the last call, in how many bytes they came and went, and when the last
-        ones did.
-        """
+        """Return the number, received bytes, sent bytes and last time of the frames that passed since the last call."""
         taken = (self.frames, self._size, self._sent, self._at)
         self.frames = self._size = self._sent = 0
         return taken
@@ -146,7 +145,7 @@ cdef class Pipe:
             _PyBytes_Resize(&chunk, size)
             data = <bytes>chunk
             Py_DECREF(chunk)    # `data` has a reference of its own
-        # What fills the room is part of more, which is cheaper in large chunks.
+        # Bytes that fill the room are part of more. The source then reads larger chunks, which is cheaper.
         more = <size_t>size == room
         if self._wrapped:
             if more:
@@ -182,13 +181,13 @@ cdef class Pipe:
                 self.frames += frames
                 self._size += at
                 self._at = self._seconds()
-                # First: the heads are still in the processor's cache.
+                # Recorded first, while the heads are in the processor's cache.
                 if at == size and self._runs is not None:
                     self._record(self._recorder)
                 if anew:
                     if kept < at:
                         anew.append(data[kept:at])
-                    out = b"".join(anew)   # one alone is not copied
+                    out = b"".join(anew)   # `join` does not copy a single item
                 else:
                     out = data if at == size else data[:at]
                 self._sent += len(out)
@@ -196,7 +195,7 @@ cdef class Pipe:
                 if plain is None:
                     self.target.write(out)
                 else:
-                    send(plain, out)    # what `write` does, without a call of Python's
+                    send(plain, out)    # as `write` does, but without a call in Python
         except Exception as error:
             self._failed(error)
             return None

@@ -1,5 +1,5 @@
-"""The reasons why a connection is not read from; why it ended or could not be established, by Twisted's exceptions;
-and why the relay ends it.
+"""Reasons, as numbers or words: why a connection is not read from, why the relay ends it, and why it ended or could not
+be established. The words are made from Twisted's exceptions.
 """
 
 import errno
@@ -17,24 +17,24 @@ from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOW
 PRESSURE: Final = 1
 """The other connection cannot be written to fast enough."""
 ASKED: Final = 2
-"""The core asked for it, by the effect `Pause`."""
+"""The core has stopped the reading, by the effect `Pause`."""
 JOURNAL: Final = 4
-"""The journal has no room for what would come."""
+"""The journal has no room for further frames."""
 TURN: Final = 8
-"""What came waits until others had their turn."""
+"""Received frames wait until other sessions had their turn."""
 UNREAD: Final = 16
-"""What came over WebSocket is looked at when others had their turn."""
+"""Bytes received over WebSocket are examined when other sessions had their turn."""
 MEMORY: Final = 32
-"""Too much is kept of all clients, and of this session."""
+"""Too many bytes are kept of all clients, and of this session."""
 
 
 class Farewell(IntEnum):
-    """Why the relay ends a client's connection: WebSocket's close code (RFC 6455, section 7.4, and IANA's registry)."""
+    """Why the relay ends a client's connection: close codes of WebSocket (RFC 6455, section 7.4; IANA)."""
 
     DONE = 1000
     LEAVING = 1001
     LATER = 1013
-    """The client may come again: now it is one too many."""
+    """The client may try again later: there are too many clients now."""
 
 
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -57,7 +57,7 @@ _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 
 
 def spell(failure: Failure) -> str:
-    """Return why a connection ended or was not established, in one line for the log. It has no secret."""
+    """Return why a connection ended or was not established, in one line for the log, without secrets."""
     problem = failure.value
     if isinstance(problem, SSL.Error):
         queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
@@ -70,8 +70,8 @@ def spell(failure: Failure) -> str:
 
 
 def shortage(failure: Failure) -> str:
-    """Return what this process lacked to connect to a broker (descriptors, memory), or "". Twisted reports a socket
-    that cannot be created as one that cannot be bound; a name look-up may have failed for want of a descriptor.
+    """Return what this process lacked to connect to a broker (descriptors, memory), or "". For a socket that cannot be
+    created, Twisted reports that it cannot be bound. A name look-up may have failed because no descriptor was left.
     """
     problem = failure.value
     if isinstance(problem, error.DNSLookupError):

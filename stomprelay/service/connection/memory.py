@@ -1,10 +1,10 @@
-"""How many bytes a relay keeps of all its clients, and what it does about too many. From three quarters of the limit
-on (memory is short), a session with more than its share is not read from, except in turns in which it may complete a
-frame. At the limit new clients are refused and the largest sessions are ended, except sessions with SENDs that the
-relay has promised to deliver.
+"""Counts the bytes that a relay keeps of all its clients, and limits them. From three quarters of the limit on, memory
+is short: a session with more than its share is read from only in turns, in which it may complete a frame. At the limit
+new clients are refused and the largest sessions are ended, except sessions with SENDs that the relay has promised to
+deliver.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from stomprelay.service.connection.relay_driver import RelayDriver
 
 SESSION: Final = 12 * 1024
-"""Bytes that a session takes beside all that is kept of it: its connections and its state."""
+"""Bytes that are counted for a session's connections and state, beside the bytes that are kept of it."""
 LITTLE: Final = 4096
 """Bytes that are read at once from a connection while memory is short."""
 MUCH: Final = 64 * 1024
-"""The same while it has its turn."""
+"""Bytes that are read at once from a connection that has its turn."""
 TURN: Final = 2.0
 """Seconds that a turn takes at most, and that a client may take to send more of its frame while memory is short."""
 EVERY: Final = 0.1
 """Seconds between two looks at the connections that are not read from."""
 TRIM: Final = 0.25
-"""Seconds between two times that freed memory is given back to the system."""
+"""Freed memory is given back to the system once in so many seconds, at most."""
 LOOKS: Final = 64
-"""Connections that are considered for a turn at one look, at most."""
+"""The most connections that are considered for a turn at one look."""
 
 _log: Final = logger()
 
 
 class MemoryRow(NamedTuple):
-    """How many bytes are `kept` of all clients, how many may be kept (None: no limit), and how many connections are
-    not read from because of that.
+    """`kept`: how many bytes are kept of all clients. `limit`: the most bytes that may be kept; None if there is no
+    limit. `held`: how many connections are not read from because memory is short.
     """
 
     kept: int = 0
@@ -51,12 +51,14 @@ class MemoryRow(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether as many bytes are kept as may be."""
+        """Whether the limit is reached."""
         return self.limit is not None and self.kept >= self.limit
 
 
 class _Turn(NamedTuple):
-    """The turn of a connection: its end in seconds, and the kept bytes before it, of session and unfinished frame."""
+    """The turn of a connection. `until`: when the turn ends, in seconds. `kept`: the session's kept bytes before the
+    turn. `begun`: the bytes of the unfinished frame before the turn.
+    """
 
     protocol: "LegProtocol"
     until: float
@@ -66,19 +68,20 @@ class _Turn(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionMemory:
-    """The kept bytes of this process's sessions, and of all processes that share the `limit` (infinity: none). `trim`
-    returns freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all
-    processes.
+    """Counts the bytes that are kept of the sessions of this process. The `limit` is for the sum of all processes;
+    infinity means no limit. `drivers` has the drivers of all sessions of this process, in any order. `trim` returns
+    freed memory to the system. `total` gets this process's bytes and sessions, and returns the sums of all processes.
     """
 
     _reactor: IReactorTime
     _seconds: Callable[[], float]
     limit: float = inf
+    drivers: Iterable["RelayDriver"] = ()
     total: Callable[[int, int], tuple[int, int]] = lambda size, sessions: (size, sessions)
     trim: Callable[[], object] = lambda: None
     short: bool = field(default=False, init=False)
     _size: int = field(default=0, init=False)
-    _sessions: set["RelayDriver"] = field(default_factory=set, init=False)
+    _sessions: int = field(default=0, init=False)
     _held: dict["LegProtocol", tuple["RelayDriver", float]] = field(default_factory=dict, init=False)
     _turns: dict["RelayDriver", _Turn] = field(default_factory=dict, init=False)
     _leaving: set["RelayDriver"] = field(default_factory=set, init=False)
@@ -87,17 +90,17 @@ class SessionMemory:
 
     @property
     def row(self) -> MemoryRow:
-        """Return its figures; `kept` is for this process."""
+        """Return the figures. `kept` counts only the bytes of this process."""
         limit = None if self.limit == inf else int(self.limit)
         return MemoryRow(self._size, limit, len(self._held))
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be: no new client is taken."""
+        """Whether the limit is reached: then no new client is accepted."""
         return self.limit < inf and self._sums()[0] >= self.limit
 
     def _sums(self) -> tuple[int, int]:
-        return self.total(self._size, len(self._sessions))
+        return self.total(self._size, self._sessions)
 
     def allow(self, limit: float) -> None:
         """Use another limit from now on."""
@@ -107,13 +110,13 @@ class SessionMemory:
 
     def opened(self, driver: "RelayDriver") -> int:
         """Count a session. Return how many bytes it costs."""
-        self._sessions.add(driver)
+        self._sessions += 1
         self.changed(driver, SESSION)
         return SESSION
 
     def closed(self, driver: "RelayDriver", size: int) -> None:
-        """Count a session no more; `size` bytes were counted for it."""
-        self._sessions.discard(driver)
+        """Record that a session ended. `size` is the number of bytes that were counted for it."""
+        self._sessions -= 1
         self._leaving.discard(driver)
         self.changed(driver, -size)
 
@@ -132,7 +135,7 @@ class SessionMemory:
         return int(max(FIRST_READ, min(READ, self._share(self._sums()[1]) // 8)))
 
     def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
-        """More is kept of a session while memory is short: stop reading from this connection if that is too much."""
+        """A session keeps more bytes while memory is short. If it keeps too many, stop reading from this connection."""
         total, sessions = self._sums()
         if total < self._low:
             return
@@ -162,11 +165,11 @@ class SessionMemory:
         _log.warn(
             "memory is short: {kept} bytes are kept of {sessions} clients, {limit} may be",
             kept=self._size,
-            sessions=len(self._sessions),
+            sessions=self._sessions,
             limit=int(self.limit),
         )
         share = self._share(self._sums()[1])
-        for driver in self._sessions:
+        for driver in self.drivers:
             for protocol in driver.protocols():
                 if protocol.leg.decoder.buffered > share:
                     self._hold(driver, protocol)
@@ -180,7 +183,7 @@ class SessionMemory:
         if self._next is not None and self._next.active():
             self._next.cancel()
         _log.info("memory is no longer short: {kept} bytes are kept", kept=self._size)
-        for driver in self._sessions:
+        for driver in self.drivers:
             for protocol in driver.protocols():
                 protocol.read_at_once(FIRST_READ)
 
@@ -192,9 +195,9 @@ class SessionMemory:
             call.reset(seconds)
 
     def _look(self) -> None:
-        """Read again from connections where there is room. If there is none, give turns, and end sessions."""
+        """Read again from connections, if there is room; otherwise give turns. At the limit end sessions."""
         for protocol in [each for each in self._held if not each.reasons]:
-            del self._held[protocol]  # it is closed
+            del self._held[protocol]  # the connection is closed
         total, sessions = self._sums()
         if total >= self.limit:
             self._end_sessions(total, sessions)
@@ -230,8 +233,8 @@ class SessionMemory:
                     self._hold(driver, protocol)
 
     def _give_turns(self, room: float, share: float) -> None:
-        """Give turns to connections that wait only for memory, as many as there is room for. End clients that leave a
-        large frame unfinished.
+        """As far as there is room, give turns to connections for which lack of memory is the only reason not to read.
+        End clients that do not complete a large frame.
         """
         now = self._seconds()
         room -= sum(turn.protocol.leg.decoder.missing for turn in self._turns.values())
@@ -254,11 +257,11 @@ class SessionMemory:
                 self._read_on(protocol)
 
     def _end_sessions(self, total: int, sessions: int) -> None:
-        """End the largest sessions that have more than a share, until an eighth of the limit is free."""
+        """End the largest sessions that keep more than a share, until an eighth of the limit is free."""
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon
-        for driver in sorted(self._sessions - self._leaving, key=lambda each: -each.kept):
+        for driver in sorted(set(self.drivers) - self._leaving, key=lambda each: -each.kept):
             if excess <= 0 or driver.kept <= share:
                 return
             if not driver.relay.pledged:
@@ -270,7 +273,7 @@ class SessionMemory:
         return sum(each.kept for each in self._leaving)
 
     def _send_away(self, driver: "RelayDriver") -> None:
-        """End a session, once. Its memory is freed when its broker has confirmed the earlier frames."""
+        """End a session, once. Its memory is freed when the broker has confirmed the earlier frames."""
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))

@@ -1,11 +1,12 @@
-"""The connection of one leg, as Twisted knows it: what happens to it is reported to a `Driver`, which knows the core.
+"""The connection of one leg, as a protocol of Twisted. It reports what happens to a `Driver`, which calls the core.
 
-Where nothing is queued, the socket is offered the bytes at once, not in the reactor's next turn as by Twisted, because
-it nearly always takes them all. In the same way it is closed at once.
+If nothing is queued, bytes are written to the socket at once, and the socket nearly always takes them all. Twisted
+alone would write them in the reactor's next turn. In the same way a socket is closed at once.
 
 This relies on six attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`,
-`disconnecting`, `_writeDisconnected`), of the exact types in `PLAIN` only; every other transport is written to as
-usual. The tests hold Twisted to it. Most is sent by a compiled twin; both are tested alike.
+`disconnecting`, `_writeDisconnected`), and is done only for the exact types in `PLAIN`. Every other transport is
+written to as usual. The tests check that Twisted has these attributes. `send` is compiled if possible; its twin in
+Python passes the same tests.
 """
 
 import select
@@ -54,14 +55,14 @@ if TYPE_CHECKING:
 _log: Final = logger()
 
 _PROBED: Final = 1.0
-"""Seconds between two looks at a client that is not read from, where it may linger for less."""
+"""The least number of seconds between two looks at a client that is not read from; a longer `linger` counts instead."""
 
 
 COMPILED: Final = compiled("stomprelay.service.connection._pipe")
-"""The compiled `_pipe`; None where it was not built, or nothing compiled is wanted."""
+"""The compiled `_pipe`; None if it is not built or not wanted."""
 
 PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
-"""What lets frames pass from one socket to another without the core; where nothing is compiled all passes the core."""
+"""The class that lets frames pass from one socket to another without the core. None: all frames go through the core."""
 PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
 
 
@@ -71,7 +72,7 @@ def plain(transport: ITransport) -> tcp.Connection | None:
 
 
 def layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """Return the innermost transport, and the TLS layer above it, or None."""
+    """Return the innermost transport, and the TLS layer above it. Without TLS, the second value is None."""
     tls = None
     while isinstance(transport, ProtocolWrapper):
         if isinstance(transport, TLSMemoryBIOProtocol):
@@ -98,7 +99,7 @@ send: Final = send_in_python if COMPILED is None else COMPILED.send
 
 
 def close_when_written(connection: tcp.Connection) -> None:
-    """Close when all is written. Where nothing waits to be written, close at once: `connectionLost` is called here."""
+    """Close when all is written. If nothing waits, close at once, and call `connectionLost` before this returns."""
     if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
         connection._writeDisconnected = True
     connection.loseConnection()
@@ -107,15 +108,14 @@ def close_when_written(connection: tcp.Connection) -> None:
 @dataclass(slots=True, eq=False, repr=False)
 class Driver(Timed):
     """Reports to a core what happens to the connections of its legs, and performs the effects that the core returns, in
-    order. It stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
-    Its own timer wakes its core.
+    order. A driver stands for one client (its relay, or its connection to the embedded broker) or for one probe of a
+    broker. The driver's timer wakes the core.
 
-    `linger` is for how many seconds a closed connection may wait for its peer. `legs` counts those that are not closed.
-    Subclasses know the core: they implement what this class leaves open. Where they set `_record`, it is called with
-    this driver and all effects before they are performed.
+    `linger`: how many seconds a closed connection may wait for its peer. `legs`: how many legs are not closed.
+    Subclasses call the core: they implement the methods that raise `NotImplementedError`. If `_record` is set, it is
+    called with this driver and all effects before the effects are performed.
     """
 
-    runtime: Runtime
     linger: float
     legs: int = field(default=0, init=False)
     _record: Callable[[Any, Sequence[Effect]], None] | None = field(default=None, init=False)
@@ -142,11 +142,11 @@ class Driver(Timed):
         self.refused(protocol, reason)
 
     def patient(self, protocol: "LegProtocol") -> bool:
-        """Whether reading from the leg will continue soon. If so, a peer that left in the meantime is waited for."""
+        """Whether reading from the leg will continue soon. If so, a peer that left does not count as gone yet."""
         return False
 
     def half_closed(self, protocol: "LegProtocol") -> None:
-        """A client closed its sending direction; it may still read. `lost` follows when it does not."""
+        """A client closed its sending direction, and may still read. `lost` follows when the client reads no more."""
         raise NotImplementedError
 
     def lost(self, protocol: "LegProtocol", reason: str) -> None:
@@ -156,8 +156,8 @@ class Driver(Timed):
     # What the core asks for
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects that the core returned, in order. If one raises (a bug), the others are still performed,
-        then `failed` is called.
+        """Perform the effects that the core returned, in order. If an effect raises (a bug), the other effects are
+        still performed, then `failed` is called.
         """
         if self._record is not None:
             self._record(self, effects)
@@ -186,7 +186,7 @@ class Driver(Timed):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen: all its legs are closed."""
+        """Whether nothing more will happen, because all legs are closed."""
         return not self.legs
 
     def added(self, protocol: "LegProtocol") -> None:
@@ -195,7 +195,7 @@ class Driver(Timed):
         self.runtime.protocols[protocol.leg] = protocol
 
     def closed(self, protocol: "LegProtocol") -> None:
-        """Count a leg that was closed. After the last one call `end`, if `over` is True."""
+        """Count a leg that was closed. After the last leg call `end`, if `over` is True."""
         self.legs -= 1
         del self.runtime.protocols[protocol.leg]
         if self.over:
@@ -203,7 +203,7 @@ class Driver(Timed):
 
     def end(self) -> None:
         """Stop the timer: nothing more will happen. Subclasses also call their own `ended`."""
-        self.runtime.timers.forget(self)
+        self.stop_timer()
 
     def gave_way(self, leg: Leg) -> None:
         """Other sessions had their turn after a `GiveWay`: the core continues with the leg's waiting work."""
@@ -214,13 +214,13 @@ class Driver(Timed):
         if not isinstance(endpoint, WebSocketEndpoint):
             LegProtocol(self, leg).connect(self.introduced(endpoint))
             return
-        # What reads WebSocket is not loaded where none is wanted.
+        # The module for WebSocket is loaded only if it is needed.
         from stomprelay.service.connection.web import BrokerWebProtocol
 
         BrokerWebProtocol(self, leg, endpoint).connect(self.introduced(endpoint.endpoint))
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address; without a client the same endpoint."""
+        """Return an endpoint that tells the broker the client's address; without a client return the same endpoint."""
         return endpoint
 
     def _close(self, effect: Close) -> None:
@@ -253,7 +253,7 @@ class Driver(Timed):
 
     def _wake(self, effect: Wake) -> None:
         if self.legs or not self.over:
-            self.runtime.timers.set(self, effect.at)
+            self.set_timer(effect.at)
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         Close: _close,
@@ -262,12 +262,12 @@ class Driver(Timed):
         GiveWay: _give_way,
         Wake: _wake,
     }
-    """The method that performs each kind of effect but `Send`. Subclasses add those of their core, `Note` for one."""
+    """The method that performs each kind of effect except `Send`. Subclasses add other kinds, such as `Note`."""
 
 
 class _Watched(NamedTuple):
-    """A client that is not read from and is watched since `since`; it has left at `given_up`. Times are in seconds;
-    `descriptor` is its socket's.
+    """A client that is not read from, watched since `since`. At `given_up` the client counts as gone. Times are in
+    seconds. `descriptor` belongs to the client's socket.
     """
 
     descriptor: int
@@ -280,10 +280,10 @@ class _Watched(NamedTuple):
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reasons` is the sum of the reasons not to read from it; 0 where there is none. Its driver is told when reading
-    stops and goes on, because silence does not count between. `bytes_received` and `bytes_sent` count bytes. `plain` is
-    the transport where that is a bare socket. After `close` nothing more is reported, and bytes that are still received
-    are discarded; the timer then waits for a peer that takes too long to close.
+    `reasons` is the sum of the reasons not to read from the connection, 0 without a reason. The driver is informed when
+    reading stops and continues, because the peer's silence does not count meanwhile. `bytes_received` and `bytes_sent`
+    count bytes. `plain` is the transport if that is a bare socket. After `close` nothing more is reported, and received
+    bytes are discarded; the timer then ends the connection if the peer takes too long to close.
     """
 
     _owner: Driver | None
@@ -321,7 +321,7 @@ class LegProtocol(Timed):
 
     def _attempt_failed(self, reason: Failure) -> None:
         self._attempt = None
-        # Perhaps at once: but all effects that the core returned must be performed before it is called again.
+        # Reported later, because all effects that the core returned must be performed before it is called again.
         self.runtime.reactor.callLater(0, self.failed, reason)
 
     def failed(self, reason: Failure) -> None:
@@ -337,21 +337,19 @@ class LegProtocol(Timed):
     # What Twisted reports
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Use the transport of an established connection. With TLS the owner gets `connected` only after the
-        handshake.
-        """
+        """Use the transport of a new connection. With TLS the owner gets `connected` only after the handshake."""
         owner = self._owner
         self._attempt = None
         self.transport = transport
         self.runtime.socket_opened(closing=owner is None)
-        if owner is None:  # closed before it was there
+        if owner is None:  # closed before the connection was established
             self.transport.abortConnection()
             return
         inner: Any = plain(transport)
         if inner is not None:
             self.plain = inner
             read_at_most(inner, FIRST_READ)
-            # The wrapper of a client endpoint has done its part: what is read need not go through it.
+            # The wrapper of a client endpoint is not needed any more: received bytes need not go through it.
             inner.protocol = self
         else:
             inner, self._tls = layers(transport)
@@ -360,7 +358,7 @@ class LegProtocol(Timed):
             if plain(beneath) is not None:
                 read_at_most(beneath, FIRST_READ)
                 self._tls.send_by(beneath, send, READ)
-        elif self._tls is None and isinstance(transport, ProtocolWrapper):  # it reads a PROXY header, no more
+        elif self._tls is None and isinstance(transport, ProtocolWrapper):  # it only reads a PROXY header
             wrapper: Any = transport
             wrapper.readConnectionLost = self.readConnectionLost
             wrapper.writeConnectionLost = self.writeConnectionLost
@@ -398,7 +396,7 @@ class LegProtocol(Timed):
         owner.received(self, data)
 
     came = dataReceived
-    """Bytes of frames came, whatever else the connection speaks."""
+    """Receive bytes of frames. Over WebSocket these are the bytes in the messages."""
 
     def passed(self, received: int = 0, sent: int = 0) -> None:
         """Count bytes that were received without `dataReceived`, and bytes that were written."""
@@ -406,8 +404,8 @@ class LegProtocol(Timed):
         self.bytes_sent += sent
 
     def readConnectionLost(self) -> None:
-        """The peer closed its sending direction. A broker is lost then. A client may still read, until it resets the
-        connection; the system reports the reset only to a reader.
+        """The peer closed its sending direction. If the peer is a broker, it is lost. A client may still read; watch
+        whether it resets the connection.
         """
         owner, before = self._owner, self._heard_all
         self._heard_all = True
@@ -426,13 +424,13 @@ class LegProtocol(Timed):
         """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
 
     def writeConnectionLost(self) -> None:
-        """Twisted calls this when all is written and our direction is closed."""
+        """Record that all bytes are written and our direction is closed; Twisted calls this."""
         self._flushed = True
 
     def connectionLost(self, reason: Failure) -> None:
         """Report the end of the connection to the owner."""
         owner, tls = self._owner, self._tls
-        self.runtime.timers.forget(self)
+        self.stop_timer()
         self.runtime.socket_closed(closing=owner is None)
         words = ""
         if owner is not None:
@@ -474,7 +472,7 @@ class LegProtocol(Timed):
             self._owner.reading_changed(self, False)
 
     def release(self, reason: int) -> None:
-        """Remove a reason not to read. If it was the last one, reading continues."""
+        """Remove a reason not to read. If it was the last reason, reading continues."""
         if not self.reasons & reason:
             return
         self.reasons &= ~reason
@@ -484,9 +482,7 @@ class LegProtocol(Timed):
                 self._owner.reading_changed(self, True)
 
     def read_at_once(self, size: int) -> None:
-        """Read at most so many bytes at once from now on. Unless memory is short, later reads become larger where more
-        comes.
-        """
+        """Read at most so many bytes at once from now on. If memory is not short, later reads may be larger again."""
         if isinstance(self._tls, Layer):
             self._tls.read_at_once(size, size if self.runtime.memory.short else READ)
         elif self.plain is not None:
@@ -519,19 +515,19 @@ class LegProtocol(Timed):
 
     @property
     def _innermost(self) -> Any:
-        """The socket's own transport, beneath TLS and other layers; None where there is none."""
+        """The socket's own transport, beneath TLS and other layers; None if there is none."""
         inner, _ = layers(self.transport)
         return inner if isinstance(inner, tcp.Connection) else None
 
     def _stop_reading(self) -> None:
-        """Stop reading. A client that leaves now is waited for, but no longer than it may linger."""
+        """Stop reading. A client that leaves now counts as gone after `linger` seconds at the latest."""
         self._stopped = True
         self.transport.pauseProducing()
         if self.leg.side is Side.DOWNSTREAM and self._owner is not None and self._watch():
-            self.runtime.timers.set(self, self.runtime.seconds() + max(self._owner.linger, _PROBED))
+            self.set_timer(self.runtime.seconds() + max(self._owner.linger, _PROBED))
 
     def _watch(self) -> bool:
-        """Call `_departed` when the client leaves while it is not read from. Return whether it has a socket."""
+        """Call `_departed` when the client leaves while it is not read from. Return whether its socket is open."""
         inner, _ = layers(self.transport)
         if not isinstance(inner, tcp.Connection) or not inner.connected:
             return False
@@ -543,7 +539,7 @@ class LegProtocol(Timed):
         self.runtime.departures.forget(watched.descriptor)
         self._watched = None
         if self._owner is not None:  # else the timer is that of a closed connection
-            self.runtime.timers.set(self, inf)
+            self.set_timer(inf)
 
     def _read_on(self) -> None:
         """Read again, if reading was stopped."""
@@ -556,8 +552,8 @@ class LegProtocol(Timed):
             self.transport.resumeProducing()
 
     def _departed(self, reset: bool) -> None:
-        """A client left while it was not read from. Set the time after which it counts as gone: what it sent before may
-        still be read soon.
+        """A client left while it was not read from. Set the time at which the client counts as gone. Bytes that it sent
+        before may still be read until then.
         """
         owner, watched = self._owner, self._watched
         if owner is not None and self._heard_all:
@@ -567,7 +563,7 @@ class LegProtocol(Timed):
         elif owner is not None and watched is not None and (reset or not owner.patient(self)):
             since = watched.since if reset else self.runtime.seconds()
             self._watched = watched._replace(given_up=since + owner.linger)
-            self.runtime.timers.set(self, self._watched.given_up)
+            self.set_timer(self._watched.given_up)
 
     def _look(self, owner: Driver, watched: "_Watched", now: float) -> None:
         """Report to the owner a client that left while it was not read from, and end its connection. A client that
@@ -583,7 +579,7 @@ class LegProtocol(Timed):
         full = self.plain is not None and self.plain.dataBuffer
         if self.leg.state is LegState.CONNECTED and not full and not owner.patient(self):
             self.write(b"\n")
-        self.runtime.timers.set(self, min(watched.given_up, now + max(owner.linger, _PROBED)))
+        self.set_timer(min(watched.given_up, now + max(owner.linger, _PROBED)))
 
     def set_producer(self, producer: IPushProducer) -> None:
         """Pause this producer when too many bytes wait to be written, and resume it when there is room. An earlier
@@ -640,7 +636,7 @@ class LegProtocol(Timed):
             else:
                 transport.loseConnection()
             if self.transport is not None:
-                self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
+                self.set_timer(self.runtime.seconds() + owner.linger)
         if self._stopped:
             self._read_on()
         if self._watched is not None:
@@ -648,7 +644,9 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def hasten(self) -> None:
-        """Wait no longer for the peer of a closed connection: end it when the remaining bytes are written."""
+        """Wait no longer for the peer of a closed connection. With TLS, abort the connection now. Without TLS, end it
+        when the remaining bytes are written.
+        """
         if self.transport is None:
             return
         if self._tls is None:
@@ -657,7 +655,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort a closed connection: its peer took too long. Of an open one, check whether the client is there."""
+        """If the connection is closed, end it: the peer took too long. If it is open, check the client."""
         if self.transport is None:
             return
         if self._owner is not None:

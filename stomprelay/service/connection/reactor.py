@@ -17,11 +17,11 @@ from stomprelay.service.connection.protocol import PIPE
 from stomprelay.service.network.sockets import READ, Socket, SocketConnector, read_at_most
 
 _DIRECT: Final = frozenset({PIPE, partial})
-"""The types of what reads in place of a selectable: pipes, and what `sockets.accept` returned."""
+"""The types of `doRead` that are called directly: pipes, and the functions of accepting ports."""
 _RECEIVED: Final = 4 * 1024 * 1024
-"""Bytes received in one turn from all connections together, about; fewer while a turn takes longer than `_TURN`."""
+"""About so many bytes are received in a turn from all connections together; fewer while a turn exceeds `_TURN`."""
 _TURN: Final = 0.01
-"""Seconds that a turn is to take. Whoever has something new waits for one turn or two."""
+"""Seconds that a turn should take at most. New bytes wait for one or two turns."""
 _LEAST: Final = 1024
 """Bytes that a connection reads in its turn, however many others there are."""
 
@@ -42,7 +42,7 @@ def _read_some(connection: Socket, read: Callable[[], Any], most: int) -> Any:
 
 class RelayReactor(EPollReactor):
     """An epoll reactor that calls pipes and our sockets directly. It relies on `_poller`, `_selectables`,
-    `_doReadOrWrite` and `_disconnectSelectable` of Twisted's; the tests hold Twisted to them.
+    `_doReadOrWrite` and `_disconnectSelectable` of Twisted's reactor; the tests check that they exist.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class RelayReactor(EPollReactor):
             for descriptor, event in events:
                 selectable = selectables.get(descriptor)
                 if selectable is None:
-                    continue  # another one closed it in this turn
+                    continue  # another selectable closed this one in this turn
                 kind, reads = type(selectable), event & EPOLLIN and not event & EPOLLOUT
                 if reads and (kind is Socket or type(getattr(selectable, "doRead", None)) in _DIRECT):
                     act = selectable.doRead

@@ -1,4 +1,4 @@
-"""Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
+"""Drives one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,6 @@ from stomprelay.service.connection.failures import ASKED, JOURNAL, MEMORY, PRESS
 from stomprelay.service.connection.memory import SESSION
 from stomprelay.service.connection.protocol import PIPE, Driver, LegProtocol
 from stomprelay.service.connection.runtime import (
-    Runtime,
     Timed,
     log_note,
     spell_address,
@@ -66,9 +65,9 @@ class Sizes(NamedTuple):
 
 class SessionInfo(NamedTuple):
     """A session, as it is shown. `login` and `version` are the client's. `brokers` and `broker_versions` have an entry
-    for each group of brokers, None where there is none. `age` and `idle` (without beats) are seconds. `destinations`
-    are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit for which the
-    client waits.
+    for each group of brokers, None for a group without a broker. `age` and `idle` (without heart-beats) are seconds.
+    `destinations` are the first `SHOWN` subscriptions, `sent_to` the last destinations of SENDs. `limited` is the limit
+    because of which the client waits.
     """
 
     session: str
@@ -95,7 +94,7 @@ class SessionInfo(NamedTuple):
 
 
 def open_work(links: list[Link]) -> tuple[int, int]:
-    """Return of how many SENDs of a client a RECEIPT is awaited, and how many deliveries it owes an ACK for."""
+    """Return for how many SENDs a client awaits a RECEIPT, and for how many deliveries the client owes an ACK."""
     unconfirmed = sum(map(_unconfirmed, _first(links, _unconfirmed)))
     return unconfirmed, sum([link.session.unacknowledged for link in links])
 
@@ -112,7 +111,7 @@ def subscribed(relay: Relay) -> int:
 
 
 def _first(links: list[Link], measure: Callable[[Link], int]) -> list[Link]:
-    """Return for each upstream the link with the largest measure: frames for one of its groups go to all groups."""
+    """Return for each upstream the link with the largest measure, because frames go to all groups of an upstream."""
     if len(links) == 1:
         return links
     found: dict[str, Link] = {}
@@ -132,27 +131,26 @@ def _unconfirmed(link: Link) -> int:
 
 
 def spell_words(value: bytes) -> str:
-    """Return a client's words as text, cut where they are long."""
+    """Return a client's bytes as text, shortened if they are long."""
     text = value[: 4 * LONGEST].decode("utf-8", "backslashreplace")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 QUIET: Final = 1.0
-"""Seconds of reading after which a stop is over: under load reading stops many times a second, which is one event."""
+"""A stop is over after so many seconds of reading. Under load reading stops many times a second, which is one event."""
 
 REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
-"""The reasons of which there are events, by the sum of a connection's reasons."""
+"""The reasons for which events are recorded, by the sum of a connection's reasons."""
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadingStop(Timed):
-    """The time in which a leg is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at
-    its end. Call `resumed` and `stopped` in turns. It ends `QUIET` seconds after the last `resumed`, or by `end`.
+    """The time in which a leg is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its
+    end. Call `resumed` and `stopped` alternately. The stop ends `QUIET` seconds after the last `resumed`, or by `end`.
     """
 
-    _runtime: Runtime
     _side: str
     _record: Record
     _ended: Callable[[], None]
@@ -168,15 +166,15 @@ class ReadingStop(Timed):
     def stopped(self) -> None:
         """Continue this stop: the leg was read from for a moment, and is not read from any more."""
         if self._since is None:
-            self._since = self._runtime.seconds()
+            self._since = self.runtime.seconds()
 
     def resumed(self) -> None:
         """The leg is read from: the stop ends unless `stopped` is called within `QUIET` seconds."""
         if self._since is not None:
-            now = self._runtime.seconds()
+            now = self.runtime.seconds()
             self._total += now - self._since
             self._since = None
-            self._runtime.timers.set(self, now + QUIET)
+            self.set_timer(now + QUIET)
 
     def woke(self, now: float) -> None:
         """End the stop: the leg was read from for `QUIET` seconds."""
@@ -186,7 +184,7 @@ class ReadingStop(Timed):
     def end(self) -> None:
         """Record `RELEASED` and call `ended`: the stop is over, or the leg is closed."""
         self.resumed()
-        self._runtime.timers.forget(self)
+        self.stop_timer()
         text = f"the {self._side} is read from again, after {self._total:.3f} s"
         self._record(JournalEvent.RELEASED, text, {"side": self._side, "seconds": round(self._total, 3)})
         self._ended()
@@ -225,7 +223,7 @@ class Recording(NamedTuple):
 @implementer(IPushProducer)
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerOutput:
-    """Whether too much waits to be written to one broker (`full`); it is the producer of that transport."""
+    """The output to one broker, and the producer of its transport. `full`: too much waits to be written."""
 
     _driver: "RelayDriver"
     protocol: LegProtocol
@@ -234,8 +232,9 @@ class BrokerOutput:
     _reported: bool = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that the output is full. If the session is `coupled`, reading from the client
-        is stopped instead, unless the relay knows already.
+        """Return whether the relay has to regard the output as full. In a `coupled` session a newly full output is not
+        reported, because the driver stops reading from the client. An output that was reported as full before stays
+        reported until it has room.
         """
         return self.full and (self._reported or not coupled)
 
@@ -269,7 +268,7 @@ class BrokerOutput:
         self._driver.output_changed()
 
     def stopProducing(self) -> None:
-        """Forget the output: the transport is closed. The relay gets no `unblocked`."""
+        """Forget the output: the transport is closed. The relay gets no `Unblocked`."""
         self.full = False
         self._driver.output_ended(self)
 
@@ -277,13 +276,13 @@ class BrokerOutput:
 @implementer(IPushProducer)
 @dataclass(slots=True, eq=False, repr=False)
 class RelayDriver(Driver):
-    """Drives one relay, which stands for one client; `_on_end` is called when nothing more will happen. `_identify` is
-    needed where the listener asks who comes. By `record_to` it is recorded: the frames of one chunk are a
+    """Drives one relay, which stands for one client. `_on_end` is called when nothing more will happen. `_identify` is
+    needed if the listener identifies clients. After `record_to` the session is recorded: the frames of a chunk are a
     block, each `Note` is an event.
 
-    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
-    transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
-    relay gets `Blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
+    The driver is the producer of its client's transport: while this transport is full, no broker is read from. While a
+    broker's transport is full, the client is not read from if client and broker are `coupled`. Otherwise the relay gets
+    `Blocked`, in the reactor's next turn, because all effects that the relay returned must be performed before.
     """
 
     linger: float = field(init=False)
@@ -310,16 +309,14 @@ class RelayDriver(Driver):
 
     @property
     def relay(self) -> Relay:
-        """The relay. It is first told what passed without it, so that it sees everything in order."""
+        """The relay. First the frames that passed without the relay are reported to it, because order matters."""
         if self._pipes:
             self.report_passed()
         return self._relay
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen. The relay decides that, because a session may have no leg between two
-        brokers.
-        """
+        """Whether nothing more will happen. The relay decides: a session may have no leg between two brokers."""
         return not self.legs and self._relay.over
 
     def end(self) -> None:
@@ -389,7 +386,7 @@ class RelayDriver(Driver):
         return Sizes(*own, received, sent)
 
     def tallies(self) -> Iterator[tuple[Broker, BrokerTally]]:
-        """Yield the counts of each broker of the session, in parts."""
+        """Yield each broker of the session with a tally. A broker may occur several times. Add its tallies up then."""
         for output in self._outputs:
             if output.broker is not None:
                 yield output.broker, output.tally
@@ -429,8 +426,8 @@ class RelayDriver(Driver):
             self.runtime.memory.grew(self, protocol)
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Perform the effects that the relay returned, and count how much is kept of the session now. Where the session
-        had no leg, no leg's close ends it: call `end` if it is over.
+        """Perform the effects that the relay returned, and count how much is kept of the session now. If the session
+        had no leg and is over, call `end`; if it had legs, the close of the last leg calls `end`.
         """
         legs = self.legs
         Driver.perform(self, effects)
@@ -440,7 +437,7 @@ class RelayDriver(Driver):
 
     def _count(self) -> None:
         if not self.kept:
-            return  # it is over
+            return  # the session is over
         kept = SESSION + self._relay.kept
         client = self.runtime.protocols.get(self._relay.client)
         if self._client_full and client is not None:
@@ -461,7 +458,7 @@ class RelayDriver(Driver):
             yield output.protocol
 
     def gets_on(self, protocol: LegProtocol) -> bool:
-        """Whether a connection is not read from only for want of memory, and what it sent could go on at once."""
+        """Return whether lack of memory alone stops reading from a connection whose frames could pass at once."""
         if protocol.reasons != MEMORY:
             return False
         return protocol.leg is not self._relay.client or self.relay.flows
@@ -475,7 +472,7 @@ class RelayDriver(Driver):
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """Tell the relay that a leg is read from (`on`) or not; without this the leg would look silent."""
+        """Report to the relay whether a leg is read from (`on`). Otherwise the leg would count as silent."""
         for pipe in self._pipes:
             if pipe.source is protocol:
                 (pipe.open if on else pipe.shut)()
@@ -490,7 +487,7 @@ class RelayDriver(Driver):
             self._begin_stop(recorder, leg, REASONS[protocol.reasons])
 
     def patient(self, protocol: LegProtocol) -> bool:
-        """Return whether the leg is a client's that is not read from only because it sends too fast."""
+        """Return whether the leg is the client's, and is not read from because the client sends too fast."""
         return protocol.leg is self._relay.client and self._relay.held_by is not None
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
@@ -525,7 +522,7 @@ class RelayDriver(Driver):
         Driver.closed(self, protocol)
 
     def woke(self, now: float) -> None:
-        """Tell the relay that the time of its last `Wake` has come."""
+        """Report to the relay that the time of its last `Wake` has come."""
         self.perform(self.relay.handle(Woke(), now))
 
     def handle(self, event: Input) -> None:
@@ -535,7 +532,7 @@ class RelayDriver(Driver):
 
     @property
     def watched(self) -> bool:
-        """Whether it is watched for samples."""
+        """Whether the session is watched for samples."""
         return self._relay.watched
 
     def failed(self, error: Exception) -> None:
@@ -546,8 +543,8 @@ class RelayDriver(Driver):
     # What is recorded
 
     def record_to(self, records: Records | None) -> None:
-        """From now on give records to `records`; None: record nothing. All recorders use the same secrets and
-        bodies.
+        """From now on give records to `records`; None: record nothing. All `Records` must have the same rules for
+        secrets and bodies.
         """
         recorder = self._recorder
         if records is (None if recorder is None else recorder.records) or self.over:
@@ -582,18 +579,18 @@ class RelayDriver(Driver):
 
     @property
     def listener(self) -> str:
-        """Return the name of its listener."""
+        """Return the name of the session's listener."""
         return self._relay.listener.name
 
     @property
     def host(self) -> str:
-        """Return the client's host, or its whole address if that has no host."""
+        """Return the client's host. If the client's address has no host, return the whole address."""
         client = self.runtime.protocols.get(self._relay.client)
         return self.peer if client is None else getattr(client.peer, "host", self.peer)
 
     @property
     def version(self) -> str:
-        """Return the STOMP version of the client's session; empty before there is one."""
+        """Return the STOMP version of the client's session; empty before the session begins."""
         session = self._relay.session
         return "" if session is None else session.dialect.version.decode("ascii")
 
@@ -613,9 +610,7 @@ class RelayDriver(Driver):
         return () if self._recorder is None else self._recorder.recorders
 
     def hold(self) -> None:
-        """The journal is full: read from no leg whose peer may send much. After DISCONNECT and before CONNECTED reading
-        continues.
-        """
+        """The journal is full: read from no leg whose peer may send much. Legs that connect or disconnect are read."""
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
             return
@@ -651,7 +646,7 @@ class RelayDriver(Driver):
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Stop reading from all brokers that have answered CONNECT. While the session ends, stop reading from none."""
+        """Stop reading from all brokers that have answered CONNECT. While the session ends, do nothing."""
         if self._relay.ending:
             return
         for output in self._outputs:
@@ -660,7 +655,7 @@ class RelayDriver(Driver):
                 protocol.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
+        """Stop reading from the client while a coupled broker's output is full. Report other full outputs."""
         coupled = full = unreported = False
         for output in self._outputs:
             if not output.quiet:
@@ -706,7 +701,7 @@ class RelayDriver(Driver):
     # Effects
 
     def _resume(self, effect: Resume) -> None:
-        """Read from a leg again; while the session ends, also from a broker whose messages the client did not take."""
+        """Read from a leg again. While the session ends, read from a broker even if the client's transport is full."""
         Driver._resume(self, effect)
         protocol = self.runtime.protocols.get(effect.leg)
         if protocol is not None and effect.leg is not self._relay.client and self._relay.ending:
@@ -728,7 +723,7 @@ class RelayDriver(Driver):
                 shown = "no login" if login is None else f"login {spell_text(login)}"
                 effect = Note(effect.event, f"{shown}, {effect.text}", effect.facts)
             else:
-                effect = replace(effect, detail=True)  # one more broker of a fan-out
+                effect = replace(effect, detail=True)  # another broker of a fan-out is connected
         kind = f"listener {self._relay.listener.name}"
         log_note(effect, _FORM, self.runtime.repeats, kind, **self._names())
 
@@ -778,7 +773,9 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def introduced(self, endpoint: IStreamClientEndpoint) -> IStreamClientEndpoint:
-        """Return an endpoint that tells the broker the client's address, if the upstream is configured so."""
+        """If this endpoint sends a header of the PROXY protocol, return an endpoint whose header has the client's
+        address. Otherwise return the same endpoint.
+        """
         if isinstance(endpoint, ProxyHeaderEndpoint):
             client = self.runtime.protocols.get(self._relay.client)
             if client is not None and not self._first:
@@ -787,7 +784,7 @@ class RelayDriver(Driver):
         return endpoint
 
     def _pass(self, effect: Pass) -> None:
-        """Let frames of a leg pass without the relay from now on; or stop that."""
+        """Let frames of a leg pass without the relay from now on, or stop this."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if PIPE is None or SCANNER is None or effect.passing is None or source is None or target is None:
@@ -799,8 +796,8 @@ class RelayDriver(Driver):
             recorder = self._recorder.recorder(source.leg)
             keep = recorder.keep
             if keep is None:
-                return  # each frame needs a look
-            # The leg has CONNECT or CONNECTED behind it: its context is known. It is held while the journal is full.
+                return  # the recorder must examine each frame
+            # CONNECT or CONNECTED was received: the leg's context is known. While the journal is full, the leg is held.
             recording = Recording(recorder, self._recorder.records.record_leg)
         leg, reads, session, runtime = source.leg, source.leg.decoder, self._relay.session, self.runtime
         expected = EXPECTED[leg.side, leg.state]
@@ -821,7 +818,7 @@ class RelayDriver(Driver):
             pipe.open()
 
     def report_passed(self) -> None:
-        """Tell the relay what passed without it, and count it."""
+        """Report to the relay the frames that passed without it, and count them."""
         for pipe in self._pipes:
             if pipe.frames:
                 source, target = pipe.source, pipe.target
@@ -831,7 +828,7 @@ class RelayDriver(Driver):
                 self._relay.passed(source.leg, target.leg, frames, received, at)
 
     def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
-        """End and remove these pipes."""
+        """Shut and remove the pipes for which `ended` returns True."""
         if self._pipes:
             self.report_passed()
             for pipe in filter(ended, self._pipes):

@@ -1,11 +1,11 @@
-"""What the connections of one service share: timers; turns; the watch for peers that leave; a limit for lines of the
-log that peers can cause as often as they like; and the number of open sockets.
+"""What the connections of one service share: timers, turns, the watch for peers that leave, and the number of open
+sockets. Peers can cause some lines of the log as often as they like. The number of these lines is limited here.
 """
 
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from typing import Any, Final
@@ -26,17 +26,52 @@ from stomprelay.session.reasons import WARNINGS
 from stomprelay.wire.errors import visible
 
 TICKS: Final = 64
-"""Ticks a second: nobody is called later than the length of one after his time."""
+"""Ticks a second. An object is called at most one tick after its time."""
 BUDGET: Final = 0.01
-"""Seconds of one turn of the reactor that all who wait may use together."""
+"""Seconds of one turn of the reactor that all waiting sessions may use together."""
 
 _log: Final = logger()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Timed:
-    """An object with one timer of `Timers`."""
+    """An object with one timer. At the time `armed`, the end of a tick, `Timers` will look at the object. If `armed` is
+    infinity, the timer is not set.
+    """
 
-    __slots__ = ()
+    runtime: "Runtime"
+    _due: float = field(default=inf, init=False)
+    armed: float = field(default=inf, init=False)
+
+    def set_timer(self, at: float) -> None:
+        """Let `woke` be called at this time, in seconds. The time replaces the time that was set before. With infinity,
+        `woke` is not called.
+        """
+        self._due = at
+        if at < self.armed and (tick := ceil(at * TICKS) / TICKS) < self.armed:
+            self.armed = self.runtime.timers.arm(self, tick)
+
+    def stop_timer(self) -> None:
+        """Do not let `woke` be called any more. If all timers are stopped, no delayed call is left."""
+        self._due = inf
+        if self.armed < inf:
+            self.armed = inf
+            self.runtime.timers.disarmed()
+
+    def reached(self, tick: float) -> bool:
+        """Return whether the timer was armed for this tick, which has ended. If so, it is not armed any more."""
+        if self.armed != tick:
+            return False
+        self.armed = inf
+        return True
+
+    def rang(self, now: float) -> None:
+        """Call `woke` if its time has come, else arm the timer again."""
+        due, self._due = self._due, inf
+        if due > now:
+            self.set_timer(due)
+        else:
+            self.woke(now)
 
     def woke(self, now: float) -> None:
         """The timer calls this once, at or after the time that was set. For another call, set the timer again."""
@@ -44,8 +79,8 @@ class Timed:
 
 
 class Timers:
-    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back. For each object
-    `_due` has when `woke` is to be called, and `_armed` the end of the tick at which that time will be looked at.
+    """The timers of many objects, with one delayed call of the reactor. Only the methods of `Timed` call the methods of
+    this class. Times are in seconds of the clock `seconds`, which never goes back.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
@@ -54,51 +89,49 @@ class Timers:
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
         self._waiting: dict[float, tuple[float, list[Timed]]] = {}
-        """By tick: the tick, one object for all, and those that wait; one armed for another tick is skipped."""
+        """For each tick: the float that all its objects share as `armed`, and the objects in the tick. An object in
+        this list that is armed for another tick by now is skipped.
+        """
         self._places = 0
-        self._due: dict[Timed, float] = {}
-        self._armed: dict[Timed, float] = {}
+        self._armed = 0
         self._next = inf
         self._call: IDelayedCall | None = None
 
     def __len__(self) -> int:
-        """Return the number of entries, including entries of replaced or stopped times, whose number is bounded."""
+        """Return the number of entries. Entries of replaced and stopped times count, too; their number is bounded."""
         return self._places
 
-    def set(self, timed: Timed, at: float) -> None:
-        """Call `timed.woke` at this time. This replaces the time that was set before; infinity means not at all."""
-        armed = self._armed.get(timed)
-        if armed is None:
-            if at == inf:
-                return
-            tick = ceil(at * TICKS) / TICKS
-        else:
-            self._due[timed] = at
-            if at >= armed or (tick := ceil(at * TICKS) / TICKS) >= armed:
-                return
-            if self._places > 4 * len(self._armed) + 64:
-                self._tidy()
-        self._due[timed] = at
+    def arm(self, timed: Timed, tick: float) -> float:
+        """Look at the object at the end of this tick, which is earlier than the tick in `armed`. Return the float for
+        the tick. All objects of the tick share this float. The caller stores it as `armed`.
+        """
+        if timed.armed == inf:
+            self._armed += 1
+        elif self._crowded:
+            self._tidy()
         self._places += 1
         found = self._waiting.get(tick)
         if found is None:
             found = self._waiting[tick] = tick, []
             heappush(self._ticks, tick)
-        self._armed[timed] = found[0]
         found[1].append(timed)
         if tick < self._next:
             self._schedule(tick)
+        return found[0]
 
-    def forget(self, timed: Timed) -> None:
-        """Stop the object's timer. With the last one no delayed call is left."""
-        self._due.pop(timed, None)
-        if self._armed.pop(timed, None) is None:
-            return
+    def disarmed(self) -> None:
+        """Record that the timer of one object was stopped. If no timer is armed any more, cancel the delayed call."""
+        self._armed -= 1
         if not self._armed:
             self._clear()
             self._schedule(inf)
-        elif self._places > 4 * len(self._armed) + 64:
+        elif self._crowded:
             self._tidy()
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether there are too many entries of replaced and stopped times."""
+        return self._places > 4 * self._armed + 64
 
     def _clear(self) -> None:
         self._ticks.clear()
@@ -106,9 +139,9 @@ class Timers:
         self._places = 0
 
     def _tidy(self) -> None:
-        """Remove the entries of replaced and stopped times. Call this if there are too many."""
+        """Remove the entries of replaced and stopped times."""
         for tick, waiting in list(self._waiting.values()):
-            waiting[:] = [timed for timed in waiting if self._armed.get(timed) == tick]
+            waiting[:] = [timed for timed in waiting if timed.armed == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
@@ -127,21 +160,15 @@ class Timers:
         self._call = None
         self._next = -inf
         now = self._seconds()
-        fired = []
+        fired: list[Timed] = []
         while self._ticks and self._ticks[0] <= now:
             tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
-            for timed in waiting:
-                if self._armed.get(timed) == tick:
-                    del self._armed[timed]
-                    fired.append(timed)
+            fired += [timed for timed in waiting if timed.reached(tick)]
+        self._armed -= len(fired)
         for timed in fired:
-            at = self._due.pop(timed, inf)
-            if at > now:
-                self.set(timed, at)
-                continue
             try:
-                timed.woke(now)
+                timed.rang(now)
             except Exception:
                 _log.failure("an alarm failed")
         if not self._armed:
@@ -159,14 +186,14 @@ class TurnQueue:
         self._called = False
 
     def wait(self, who: Hashable, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. Another call changes nothing."""
+        """Call `go_on` when the turn of `who` comes, in a later turn of the reactor. No effect if `who` waits."""
         self._waiting.setdefault(who, go_on)
         if not self._called:
             self._called = True
             self._reactor.callLater(0, self._go_on)
 
     def _go_on(self) -> None:
-        """Let each waiting session work once, until the time budget is used up; the others wait for the next turn."""
+        """Let each waiting session work once, until the time budget is used up; the remaining sessions wait."""
         self._called = False
         until = self._seconds() + BUDGET
         count = len(self._waiting)
@@ -190,10 +217,9 @@ EVERY: Final = 10.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Kind(Timed):
-    """The lines of one kind within `EVERY` seconds, until `_until`. A timer runs only while some were left out."""
+    """Counts the lines of one kind. `_until`: the end of this `EVERY` seconds. The timer runs if lines are left out."""
 
     _name: str
-    _timers: Timers
     left_out: int = 0
     _written: int = 0
     _until: float = 0.0
@@ -207,7 +233,7 @@ class _Kind(Timed):
             self._written += 1
             return True
         if not self.left_out:
-            self._timers.set(self, self._until)
+            self.set_timer(self._until)
         self.left_out += 1
         return False
 
@@ -228,28 +254,27 @@ class _Kind(Timed):
 class Repeats:
     """Decides which lines are written. The name of a `kind` stands in the log, so it must not be a peer's text."""
 
-    def __init__(self, timers: Timers, seconds: Callable[[], float]) -> None:
-        self._timers = timers
-        self._seconds = seconds
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
         self._kinds: dict[str, _Kind] = {}
 
     def passes(self, kind: str, most: int = MOST) -> bool:
-        """Return whether to write a line of this kind now. Behind `most` of them, others are only counted."""
+        """Return whether to write a line of this kind now. After `most` lines, further lines are only counted."""
         found = self._kinds.get(kind)
         if found is None:
-            found = self._kinds[kind] = _Kind(kind, self._timers)
-        return found.passes(self._seconds(), most)
+            found = self._kinds[kind] = _Kind(self._runtime, kind)
+        return found.passes(self._runtime.seconds(), most)
 
     def stop(self) -> None:
         """Log now how many lines were left out, and stop the timers: the service ends."""
         for kind in self._kinds.values():
             kind.tell()
-            self._timers.forget(kind)
+            kind.stop_timer()
         self._kinds.clear()
 
 
 _ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
-"""The events that a peer brings about once in a session that was accepted: their lines are never too many."""
+"""The events that a peer can cause only once in an accepted session. Their lines are not limited."""
 
 
 def unlogged(effect: Note) -> bool:
@@ -258,8 +283,8 @@ def unlogged(effect: Note) -> bool:
 
 
 def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
-    """Write a note to the log in this form, which may use `event` and `text` beside the note's own fields. A quiet
-    note is not logged. If there are too many of one `kind` and event, only their number is logged.
+    """Write a note to the log in this form, which may use `event` and `text` beside the note's own fields. A quiet note
+    is not logged. If there are too many notes of one `kind` and event, only their number is logged.
     """
     if unlogged(effect):
         return
@@ -268,7 +293,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
     if effect.detail:
         level = LogLevel.debug
     elif "attempts" in effect.facts:
-        # All sessions of a broker find it away at the same time, and one of them is enough to know.
+        # All sessions of a broker fail to reach it at the same time: one line is enough.
         if not repeats.passes(f"{kind}: {event} again and again", 1):
             return
     elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
@@ -277,7 +302,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
 
 
 def spell_address(address: object) -> str:
-    """Return a peer's address as the log shows it; for one on the network `host:port`."""
+    """Return a peer's address as the log shows it: `host:port`, or words if the peer is not on the network."""
     if isinstance(address, IPv6Address):
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):
@@ -289,9 +314,7 @@ _LONGEST: Final = 64
 
 
 def spell_text(value: bytes) -> str:
-    """Return a peer's text for the log: in quotes, on one line, without control characters, and shortened if it is
-    long.
-    """
+    """Return a peer's text for the log: in quotes, on one line, without control characters, not too long."""
     text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
     shown = visible(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
     return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'
@@ -299,7 +322,7 @@ def spell_text(value: bytes) -> str:
 
 AVAILABLE: Final = hasattr(select, "epoll")
 AT_ONCE: Final = 256
-"""Connections that are looked at in one turn of the reactor, at most."""
+"""The most connections that are looked at in one turn of the reactor."""
 
 
 @implementer(IReadDescriptor)
@@ -312,7 +335,7 @@ class Departures:
         self._watched: dict[int, Callable[[bool], None]] = {}
 
     def watch(self, descriptor: int, departed: Callable[[bool], None]) -> None:
-        """Call `departed` in a later turn when the peer closes its direction (with False) or resets (with True)."""
+        """Call `departed` in a later turn: with False when the peer closes its direction, with True when it resets."""
         if self._poller is None:
             return
         events = select.EPOLLRDHUP | select.EPOLLET
@@ -332,7 +355,7 @@ class Departures:
         try:
             self._poller.unregister(descriptor)
         except OSError:
-            pass  # it is closed, and with it its registration is gone
+            pass  # the socket is closed, which also removed its registration
 
     def open(self) -> None:
         """Begin: sockets can be watched from now on, where the system can do so."""
@@ -346,7 +369,7 @@ class Departures:
         self._reactor.addReader(self)
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching all sockets."""
         poller, self._poller = self._poller, None
         self._watched.clear()
         if poller is not None:
@@ -356,7 +379,7 @@ class Departures:
     # What the reactor asks for
 
     def fileno(self) -> int:
-        """Return the descriptor of the epoll object; -1 where it is closed."""
+        """Return the descriptor of the epoll object; -1 if it is closed."""
         return -1 if self._poller is None else int(self._poller.fileno())
 
     def doRead(self) -> None:
@@ -375,15 +398,16 @@ class Departures:
 
 
 GRACE: Final = 1.0
-"""Seconds beyond their linger that a stopping service waits for connections to end."""
+"""A service that stops waits for its connections to end. It waits for the linger, and this number of seconds more."""
 
 
 class Runtime:
     """What the connections of one service share: reactor, clock, timers, turns, counters, the watch for clients that
     leave, the memory that is kept, and the protocols by leg.
 
-    `seconds` is a clock that never goes back. `sockets` counts the open connections, `closing` those of them that were
-    closed and wait for their peer. `noted` gets what sessions and probes note; see `observe`.
+    `seconds` is a clock that never goes back. `sockets` is the number of open connections. `closing` is the number of
+    open connections that the relay closed and that wait for their peer. `noted` is called with each note of a session
+    or a probe; see `observe`.
     """
 
     def __init__(
@@ -396,7 +420,7 @@ class Runtime:
         self._idle: Deferred[None] | None = None
         self.timers = Timers(reactor, seconds)
         self.turns = TurnQueue(reactor, seconds)
-        self.repeats = Repeats(self.timers, seconds)
+        self.repeats = Repeats(self)
         self.tallies = Tallies()
         self.noted: Callable[[Note, bool], None] = lambda note, probed: None
         self.protocols: dict[Leg, Any] = {}
@@ -413,7 +437,7 @@ class Runtime:
         self.closing += 1
 
     def socket_closed(self, closing: bool) -> None:
-        """Count a connection that ended. `closing`: it was closed before. With the last connection `idle` fires."""
+        """Count a connection that ended. `closing`: it was closed before. If no connection is left, `idle` fires."""
         self.sockets -= 1
         self.closing -= closing
         if not self.sockets and self._idle is not None:
@@ -429,9 +453,7 @@ class Runtime:
         return self._idle
 
     async def wait_closed(self, linger: float) -> bool:
-        """Wait until all connections have ended, at most their linger and `GRACE` seconds. Return False if some are
-        left.
-        """
+        """Wait until all connections have ended, at most `linger` and `GRACE` seconds. Return False if not all have."""
         try:
             await self.idle().addTimeout(linger + GRACE, self.reactor)
         except TimeoutError:
@@ -439,5 +461,5 @@ class Runtime:
         return True
 
     def observe(self, noted: Callable[[Note, bool], None]) -> None:
-        """From now on call this with each note of a session or a probe, and with whether it is of a probe."""
+        """From now on call `noted` with each note of a session or a probe. The second argument is True for a probe."""
         self.noted = noted

@@ -35,12 +35,12 @@ _UNFINISHED: Final = {
         HTTPStatus.SERVICE_UNAVAILABLE, "The relay takes no more clients now.", b"Retry-After: 10\r\n"
     ),
 }
-"""What a client gets whose request is not finished when the relay ends its connection."""
+"""The answer to a client whose request is incomplete when the relay ends the connection."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Pings(Timed):
-    """Pings the silent client of a WebSocket, after the time that `web` says."""
+    """Pings the client of a WebSocket if the client is silent for the `ping_interval` of `web`."""
 
     _protocol: "WebLegProtocol"
 
@@ -50,7 +50,7 @@ class Pings(Timed):
 
 
 class DirectWebSocket(WebSocket):
-    """A WebSocket on a bare socket; see `send`."""
+    """A WebSocket on a bare socket. It writes with `protocol.send`, so it can write and close at once."""
 
     __slots__ = ()
 
@@ -65,8 +65,8 @@ class DirectWebSocket(WebSocket):
 
 
 class _WebSocketProtocol(LegProtocol):
-    """A leg that speaks WebSocket once `_upgrade` was called. At the end of the connection, waiting bytes are read
-    first.
+    """A leg that speaks WebSocket once `_upgrade` was called. When the connection ends, received bytes that still wait
+    are handled before the owner is informed.
     """
 
     __slots__ = ("_ended", "_websocket")
@@ -85,7 +85,9 @@ class _WebSocketProtocol(LegProtocol):
         self.transport = self._websocket = kind(self.transport, most, farewell, client=client, window=window)
 
     def socket(self) -> tcp.Connection | None:
-        """Return the socket that frames are read from directly, alone or in messages that `unwrapped` can take."""
+        """Return the socket from which a pipe may read; None if there is none. Over WebSocket, the pipe has to give the
+        received bytes to `unwrapped`.
+        """
         websocket = self._websocket
         if websocket is None:
             return super().socket()
@@ -93,9 +95,7 @@ class _WebSocketProtocol(LegProtocol):
         return websocket.transport if direct else None
 
     def unwrapped(self, data: bytes) -> bytes:
-        """Return the frames in bytes that a pipe received, if these are whole messages. Otherwise handle the bytes and
-        return b"".
-        """
+        """Return the frames in bytes of a pipe, if these are whole messages. Otherwise handle them and return b""."""
         websocket = self._websocket
         assert websocket is not None
         payload, end = websocket.begun(data)
@@ -132,7 +132,7 @@ class _WebSocketProtocol(LegProtocol):
         if found.data:
             self.came(found.data)
         if found.ping is not None and not self.waits:
-            # A peer that reads nothing gets none: what it has to be sent already tells it that we are there.
+            # A peer that does not read gets no pong: the waiting bytes already show that the relay is there.
             websocket.pong(found.ping)
         if found.end:
             self._leave(found.end)
@@ -187,7 +187,7 @@ class _WebSocketProtocol(LegProtocol):
 
 
 class BrokerWebProtocol(_WebSocketProtocol):
-    """The connection to a broker over WebSocket, at this endpoint. The owner gets `connected` when it is open."""
+    """The connection to a broker over WebSocket, at this endpoint. Reports `connected` when the WebSocket is open."""
 
     __slots__ = ("_request",)
 
@@ -221,7 +221,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
         self.close(How.ABORT)
 
     def readConnectionLost(self) -> None:
-        """The broker closed its sending direction: it is lost, or it refused the request."""
+        """The broker closed its sending direction: report that it is lost, or that it refused the request."""
         if self._websocket is None and self._owner is not None:
             self._decline(self._owner, _UNANSWERED)
         else:
@@ -283,11 +283,11 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         self._upgrade(self._web.message, self._farewell, window=found.window)
         if self._web.ping_interval:
-            self._pings, self._heard_at = Pings(self), self.runtime.seconds()
-            self.runtime.timers.set(self._pings, self._heard_at + self._web.ping_interval)
+            self._pings, self._heard_at = Pings(self.runtime, self), self.runtime.seconds()
+            self._pings.set_timer(self._heard_at + self._web.ping_interval)
 
     def unwrapped(self, data: bytes) -> bytes:
-        """As in the parent class. Bytes that pass by a pipe count as a sign of life, too."""
+        """See the parent class. Bytes that pass through a pipe also show that the client is not silent."""
         if self._pings is not None:
             self._heard_at = self.runtime.seconds()
         return super().unwrapped(data)
@@ -298,9 +298,7 @@ class WebLegProtocol(_WebSocketProtocol):
         super()._take(websocket, data)
 
     def ask(self, now: float) -> None:
-        """Ping a silent client, or end its connection. A client that is not read from, or does not read, does not count
-        as silent.
-        """
+        """Ping a silent client, or end its connection. A client whose reading stopped, either way, is not silent."""
         pings, websocket = self._pings, self._websocket
         if pings is None or websocket is None or self._owner is None:
             return
@@ -315,7 +313,7 @@ class WebLegProtocol(_WebSocketProtocol):
             return
         if silent >= interval:
             websocket.ping()
-        self.runtime.timers.set(pings, self._heard_at + interval * (2 if silent >= interval else 1))
+        pings.set_timer(self._heard_at + interval * (2 if silent >= interval else 1))
 
     def write(self, data: bytes) -> None:
         """Write whole frames. A client that has not finished its handshake gets an HTTP answer instead."""
@@ -331,6 +329,6 @@ class WebLegProtocol(_WebSocketProtocol):
     def close(self, how: How) -> None:
         """End the connection. The owner gets `closed`, and nothing after it."""
         if self._pings is not None:
-            self.runtime.timers.forget(self._pings)
+            self._pings.stop_timer()
             self._pings = None
         super().close(how)

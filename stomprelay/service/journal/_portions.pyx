@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `portions.Portions` that makes blocks as they come; see `stomprelay.journal.block` for what they are."""
+"""The twin of `portions.Portions`. It makes each block when it is put in; `stomprelay.journal.block` has the format."""
 
 from collections import deque
 from time import time_ns
@@ -23,7 +23,7 @@ cdef extern from *:
     """
     #include <time.h>
 
-    /* What `time.time_ns` returns. */
+    /* Return the same as `time.time_ns`. */
     static int64_t now(void)
     {
         struct timespec at;
@@ -31,7 +31,7 @@ cdef extern from *:
         return at.tv_sec * INT64_C(1000000000) + at.tv_nsec;
     }
 
-    /* Have memory that will be written soon in the processor's cache: to write, and then sum up, what is not takes long. */
+    /* Load memory that will be written soon into the processor's cache: other memory takes long to write and sum up. */
     static inline void soon(const uint8_t *at)
     {
         for (int i = 0; i < 512; i += 64)
@@ -42,11 +42,11 @@ cdef extern from *:
     void soon(const uint8_t *at) noexcept nogil
 
 cdef enum:
-    OUTER = 12          # bytes up to those that the checksum is of
-    OVERHEAD = 36       # and up to the context
+    OUTER = 12          # bytes before the part that has a checksum
+    OVERHEAD = 36       # bytes before the context
     FRAME = 12          # bytes of a frame's sizes
-    PART = 5120         # bytes of which `crc32` does not release the interpreter: to get it back takes longer
-    SPARE = 8           # portions kept to be filled again: to have the system clear memory takes long
+    PART = 5120         # for so many bytes `crc32` keeps the interpreter's lock: to take it again takes longer
+    SPARE = 8           # portions kept for reuse: the system takes long to clear new memory
 
 cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef Py_ssize_t _DATA = place_of(Run, "data"), _START = place_of(Run, "start"), _AFTER = place_of(Run, "after")
@@ -56,12 +56,12 @@ cdef int _FRAMES = BlockKind.FRAMES
 
 
 cdef inline object slot(run, Py_ssize_t place):
-    """What is in a slot of a run or a frame, without a call of Python; whoever made it has filled it."""
+    """Return the value in a slot of a run or a frame, without a call in Python. The slot must have a value."""
     return <object>(<PyObject **>(<char *><PyObject *>run + place))[0]
 
 
 cdef inline uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept:
-    """Write a number of so many bytes, the lowest first."""
+    """Write a number in `size` bytes, the lowest first. Return the place behind it."""
     cdef int i
     for i in range(size):
         at[i] = <uint8_t>(number >> 8 * i)
@@ -69,7 +69,7 @@ cdef inline uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept:
 
 
 cdef inline uint32_t number_of(const uint8_t *at) noexcept:
-    """Return one of 4 bytes."""
+    """Return the number in 4 bytes, the lowest first."""
     return at[0] | at[1] << 8 | at[2] << 16 | <uint32_t>at[3] << 24
 
 
@@ -79,7 +79,7 @@ cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
 
 
 cdef inline Py_ssize_t size_kept(bytes sizes) noexcept:
-    """How many bytes are kept of the frames of a run that has these sizes, see `Run.kept`."""
+    """Return how many bytes are kept of frames with these sizes, see `Run.kept`."""
     cdef const uint8_t *size = <const uint8_t *>PyBytes_AS_STRING(sizes)
     cdef const uint8_t *end = size + PyBytes_GET_SIZE(sizes)
     cdef Py_ssize_t total = 0
@@ -92,7 +92,9 @@ cdef inline Py_ssize_t size_kept(bytes sizes) noexcept:
 cdef inline const uint8_t *copy_kept(
     uint8_t **into, bytes data, Py_ssize_t at, Py_ssize_t after, const uint8_t *size
 ) noexcept:
-    """Copy that of the frames from `at` up to `after`, whose sizes these are; return where those behind them are."""
+    """Copy the kept bytes of the frames from `at` up to `after`, which have these sizes. Return the place of the next
+    sizes.
+    """
     cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t head, kept
     while at < after:
@@ -107,7 +109,7 @@ cdef inline const uint8_t *copy_kept(
 
 
 cdef seal(uint8_t *block, Py_ssize_t size):
-    """Complete a block of this size whose content is there."""
+    """Complete a block of this size, whose content was written."""
     cdef uint8_t *at = block + OUTER
     cdef uint8_t *end = block + size
     cdef Py_ssize_t part
@@ -128,14 +130,14 @@ cdef class Portions:
     cdef public Py_ssize_t mark
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t _most, _taken
-    cdef object _clock          # None: the system's, which is read without Python
+    cdef object _clock          # None: the system's clock, which is read without Python
     cdef object _reached, _refused
-    cdef object _whole          # portions behind which there are others, as tuples
+    cdef object _whole          # all portions but the last one, as tuples
     cdef list _spare
-    cdef object _memory         # of the last portion, None: there is none
-    cdef uint8_t *_start        # of that
+    cdef object _memory         # of the last portion; None without a portion
+    cdef uint8_t *_start        # where this memory begins
     cdef Py_ssize_t _room, _used, _blocks, _frames
-    cdef object _lent           # the memory of what was taken
+    cdef object _lent           # the memory of the portion that `take` returned
 
     def __init__(self, most, clock, reached, refused):
         self._most = most
@@ -170,7 +172,7 @@ cdef class Portions:
                 number, sizes, payload = recorder.take()
                 self.block_of(context, number, sizes, payload, _FRAMES)
                 return
-        # What `LegRecorder.take` does with runs; but heads are copied to where they stay.
+        # The same as `LegRecorder.take` does with runs, but heads are copied to their final place.
         sizes = slot(frames[0], _KEPT) if len(frames) == 1 else b"".join([slot(run, _KEPT) for run in frames])
         number = recorder.number
         recorder.number = number + <uint64_t>(PyBytes_GET_SIZE(sizes) // FRAME)
@@ -180,13 +182,13 @@ cdef class Portions:
             size = <const uint8_t *>PyBytes_AS_STRING(sizes)
             for run in frames:
                 size = copy_kept(&at, slot(run, _DATA), slot(run, _START), slot(run, _AFTER), size)
-        frames.clear()      # first: who is told below may ask for what is left
+        frames.clear()      # before `added`, which may call code that records again
         if block is not NULL:
             self.added(block, PyBytes_GET_SIZE(sizes) // FRAME)
 
     cdef uint8_t *room(self, bytes context, uint64_t number, Py_ssize_t sized, Py_ssize_t size, int kind) except? NULL:
-        """Begin a block with sizes of so many bytes, and a payload of so many: return where it is, for these to be
-        copied behind its context and for `added` then; NULL where it is refused.
+        """Begin a block with `sized` bytes of sizes and `size` bytes of payload. Return its place, NULL if it is
+        refused. The caller copies sizes and payload behind the context, then calls `added`.
         """
         cdef Py_ssize_t named = PyBytes_GET_SIZE(context), frames = sized // FRAME
         cdef Py_ssize_t need = OVERHEAD + named + sized + size
@@ -212,7 +214,7 @@ cdef class Portions:
         return block
 
     cdef added(self, uint8_t *block, Py_ssize_t frames):
-        """Complete the block whose content is there."""
+        """Complete and count the block, whose content was written."""
         cdef Py_ssize_t size = OUTER + number_of(block + 4)
         seal(block, size)
         self._used += size
@@ -224,7 +226,7 @@ cdef class Portions:
             self._reached()
 
     cdef begin(self, Py_ssize_t need):
-        """Begin a portion that has room for so much."""
+        """Begin a portion that has room for `need` bytes."""
         cdef Py_buffer view
         if self._used:
             self._whole.append((self._memory, self._used, self._blocks, self._frames))
@@ -234,10 +236,10 @@ cdef class Portions:
         else:
             self._memory = mmap(-1, max(need, self._most), MAP_PRIVATE | MAP_ANONYMOUS)
             if _HUGE is not None:
-                self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
+                self._memory.madvise(_HUGE)     # fewer, larger pages are cheaper to write
         PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
         self._start = <uint8_t *>view.buf
-        PyBuffer_Release(&view)     # nobody but us closes it
+        PyBuffer_Release(&view)     # only this object closes the memory
         self._room = max(need, self._most)
         self._used = self._blocks = self._frames = 0
 

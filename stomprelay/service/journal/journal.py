@@ -33,7 +33,7 @@ GRACE: Final = 10.0
 
 
 class _Session(Protocol):
-    """A session, as `RelayDriver` has it."""
+    """What the journal uses of a session; see `RelayDriver`."""
 
     def hold(self) -> None: ...
     def release(self) -> None: ...
@@ -53,9 +53,9 @@ class _ThreadLog:
 
 
 class Journal(Service):
-    """Takes records from `startService` to `stopService`. `run` is 8 hexadecimal digits of this start. `sessions`
-    returns those to hold while the queue is `full`; a session that begins then must `hold` itself. `clock`: nanoseconds
-    since 1970. `record` and `record_leg` are `put` and `record` of the queue; `written` counts what was written.
+    """Takes records from `startService` to `stopService`. `run`: 8 random hexadecimal digits that identify this start.
+    `sessions` returns the sessions that are not read from while the queue is `full`. `clock`: nanoseconds since 1970.
+    Call `record` and `record_leg` to put blocks into the queue. `written` is the writing thread, with its counters.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Journal(Service):
         )
 
     def change(self, settings: JournalSettings) -> None:
-        """Use these settings as far as that is possible without a restart: what future connections record, intervals,
-        retention.
+        """Use these settings, except the settings that need a restart. New are: what future connections record, the
+        intervals, and the retention.
         """
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
@@ -125,7 +125,7 @@ class Journal(Service):
 
     @property
     def stuck(self) -> bool:
-        """Whether no session is read from because writing fails and the queue is full."""
+        """Whether no session is read from, because writing fails and the queue is full."""
         return self.full and bool(self.written.trouble)
 
     @property
@@ -173,7 +173,7 @@ class Journal(Service):
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:
-        """Write what waits and end the segment. The Deferred fires then, or after `GRACE` seconds."""
+        """Write the waiting blocks and end the segment. The Deferred fires after that, or after `GRACE` seconds."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
         self._queue.close()

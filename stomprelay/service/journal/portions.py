@@ -1,6 +1,6 @@
-"""Blocks on their way to the disk: put in one by one, taken out as portions; how much may wait, and when the thread
-that writes it is woken. The compiled `Portions` makes each block at once, this one in the thread that takes it; the
-blocks are the same.
+"""Blocks on their way to the disk: they are put in one by one and taken out as portions. This module limits how much
+may wait, and wakes the thread that writes. The compiled `Portions` makes each block when it is put in, the class here
+makes it when it is taken out; the blocks are the same.
 """
 
 import time
@@ -17,7 +17,7 @@ _FRAMES: Final = int(BlockKind.FRAMES)
 _AT_ONCE: Final = 64
 """Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
 _YIELD: Final = 0.00001
-"""Seconds that the writer thread sleeps then."""
+"""Seconds that the writer thread sleeps after `_AT_ONCE` blocks."""
 
 _Record = tuple[int, int, int, bytes, bytes, bytes]
 
@@ -69,13 +69,13 @@ class Portions:
             self._reached()
 
     def record(self, recorder: LegRecorder) -> None:
-        """Add the content of a leg's recorder, if it has any. Its `context` must be known."""
+        """Add the content of a leg's recorder, if there is any. The recorder's `context` must be set."""
         if recorder.frames:
             self.put(recorder.context, *recorder.take())
 
     def take(self, whole: bool = False) -> EncodedBlocks | None:
-        """Return the oldest portion; with `whole` only if another one follows it; otherwise None. Its data is valid
-        until `done`.
+        """Return the oldest portion; None if there is none. `whole`: return None also if no other portion follows. The
+        data is valid until `done` is called.
         """
         waiting = self._waiting
         left = len(waiting)
@@ -108,18 +108,18 @@ class Portions:
 
 _compiled: Final = compiled("stomprelay.service.journal._portions")
 PORTIONS: Final[type[Portions]] = Portions if _compiled is None else _compiled.Portions
-"""The compiled twin; `Portions` itself where it was not built, or nothing compiled is wanted."""
+"""The compiled twin; `Portions` itself if the twin is not built or not wanted."""
 
 ENOUGH: Final = 4 << 20
-"""The number of waiting bytes from which on the writer does not wait for more."""
+"""If so many bytes wait, the writer does not wait for more."""
 PORTION: Final = 4 << 20
 """Bytes that are written at once. The system uses huge pages only for memory that consists of whole huge pages."""
 BEYOND: Final = 4
-"""A queue that is not lossy takes up to this many times its room, because bytes that were read before still come after
-reading was stopped.
+"""A queue that is not lossy takes up to so many times its room. When reading stops, bytes that were received before
+still have to be recorded.
 """
 LEAST: Final = 64 << 20
-"""The least number of bytes that such a queue takes, because one chunk that is read may be large."""
+"""A queue that is not lossy takes at least so many bytes, because a single chunk may be large."""
 
 
 class Dropped(NamedTuple):
@@ -139,9 +139,10 @@ class Dropped(NamedTuple):
 
 
 class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
-    """Portions, with `room` for so many bytes: a lossy queue drops and counts more; another one calls `full`, and drops
-    only far more. `dropped` counts all drops, `told` those that events in the journal report; `dropped_since` is the
-    time of the first unreported one. One thread calls `put` and `record`, another one `wait`, `take` and `done`.
+    """A queue of portions, with `room` for so many bytes. If it is full, a lossy queue drops further blocks. A queue
+    that is not lossy then calls `full`, and drops blocks only when it is far over its room. `dropped` counts all drops.
+    `told` counts the drops that the journal has reported in events. `dropped_since` is the time of the first drop that
+    is not reported. One thread calls `put` and `record`. Another thread calls `wait`, `take` and `done`.
     """
 
     size: int
@@ -186,7 +187,7 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.dropped = self.dropped.plus(1, frames, size)
 
     def close(self) -> None:
-        """Drop all that is put in from now on."""
+        """Drop all blocks that are put in from now on."""
         self.limit = 0
 
     def wake(self) -> None:
@@ -201,10 +202,10 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
         self.told = dropped
 
     def wait(self, idle: float, gather: float) -> None:
-        """Wait until there is something, or for `idle` seconds; then `gather` seconds more, unless there is enough."""
+        """Wait for bytes, `idle` seconds at most. If there are some, wait up to `gather` seconds for more."""
         if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
-        # First the events, then the flags: what is put in between sets the events again.
+        # First the events, then the flags: a block that is put in between sets the events again.
         self._some_there.clear()
         self._enough_there.clear()
         self._some_told = self._enough_told = False

@@ -1,5 +1,5 @@
-"""Watches of passing frames. A session gives its records to the journal; to a `Tapped` object while a watch wants
-them; or, without a journal, only to watches.
+"""Watches of passing frames. A session gives its records to the journal. While a watch wants the session's frames, the
+session gives its records to a `Tapped` object, which passes them on to the watches and to the journal.
 """
 
 import socket
@@ -22,7 +22,7 @@ TURN: Final = 100
 
 
 class _Session(Protocol):
-    """A session that can be recorded, as `RelayDriver` has it."""
+    """What this module uses of a session; see `RelayDriver`."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class Tapped:
 
     @property
     def full(self) -> bool:
-        """Whether the journal has no room; a watch keeps only what fits."""
+        """Whether the journal has no room. Watches do not count: a watch keeps only what fits."""
         return self._journal is not None and self._journal.full
 
     def record(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int) -> None:
@@ -68,7 +68,7 @@ class Tapped:
 
 
 class Tails:
-    """All watches of a relay. `sessions` returns the running ones, `run` identifies this start, `clock` is in
+    """All watches of a relay. `sessions` returns the running sessions, `run` identifies this start, `clock` is in
     nanoseconds since 1970.
     """
 
@@ -102,8 +102,8 @@ class Tails:
         self.stop()
 
     def ask(self, request: TailRequest) -> TailAnswer:
-        """Return what passed since the same request was made before. The first request begins the watch. Raises
-        `TooMany`.
+        """Return the frames that passed since the same request was made last. The first request begins the watch.
+        Raises `TooMany`.
         """
         key = request._replace(over=False)
         watch = self._watches.get(key)
@@ -145,7 +145,7 @@ class Tails:
         self._tell()
 
     def _tell(self) -> None:
-        """Begin to tell all sessions which object takes their records: the watches have changed."""
+        """Begin to set in all sessions which object takes their records, because the watches have changed."""
         self._tapped.clear()
         self._untold = iter(tuple(self._sessions()))
         if self._telling is None:

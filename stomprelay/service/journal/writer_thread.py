@@ -1,4 +1,4 @@
-"""The thread that writes what waits in the journal's queue to the journal's folder."""
+"""The thread that writes the blocks in the journal's queue to the journal's folder."""
 
 import time
 from collections.abc import Callable
@@ -13,11 +13,9 @@ from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.portions import Dropped, EncodedBlocks, JournalQueue
 
 LARGE: Final = 1 << 16
-"""The size in bytes from which on a portion is large: blocks that come while a large portion is written wait until
-there are more.
-"""
+"""A portion of so many bytes is large. Blocks that come while a large portion is written wait for further blocks."""
 IDLE: Final = 1.0
-"""Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
+"""Seconds between two checks of what is due, if nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0
 """Seconds between two searches for segments that need not be retained."""
 
@@ -25,10 +23,10 @@ _NO_CONTEXT: Final = Context().encode()
 
 
 class WriterThread:
-    """The thread that writes. Call `start`; call `stop` when nothing more is put into the queue, and it calls `ended`
-    at its end. `trouble`: why writing fails; the thread tries again every second. `errors`: how many writes failed.
-    `blocks`, `frames`, `size`: what was written; `lost`: what never was. `log` may be called from any thread. `roomy`
-    is called once after each `ask_for_room`, when the queue is half empty.
+    """The thread that writes. Call `start` first. Call `stop` when nothing more is put into the queue. At its end the
+    thread calls `ended`. `trouble`: why writing fails; the thread tries again every second. `errors`: how many writes
+    failed. `blocks`, `frames`, `size`: what was written; `lost`: what could not be written. `log` may be called from
+    any thread. `roomy` is called once after each `ask_for_room`, when the queue is half empty.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class WriterThread:
         Thread(target=self._run, name="journal", daemon=True).start()
 
     def stop(self, ended: Callable[[], None]) -> None:
-        """Write what waits, end the segment, and end the thread."""
+        """Write the waiting blocks, end the segment, and end the thread."""
         self._ended = ended
         self._stopping.set()
         self._queue.wake()
@@ -107,7 +105,7 @@ class WriterThread:
             self._log.warn("the journal's folder cannot be listed: {error}", error=_words(error))
 
     def turn(self) -> None:
-        """Write all that waits, then sync, end and remove segments where that is due."""
+        """Write the waiting blocks, then sync, end or remove segments if that is due."""
         try:
             self._write()
             every, now = self._settings.sync_interval, time.monotonic()
@@ -115,7 +113,7 @@ class WriterThread:
                 self._segments.sync()
                 self._sync_at = now + every
             self._roll()
-        except Exception as error:  # whatever it is, it is tried again in the next turn
+        except Exception as error:  # after any error the next turn tries again
             self._failed(error)
         else:
             if self.trouble:
@@ -127,7 +125,7 @@ class WriterThread:
             self._roomy()
 
     def end(self) -> None:
-        """Write what waits for the last time and end the segment. What cannot be written now counts as `lost`."""
+        """Write the waiting blocks and end the segment. Blocks that cannot be written now count as `lost`."""
         for last in (lambda: self._write(all=True), lambda: self._segments.close(self._clock())):
             try:
                 last()
@@ -142,7 +140,7 @@ class WriterThread:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self, *, all: bool = False) -> None:
-        """Write what waits. Of bytes that came during a long write, write only whole portions, unless `all`."""
+        """Write the waiting blocks. After a long write, write only whole portions, unless `all` is True."""
         whole = False
         while True:
             if self._batch is None:
@@ -162,9 +160,7 @@ class WriterThread:
         self._log_dropped()
 
     def _put(self, data: bytes | memoryview) -> None:
-        """Write blocks, then, into the same segment, an event about frames that were dropped since the last
-        such event.
-        """
+        """Write blocks, then, into the same segment, an event about frames dropped since the last such event."""
         dropped, before, now = self._queue.dropped, self._queue.told, self._clock()
         if dropped is before:
             self._segments.write(data, now)
@@ -188,7 +184,7 @@ class WriterThread:
         self._logged = told
 
     def _roll(self) -> None:
-        """End an old segment, with the event `ALIVE` unless older blocks wait."""
+        """End the segment if it is old. If no blocks wait, the next segment begins with the event `ALIVE`."""
         now, facts = self._clock(), {"within": self._settings.segment_age}
         alive = _event(now, JournalEvent.ALIVE, "the relay is there", facts)
         self._segments.roll(now, alive=b"" if self._queue.size else alive)

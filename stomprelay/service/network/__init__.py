@@ -1,9 +1,8 @@
 """Sockets and certificates: endpoints to listen on and to connect to, and their TLS.
 
-`endpoints` from configured strings to Twisted endpoints; `sockets` TCP connections, accepted and made; `sharing`
-sockets that several processes accept from; `passing` sockets on their way to another process; `tls` certificates,
-verified, and loaded anew when their files changed; `layer` TLS on a connection,
-in large steps; `upgrade` a request for a WebSocket, and its answer; `websocket` messages on a connection; `messages`
-which of them the compiled `_messages` takes at once; `deflate` those that are compressed; `proxy_protocol` who the
-client is, told to brokers.
+`endpoints` makes Twisted endpoints from configured strings. `sockets` has accepted and made TCP connections, `sharing`
+sockets from which several processes accept; `passing` sends sockets to another process. `tls` verifies certificates,
+and loads changed files again; `layer` is TLS on a connection, in large steps. `upgrade` has the request for a WebSocket
+and its answer, `websocket` the messages; the compiled `_messages` reads most messages, `deflate` inflates compressed
+messages. `proxy_protocol` sends the client's address to brokers.
 """

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What clients send over WebSocket when nothing is wrong, found, unmasked and checked at once; see `websocket`. And
-messages as servers send them.
+"""Reads a client's WebSocket messages, as long as they are correct: finds, unmasks and checks them at once; see
+`websocket`. Also makes the messages that servers send.
 """
 
 from codecs import utf_8_decode
@@ -17,7 +17,7 @@ cdef extern from "Python.h":
     int shrink "_PyBytes_Resize"(PyObject **payload, Py_ssize_t size) except -1
 
 cdef enum:
-    WHOLE = 0x80            # no other fragment follows, and no extension is spoken
+    WHOLE = 0x80            # the last fragment, without bits of extensions
     CONTINUED = 0
     TEXT = 1
     BINARY = 2
@@ -34,7 +34,7 @@ cdef struct Head:
     uint8_t first
     bint masked
     uint64_t size           # of the payload
-    Py_ssize_t end          # where the payload begins; 0: the head is not all there
+    Py_ssize_t end          # where the payload begins; 0: the head is incomplete
 
 
 cdef Head head_at(const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
@@ -57,14 +57,14 @@ cdef Head head_at(const uint8_t *data, Py_ssize_t at, Py_ssize_t end) noexcept n
 
 
 def extent(bytes data, Py_ssize_t at):
-    """Return how many bytes the fragment has that begins here, its head among them; 0 where that is not all there."""
+    """Return the size of the fragment that begins at `at`, including its head; 0 if the head is incomplete."""
     cdef Head head = head_at(<const uint8_t *>PyBytes_AS_STRING(data), at, PyBytes_GET_SIZE(data))
     cdef object size = head.size    # up to 64 bits
     return size + (head.end - at) if head.end else 0
 
 
 def framed(bytes data not None, bint binary):
-    """Return a whole message as servers send it: text where it is UTF-8 and need not be `binary`."""
+    """Return a whole message as servers send it: text if it is UTF-8 and not `binary`."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data), more = 0 if size < MIDDLE else 2 if size <= 0xFFFF else 8, i
     cdef bytes message = room_of(NULL, 2 + more + size)
     cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(message)
@@ -82,11 +82,11 @@ def framed(bytes data not None, bint binary):
 
 
 cdef class Messages:
-    """What is taken of one client: messages of `most` bytes, in one fragment or in many, which may come in any pieces,
-    and pings and pongs that come in one.
+    """Reads one client's messages and its pings and pongs. Messages have at most `most` bytes, in one or several
+    fragments, which may be received in any pieces. A ping or pong must be received in one piece.
 
-    `first` is the opcode of the first of them, 0 while there is none. `open` tells that a message is not over. `broken` tells that the last is a text that is not UTF-8, `large`
-    that it would have too many bytes: then nothing more is to be taken.
+    `first` is the opcode of the first message, 0 before it. `open`: a message is incomplete. `broken`: the last message
+    is a text that is not UTF-8. `large`: the last message would have too many bytes. Then do not call `take` again.
     """
 
     cdef readonly int first
@@ -95,24 +95,25 @@ cdef class Messages:
     cdef readonly bint large
     cdef bytes ping
     cdef uint64_t most
-    cdef uint64_t size          # of the message, as far as it was announced
-    cdef uint64_t within        # bytes of the last fragment that are to come
+    cdef uint64_t size          # of the message's fragments so far
+    cdef uint64_t within        # bytes of the last fragment that are still missing
     cdef uint8_t key[MASK]
-    cdef bint texts             # whether it is text
-    cdef bytes begun            # of a text: bytes of a character that has not ended
+    cdef bint texts             # whether the message is text
+    cdef bytes begun            # of a text: the bytes of an incomplete character at its end
 
     def __init__(self, uint64_t most):
         self.most = most
         self.begun = b""
 
     def pinged(self):
-        """Return what the last ping said since the last call; None where there was none."""
+        """Return the payload of the last ping since the last call, or None."""
         ping, self.ping = self.ping, None
         return ping
 
     def take(self, bytes data, Py_ssize_t at, bint controls):
-        """Return the payload from `at` on, unmasked, and where it ends: at the end of the data, or where something begins
-        that is for others, or is wrong. Look at `broken` and `large` then. Pings and pongs are for others without `controls`.
+        """Return the unmasked payload from `at` on, and the position where reading stopped: the end of the data, or the
+        first frame that is wrong or not read here. Check `broken` and `large` next. Pings and pongs are read only with
+        `controls`.
         """
         cdef Py_ssize_t end = PyBytes_GET_SIZE(data), taken = 0, size
         cdef const uint8_t *here = <const uint8_t *>PyBytes_AS_STRING(data)
@@ -148,7 +149,7 @@ cdef class Messages:
         return found, at
 
     cdef bint begins(self, const Head *head, Py_ssize_t at) noexcept:
-        """Whether a fragment that is taken has this head; it is begun."""
+        """Begin the fragment with this head. Return False if such a fragment is not read here."""
         cdef int opcode = head.first & 0xF
         if not (
             head.end > 0
@@ -174,7 +175,7 @@ cdef class Messages:
         return True
 
     cdef bint controls(self, const Head *head, const uint8_t *data, Py_ssize_t end):
-        """Whether this is the head of a ping or a pong, which is all there; a ping is kept."""
+        """Return whether this is the head of a ping or pong that is complete. Store the payload of a ping."""
         cdef uint8_t said[MIDDLE]
         if not (
             head.end > 0
@@ -191,7 +192,9 @@ cdef class Messages:
         return True
 
     cdef bint is_text(self, bytes part):
-        """Whether a text goes on with this in UTF-8, and ends with it, where nothing of the message is to come."""
+        """Return whether a text is UTF-8 up to the end of this part. A complete message must end with a whole
+        character.
+        """
         cdef bytes text = self.begun + part
         try:
             self.begun = text[utf_8_decode(text, None, not self.within and not self.open)[1]:]
@@ -200,7 +203,7 @@ cdef class Messages:
         return True
 
     cdef bint unmask(self, uint8_t *into, const uint8_t *data, Py_ssize_t size) noexcept:
-        """Write so much of the payload, and turn the key so that it fits what follows. Return whether it is ASCII."""
+        """Write `size` unmasked bytes, and rotate the key for the bytes that follow. Return whether they are ASCII."""
         cdef uint8_t key[8]
         cdef uint64_t word, wide, high = 0
         cdef Py_ssize_t at = 0, i

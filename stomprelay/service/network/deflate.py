@@ -11,11 +11,11 @@ from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, FrameDecoder, FrameProtocol, Opcode, RsvBits
 
 PIECE: Final = 1024
-"""Bytes that are inflated at once: to a little more than a thousand times as many, deflate makes no more of them."""
+"""Bytes that are inflated at once. They become at most a little more than a thousand times as many bytes."""
 SMALLEST: Final = 256
-"""Bytes of a message that is worth it to be compressed."""
+"""Messages with fewer bytes are not compressed."""
 COMPRESSED: Final = 0x40
-"""The bit of a message's first byte that says so."""
+"""The bit in a message's first byte that marks a compressed message."""
 
 _TAIL: Final = b"\x00\x00\xff\xff"
 _EMPTY_BLOCK: Final = b"\x00"
@@ -30,7 +30,7 @@ _OFFER: Final = re.compile(
 
 def agree(offers: Iterable[bytes]) -> tuple[bytes, int]:
     """Accept the first of a client's offers that is possible. Return the header of the answer and the logarithm of our
-    window's size; b"" and 0 if there is none.
+    window's size; b"" and 0 if no offer is possible.
     """
     for offer in offers:
         found = _OFFER.fullmatch(offer)
@@ -52,7 +52,7 @@ def compressed(payload: bytes, bits: int) -> bytes:
 
 
 class Inflation(Extension):
-    """Inflates the messages that come compressed. Give wsproto `PIECE` bytes at a time."""
+    """Inflates compressed messages. Give wsproto `PIECE` bytes at a time."""
 
     name = "permessage-deflate"
 
@@ -71,7 +71,7 @@ class Inflation(Extension):
     def frame_inbound_header(
         self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
     ) -> CloseReason | RsvBits:
-        """A frame begins: return which of its bits are allowed."""
+        """A frame begins: prepare to inflate it if it is compressed. Return which extension bits the frame may have."""
         self._control = opcode.iscontrol()
         if self._control or opcode is Opcode.CONTINUATION:
             return RsvBits(False, False, False)
@@ -81,13 +81,13 @@ class Inflation(Extension):
     def frame_inbound_payload_data(
         self, proto: FrameDecoder | FrameProtocol, data: bytes
     ) -> bytes | CloseReason:
-        """Return the inflated bytes, or the close code with which they are refused."""
+        """Return the payload, inflated if the message is compressed, or the close code if it cannot be inflated."""
         return data if self._control or self._inflater is None else self._inflated(self._inflater, data)
 
     def frame_inbound_complete(
         self, proto: FrameDecoder | FrameProtocol, fin: bool
     ) -> bytes | CloseReason | None:
-        """A frame ended: return the rest of the message that ends with it."""
+        """Return the rest of a compressed message, or the close code, if this frame ends the message; else None."""
         inflater = self._inflater
         if self._control or inflater is None or not fin:
             return None
@@ -99,5 +99,5 @@ class Inflation(Extension):
             inflated = inflater.decompress(data)
         except zlib.error:
             return CloseReason.PROTOCOL_ERROR
-        # A sender may end its stream; an empty block stands behind that, and else nothing.
+        # A sender may end its stream. Only an empty block may follow the end.
         return inflated if inflater.unused_data in (b"", _EMPTY_BLOCK) else CloseReason.PROTOCOL_ERROR

@@ -1,4 +1,4 @@
-"""From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
+"""Makes services that listen, and endpoints that connect to brokers, from configured endpoint strings."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,27 +41,27 @@ from stomprelay.service.network.proxy_protocol import ProxyHeaderEndpoint
 from stomprelay.wire.dialect import DIALECTS
 
 BACKLOG: Final = 1024
-"""Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
+"""Clients that may wait to be accepted, unless the endpoint sets a number. Twisted's own default is 50."""
 WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 
 PATIENCE: Final = 30.0
-"""Seconds after which an attempt to connect to a host by its name is given up, where the endpoint does not set it."""
+"""Seconds after which an attempt to connect to a host name is given up, unless the endpoint sets a time."""
 ATTEMPT_DELAY: Final = 0.1
-"""Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
+"""Seconds after which a host's next address is tried, too, while earlier attempts continue (RFC 8305, section 5)."""
 
 HTTP: Final = b"http/1.1"
-"""What WebSocket begins with, as ALPN calls it. STOMP by itself has no name there."""
+"""The name in ALPN of the protocol with which a WebSocket begins. STOMP itself has no name in ALPN."""
 
 _log: Final = logger()
 
 
 class BadEndpoint(Exception):
-    """An endpoint, or a certificate for it, that cannot be used; the text names it and gives the reason."""
+    """An endpoint, or its certificate, cannot be used; the text names the endpoint or file, and gives the reason."""
 
 
 class CannotStart(SystemExit, Exception):
-    """An endpoint cannot be listened on: the process exits with status 1. As an exit it has no traceback, as an
-    exception `twistd` reports it to the process that waits for the daemon.
+    """An endpoint cannot be listened on: the process exits with status 1. As a `SystemExit` it prints no traceback. As
+    an `Exception` it is reported by `twistd` to the process that waits for the daemon.
     """
 
     code = 1
@@ -69,8 +69,8 @@ class CannotStart(SystemExit, Exception):
 
 @implementer(IProtocolNegotiationFactory)
 class NamedFactory(Factory):
-    """Builds protocols by `build`, which gets the client's address; a protocol of None closes the connection. `name` is
-    in Twisted's log lines; `spoken` are the protocols for ALPN.
+    """Makes protocols with `build`, which gets the client's address. If `build` returns None, the connection is closed.
+    `name` is in Twisted's log lines. `spoken` are the protocols for ALPN.
     """
 
     def __init__(self, name: str, build: Callable[[Any], Any], spoken: list[bytes] | None = None) -> None:
@@ -126,8 +126,9 @@ class Exchangeable(Factory):
 
 @dataclass(eq=False, repr=False)
 class ListeningService(Service):
-    """Listens on one endpoint, or raises `CannotStart`. `made` returns the endpoint, on the socket with this descriptor
-    if there is one. `adopted`: another process still accepts there. `secured` makes its TLS connections.
+    """Listens on one endpoint, or raises `CannotStart`. `_made` makes the endpoint; if it gets a descriptor, the
+    endpoint uses this socket. `adopted`: another process still accepts from this socket. `secured` makes the TLS
+    connections.
     """
 
     name: str = field()  # Twisted's class has a default
@@ -151,7 +152,9 @@ class ListeningService(Service):
         return found if isinstance(found, tcp.Port) else None
 
     def become(self, other: "ListeningService") -> None:
-        """Serve clients as this other service of the endpoint would, and take its name. It must not listen."""
+        """Serve clients as another service of the same endpoint would: take its name, protocols and TLS. The other
+        service must not listen.
+        """
         self.name = other.name
         self.secured = other.secured
         self.factory.exchange(other.factory.current)
@@ -165,7 +168,7 @@ class ListeningService(Service):
             raise
 
     def listen(self) -> None:
-        """Listen, unless it already does. Raises `CannotStart`."""
+        """Listen, unless the service listens already. Raises `CannotStart`."""
         if self._opened is not None:
             return
         try:
@@ -174,7 +177,7 @@ class ListeningService(Service):
             if failures:
                 failures[0].raiseException()
             if self.port is not None:
-                # Few clients in a turn; Twisted takes ever more at once, before an unwanted one can be closed.
+                # Few clients in a turn. Twisted accepts more and more at once, before unwanted clients can be closed.
                 sharing.pace(self.port, sockets.accept(self.port), self._room)
                 if self.adopted:
                     self.port.stopReading()
@@ -185,7 +188,7 @@ class ListeningService(Service):
             raise CannotStart(f"{self.name}: cannot listen on {self.description}: {reason}") from error
 
     def startService(self) -> None:
-        """Listen, unless it listens already."""
+        """Start the service, and listen unless it listens already."""
         super().startService()
         self.privilegedStartService()
 
@@ -198,9 +201,7 @@ class ListeningService(Service):
         return self._opened.addCallback(lambda port: port and port.stopListening())
 
     def hold(self) -> int:
-        """Stop accepting clients, and return the socket's descriptor for other processes. Raises `CannotStart` without
-        a socket.
-        """
+        """Stop accepting clients. Return the socket's descriptor for other processes. Raises `CannotStart`."""
         port = self.port
         if port is None:
             raise CannotStart(f"{self.name}: {self.description} cannot be shared by several workers")
@@ -209,12 +210,12 @@ class ListeningService(Service):
         return sharing.share(port)
 
     def adopt(self, descriptor: int) -> None:
-        """Listen on this socket when started; until `keep` another process accepts. Raises `BadEndpoint`."""
+        """Listen on this socket when started. Another process accepts until `keep` is called. Raises `BadEndpoint`."""
         self.endpoint = self._made(descriptor)
         self.adopted = True
 
     def keep(self) -> None:
-        """Accept from the adopted socket from now on, unless workers do, and own its path."""
+        """Own the adopted socket and its path from now on. Accept clients from it, if no workers do that."""
         self.adopted = False
         port = self.port
         if isinstance(port, sharing.InheritedPort):
@@ -235,11 +236,12 @@ class Ports(MultiService):
             each.setServiceParent(self)
 
     def prepare(self, wanted: Sequence[ListeningService]) -> None:
-        """Find out how to listen as these services would: sockets of unchanged endpoints are kept, new ones are in
-        `opened`. Call `open`, then `commit` or `abandon`, in the same turn of the reactor.
+        """Find out what has to change so that exactly these services listen; change nothing yet. Sockets of unchanged
+        endpoints are kept. `opened` has the services of new endpoints. Call `open`, then `commit` or `abandon`, in the
+        same turn of the reactor.
         """
         there = {(each.description, each.name): each for each in self.services}
-        # Port 0 may stand at several: first each has its own.
+        # Several listeners may have the same endpoint with port 0: each keeps its own socket.
         kept = [(there.pop(key), each) for each in wanted if (key := (each.description, each.name)) in there]
         opened: list[ListeningService] = []
         for each in wanted:
@@ -259,12 +261,12 @@ class Ports(MultiService):
                 each.listen()
 
     def abandon(self) -> None:
-        """Listen on no new endpoint: nothing has changed."""
+        """Close the new endpoints that were opened. Nothing else has changed."""
         for each in self.opened:
             _ = maybeDeferred(each.stopService).addErrback(_failed)
 
     def commit(self) -> Deferred[None]:
-        """Serve clients as prepared. The Deferred fires when the sockets of removed endpoints are closed."""
+        """Make the changes found by `prepare`. The Deferred fires when the sockets of removed endpoints are closed."""
         ended = [maybeDeferred(each.disownServiceParent).addErrback(_failed) for each in self._closed]
         for running, other in self._kept:
             running.become(other)
@@ -287,9 +289,9 @@ def listening_service(
     inherited: int | None = None,
     room: Callable[[], int] | None = None,
 ) -> ListeningService:
-    """Return what listens on a Twisted server endpoint string, with TLS inside it if `secured` is given. `inherited` is
-    the descriptor of its socket, if another process opened it; `room` returns how many clients to accept. Raises
-    `BadEndpoint`.
+    """Return the service that listens on a Twisted server endpoint string, with TLS inside it if `secured` is given.
+    `inherited` is the socket's descriptor, if another process opened the socket; `room` returns how many clients to
+    accept. Raises `BadEndpoint`.
     """
     connections: tls.TLSConnections | None = None
     if secured is not None:
@@ -330,13 +332,13 @@ def _server(reactor: Any, description: str, inherited: int | None) -> IStreamSer
 @implementer(IProtocolFactory)
 @dataclass(slots=True, eq=False, repr=False)
 class OneProtocol:
-    """The factory of one attempt to connect, for a protocol that exists. `failed` is called if the attempt fails."""
+    """The factory of one attempt to connect. It returns an existing protocol, or calls `failed`."""
 
     _protocol: IProtocol | None
     _failed: Callable[[Failure], None] | None
 
     def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
-        """Return the protocol, and forget it: transports keep their factory."""
+        """Return the protocol, and forget it. Transports keep this factory, and would keep the protocol in memory."""
         protocol, self._protocol = self._protocol, None
         self._failed = None
         return protocol
@@ -365,8 +367,8 @@ class OneProtocol:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class AddressEndpoint:
-    """Connects to a port of an IP address. `timeout` None: the caller gives up in time. `attempt` is a cheaper
-    `connect`, without a Deferred and a second protocol.
+    """Connects to a port of an IP address. `timeout` None: the caller must end the attempt in time. `attempt` is a
+    cheaper `connect`, without a Deferred and a second protocol.
     """
 
     _reactor: Any
@@ -403,7 +405,7 @@ def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerE
     endpoint = client_endpoint(reactor, broker, upstream.tls, introduces=upstream.proxy_protocol)
     if broker.path is None:
         return endpoint
-    # With its port unless that is the scheme's default.
+    # The port is left out if it is the scheme's default.
     host = (host_and_port(broker) or broker.host).removesuffix(":443" if broker.tls else ":80")
     host = host if host.isascii() else host.encode("idna").decode("ascii")
     return WebSocketEndpoint(endpoint, host, broker.path, upstream.versions or DIALECTS)
@@ -412,8 +414,8 @@ def broker_endpoint(reactor: Any, broker: Broker, upstream: Upstream) -> BrokerE
 def client_endpoint(
     reactor: Any, broker: Broker, secured: ClientTLS, *, introduces: bool = False
 ) -> IStreamClientEndpoint:
-    """Return the endpoint of a broker; if it `introduces` clients by the PROXY protocol, a `ProxyHeaderEndpoint`.
-    Raises `BadEndpoint`.
+    """Return the endpoint that connects to a broker. `introduces`: return a `ProxyHeaderEndpoint`, which sends a header
+    of the PROXY protocol. Raises `BadEndpoint`.
     """
     try:
         endpoint = _client(reactor, broker.endpoint)
@@ -438,8 +440,8 @@ def secured_by(endpoint: BrokerEndpoint) -> tls.TLSConnections | None:
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
-    """Return the client endpoint of a string. Twisted's own `tcp:` finds IPv4 addresses only, and its TLS accepts a
-    certificate without a name.
+    """Return the client endpoint of a string. The relay makes `tcp:`, `ssl:` and `tls:` itself: Twisted's `tcp:` finds
+    only IPv4 addresses, and its TLS accepts a certificate without a name.
     """
     parts = client(description)
     if parts.kind == "tcp":
@@ -462,7 +464,7 @@ def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
 
 def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     def path(*names: str) -> str | None:
-        # They may be loaded anew when the process is in another folder.
+        # The files may be loaded again while the process is in another folder.
         return next((os.path.abspath(arguments[name]) for name in names if name in arguments), None)
 
     secured = ClientTLS(
@@ -477,7 +479,7 @@ def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
 
 
 def _why(error: Exception) -> str:
-    """Return why parsing failed, in words, for any exception, because Twisted's parsers do not catch exceptions."""
+    """Return why parsing failed. Twisted's parsers do not catch exceptions, so any exception can occur."""
     text = " ".join(str(error).split())
     if isinstance(error, (IndexError, KeyError)):
         return f"systemd passed no such socket ({text})"

@@ -1,8 +1,8 @@
-"""TLS between a socket and a protocol: Twisted's own layer, in larger steps. A protocol is given all that was received
-at once; what is written is encrypted at once, and the socket is offered all records of it together.
+"""TLS between a socket and a protocol: Twisted's own layer, in larger steps. A protocol gets all received bytes at
+once. Written bytes are encrypted at once, and all their records are offered to the socket together.
 
-This relies on `_flushSendBIO` of Twisted's layer, which moves to the transport what OpenSSL has to send, and on the
-order of its calls of OpenSSL: `bio_write` with what was received, then `recv` until it raises. The tests check Twisted.
+This relies on two facts about Twisted's layer, which the tests check. `_flushSendBIO` moves to the transport what
+OpenSSL has to send. The layer calls `bio_write` with the received bytes, then `recv` until `recv` raises.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from stomprelay.service.network.sockets import read_at_most
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
 PIECE: Final = 32 * 1024
-"""Bytes that OpenSSL is given at once. It keeps memory for as much as it was ever given, connection by connection."""
+"""The most bytes that OpenSSL gets at once. OpenSSL keeps this much memory for each connection."""
 _NOTHING: Final = memoryview(b"")
 
 
@@ -39,15 +39,15 @@ class SteppedConnection(SSL.Connection):
     _rest: memoryview = _NOTHING
     _failure: SSL.Error | None = None
     problem: str | None = None
-    """Why the peer's certificate is not accepted; OpenSSL only reports that it is not."""
+    """Why the peer's certificate is not accepted. OpenSSL itself reports no reason."""
 
     def do_handshake(self) -> None:
-        """Go on with the handshake. Raises an `SSL.Error` unless it is complete."""
+        """Continue the handshake. Raises an `SSL.Error` unless the handshake is complete."""
         super().do_handshake()
         self._established = True
 
     def bio_write(self, buf: Any) -> int:
-        """Take received bytes. Call `recv` until it raises."""
+        """Take received bytes, and return their number. Next call `recv` until `recv` raises."""
         size = len(buf)
         if self._rest or size > PIECE:
             self._give(memoryview(b"".join((self._rest, buf)) if self._rest else buf))
@@ -61,8 +61,8 @@ class SteppedConnection(SSL.Connection):
         self._rest = received[most:] or _NOTHING
 
     def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
-        """Return everything that was received, decrypted. Raises an `SSL.Error` if that is nothing, or in the next
-        call.
+        """Return all received bytes, decrypted. If there are bytes, an `SSL.Error` is raised only in the next call.
+        Without bytes it is raised at once.
         """
         if self._failure is not None:
             try:
@@ -95,13 +95,13 @@ class Layer(TLSMemoryBIOProtocol):
     def send_by(
         self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
     ) -> None:
-        """Send with this function to this socket. After a read that filled its buffer, later reads take at most `most`
-        bytes.
+        """Send to this socket with this function from now on. After a read that filled its buffer, later reads take at
+        most `most` bytes.
         """
         self._socket, self._send_to, self._most = socket, send, most
 
     def read_at_once(self, size: int, most: int) -> None:
-        """Read `size` bytes of the socket at once from now on; `most` bytes after a read that filled its buffer."""
+        """Read at most `size` bytes at once from now on, and `most` bytes after a read that filled the buffer."""
         if self._socket is not None:
             read_at_most(self._socket, size)
             self._most = most
@@ -114,7 +114,7 @@ class Layer(TLSMemoryBIOProtocol):
         super().dataReceived(data)
 
     def write(self, data: bytes) -> None:
-        """Encrypt bytes and send all their records at once; before the handshake is complete, keep them until then."""
+        """Encrypt bytes and send all their records at once. Until the handshake is complete, keep the bytes."""
         if len(data) <= RECORD:
             super().write(data)
             return
@@ -124,7 +124,7 @@ class Layer(TLSMemoryBIOProtocol):
             super().write(data)
         finally:
             self._records = None
-            if records:  # else they wait, or are dropped
+            if records:  # else the bytes wait, or were dropped
                 self._send(b"".join(records))
 
     def _flushSendBIO(self) -> None:
@@ -144,12 +144,12 @@ class Layer(TLSMemoryBIOProtocol):
             self.transport.write(data)
 
     def abortConnection(self) -> None:
-        """End the connection at once. The peer gets a reset but no end of TLS, which would be queued and dropped."""
+        """End the connection at once. The peer gets a reset. No end of TLS is sent: it would be queued and dropped."""
         self._socket = None
         super().abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Report the end of the connection to the owner."""
+        """Report the end of the connection to the protocol."""
         super().connectionLost(reason)
         self._socket = None
 

@@ -1,5 +1,6 @@
-"""Listening sockets passed to another process over a UNIX socket. A message is a line of JSON, `{"sockets": [names],
-"said": {...}}`, whose descriptors come with its first bytes, `BATCH` at a time, each batch but the last with one byte.
+"""Passes listening sockets to another process over a UNIX socket. A message is a line of JSON, `{"sockets": [names],
+"said": {...}}`. The sockets' descriptors are sent with the line, in batches of `BATCH`. With each batch, one byte of
+the line is sent. With the last batch, the rest of the line is sent.
 """
 
 import json
@@ -15,7 +16,7 @@ from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
 BATCH: Final = 253
-"""Descriptors that the system passes at a time, at most (Linux: SCM_MAX_FD)."""
+"""The most descriptors that the system passes at a time (Linux: SCM_MAX_FD)."""
 MOST: Final = 1024
 LONGEST: Final = 16 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
@@ -23,19 +24,17 @@ _CLOEXEC: Final[int] = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class BrokenMessage(Exception):
-    """The bytes are no message, or only a part of one; the text is the reason."""
+    """The bytes are no message, or only a part of a message; the text is the reason."""
 
 
 class PassedMessage(NamedTuple):
-    """A message. `sockets` are listening sockets by name; the receiver owns them and closes those that it does
-    not use.
-    """
+    """A message. `sockets`: listening sockets by name. The receiver owns them and closes those that it does not use."""
 
     said: Mapping[str, Any]
     sockets: Mapping[str, socket.socket]
 
     def close(self) -> None:
-        """Close all its sockets."""
+        """Close all sockets of the message."""
         for each in self.sockets.values():
             each.close()
 
@@ -71,7 +70,7 @@ class Passage:
 
     def put(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
         """Add a message with copies of these descriptors; call `flush` next. Raises `OSError`, or `ValueError` for more
-        than `MOST`.
+        than `MOST` descriptors.
         """
         sockets = sockets or {}
         if len(sockets) > MOST:
@@ -90,7 +89,7 @@ class Passage:
         self._out.append((line, held))
 
     def flush(self) -> None:
-        """Send what was `put`. Raises the socket's errors; call it again after `BlockingIOError` or `TimeoutError`."""
+        """Send messages. Raises the socket's errors. After `BlockingIOError` or `TimeoutError` call `flush` again."""
         while self._out:
             data, held = self._out[0]
             sent = socket.send_fds(self.socket, [data], held) if held else self.socket.send(data)
@@ -101,8 +100,8 @@ class Passage:
                 self._out.popleft()
 
     def receive(self) -> list[PassedMessage]:
-        """Read once, and return the complete messages. Raises the socket's errors, `EOFError` or `BrokenMessage`: close
-        it then.
+        """Read once, and return the complete messages. Raises the socket's errors, `EOFError` or `BrokenMessage`. After
+        `EOFError` or `BrokenMessage` call `close`.
         """
         data, came, flags, _ = socket.recv_fds(self.socket, _CHUNK, BATCH, _CLOEXEC)
         self._came += came
@@ -154,7 +153,7 @@ def _close(descriptors: list[int]) -> None:
 
 
 def _listening(descriptor: int) -> socket.socket:
-    """Return the socket of a descriptor. Raises `BrokenMessage` if it is no listening socket, and closes it."""
+    """Return the socket of a descriptor. If the descriptor is no socket, close it and raise `BrokenMessage`."""
     try:
         return socket.socket(fileno=descriptor)
     except OSError:
@@ -163,7 +162,9 @@ def _listening(descriptor: int) -> socket.socket:
 
 
 class ReactorPassage(FileDescriptor):
-    """A passage in a reactor. `received` gets each message; `ended`, once, why no more come, "" for a good end."""
+    """A passage in a reactor. `received` gets each message. `ended` is called once at the end, with the error, or ""
+    without an error.
+    """
 
     reactor: Any
 
@@ -184,7 +185,7 @@ class ReactorPassage(FileDescriptor):
         self.startReading()
 
     def send(self, said: Mapping[str, Any], sockets: Mapping[str, int] | None = None) -> None:
-        """Send a message with these sockets, as soon as the peer takes it. Raises as `Passage.put`."""
+        """Send a message with these sockets, as soon as the peer takes it. Raises the errors of `Passage.put`."""
         if self.connected:
             self._passage.put(said, sockets)
             self.startWriting()
@@ -218,7 +219,7 @@ class ReactorPassage(FileDescriptor):
         except BlockingIOError:
             return None
         except BrokenPipeError:
-            pass  # the peer has closed: what it said before is still to be read, and then its end
+            pass  # the peer has closed; its earlier messages are still to be read
         except OSError as error:
             self._why = str(error)
             return CONNECTION_LOST
@@ -231,7 +232,7 @@ class ReactorPassage(FileDescriptor):
             self.connectionLost(Failure(CONNECTION_DONE))
 
     def connectionLost(self, reason: Failure) -> None:
-        """The connection has ended."""
+        """Close the passage and call `ended`, once."""
         if not self.connected:
             return
         super().connectionLost(reason)

@@ -1,6 +1,6 @@
-"""Telling brokers who the client is: the header of the PROXY protocol, version 2, in front of all else on a connection.
+"""Sends brokers the client's address: the header of the PROXY protocol, version 2, which begins a connection.
 
-The specification is HAProxy's `doc/proxy-protocol.txt`, section 2.2. The header stands before TLS.
+The specification is HAProxy's `doc/proxy-protocol.txt`, section 2.2. The header is sent before TLS begins.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _TCP4: Final = 0x11
 _TCP6: Final = 0x21
 
 LOCAL: Final = pack("!12sBBH", _SIGNATURE, _LOCAL, _UNSPECIFIED, 0)
-"""The header that has no addresses: those of the connection itself count."""
+"""The header without addresses. The receiver then uses the addresses of the connection itself."""
 
 
 def header(source: object, destination: object) -> bytes:
@@ -53,8 +53,9 @@ def _as_six(number: IPv4Address | IPv6Address) -> bytes:
 @implementer(IStreamClientEndpoint)
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyHeaderEndpoint:
-    """Connects as another endpoint does, and first sends a header of the PROXY protocol: `_first`, or if that is empty
-    one with the connection's own two ends, because RabbitMQ 3.10 closes connections whose header is `LOCAL`.
+    """Connects with `endpoint`, and first sends `_first`, a header of the PROXY protocol. If `_first` is empty, a
+    header with the connection's own addresses is sent, because RabbitMQ 3.10 closes connections whose header is
+    `LOCAL`.
     """
 
     endpoint: IStreamClientEndpoint
@@ -73,7 +74,7 @@ class ProxyHeaderEndpoint:
 
 
 class _Headed:
-    """A `protocol` that sends a header first; otherwise it behaves as that protocol."""
+    """Sends a header first. Otherwise it behaves as `protocol`."""
 
     def __init__(self, protocol: Any, first: bytes) -> None:
         self.protocol = protocol
@@ -90,9 +91,7 @@ class _Headed:
 
 
 class _Factory:
-    """A factory of another factory's protocols, each of which sends a header first; otherwise it behaves as that
-    factory.
-    """
+    """Behaves as another factory, but each of its protocols sends a header first."""
 
     def __init__(self, factory: IProtocolFactory, first: bytes) -> None:
         self._factory = factory
@@ -100,7 +99,7 @@ class _Factory:
         directlyProvides(self, providedBy(factory))
 
     def buildProtocol(self, addr: IAddress) -> Any:
-        """Return a protocol of the other factory that sends the header first. None if that factory returns None."""
+        """Return a protocol of the other factory that sends the header first; None if that factory returns None."""
         protocol = self._factory.buildProtocol(addr)
         return None if protocol is None else _Headed(protocol, self._first)
 

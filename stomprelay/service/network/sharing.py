@@ -1,5 +1,5 @@
-"""One listening socket for several processes, from which each worker accepts. Unlike with `SO_REUSEPORT`, a worker that
-dies takes no waiting client with it. A worker with more sessions lets others accept first: see `workers.loads`.
+"""One listening socket for several processes: all workers accept from it. Unlike with `SO_REUSEPORT`, no waiting client
+is lost when a worker dies. A worker with more sessions lets other workers accept first: see `workers.loads`.
 """
 
 import os
@@ -17,11 +17,11 @@ from twisted.python.lockfile import FilesystemLock
 from stomprelay.config.address import server
 
 _NO_PATH: Final = b"\0"
-"""In place of the path of a UNIX socket: one that Twisted neither removes nor changes the mode of."""
+"""Replaces the path of a UNIX socket. Twisted does not remove this path or change its mode."""
 
 
 REST: Final = 0.005
-"""Seconds for which a worker leaves new clients to others that have fewer."""
+"""Seconds for which a worker leaves new clients to workers with fewer sessions."""
 ACCEPTED: Final = 16
 
 
@@ -37,8 +37,8 @@ class Inherited(NamedTuple):
 
 
 def share(port: tcp.Port) -> int:
-    """Make sure that closing this port closes no other process's socket. Return its descriptor, which may be given to
-    other processes.
+    """Return the port's descriptor, which may be given to other processes. From now on, closing the port does not shut
+    down the socket, which other processes use.
     """
     port._shouldShutdown = False
     return int(port.fileno())
@@ -53,8 +53,9 @@ def give_up(port: tcp.Port) -> None:
 
 
 def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | None) -> None:
-    """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. Without room
-    it leaves clients to other processes for `REST` seconds, then accepts one. With negative room it stops.
+    """Let a port `accept` at most `ACCEPTED` clients in a turn, and only as many as there is `room` for. If `room`
+    returns 0, the port leaves clients to other processes for `REST` seconds, then accepts one client. If `room` returns
+    a negative number, the port stops accepting.
     """
     reactor = cast(Any, port.reactor)
     rested = False
@@ -74,7 +75,7 @@ def pace(port: tcp.Port, accept: Callable[[], None], room: Callable[[], int] | N
         if port.connected and not port.disconnecting:
             rested = True
             port.startReading()
-            # Behind the next look at the sockets.
+            # Called after the reactor has checked the sockets once.
             reactor.callLater(0, forget)
 
     def forget() -> None:
@@ -92,7 +93,7 @@ class _Bound(socket.socket):
 
 
 class InheritedPort(unix.Port):
-    """Accepts clients of a UNIX socket that listens already. Its path is left alone until `keep`."""
+    """Accepts clients of a UNIX socket that listens already. The path is not changed until `keep` is called."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class InheritedPort(unix.Port):
         self._lock = lock
 
     def createInternetSocket(self) -> socket.socket:
-        """Return the socket that it listens on."""
+        """Return the socket on which the port listens."""
         return _Bound(fileno=self._own.detach())
 
     def keep(self) -> None:
@@ -122,11 +123,11 @@ class InheritedPort(unix.Port):
             if path is None or not stat.S_ISSOCK(os.lstat(path).st_mode):
                 return
         except OSError:
-            return  # gone: there is nothing to look after
+            return  # the path was removed
         os.chmod(path, self.mode)
         self._bindPath = path
         if self._lock:
-            # In place of the lock of the other process, so that at no time there is none.
+            # This replaces the lock of the other process in one step, so that there is always a lock.
             name = path + b".lock"
             mine = name + b".%d" % os.getpid()
             os.symlink(str(os.getpid()), mine)
@@ -136,8 +137,8 @@ class InheritedPort(unix.Port):
 
 
 class InheritedSocket:
-    """A reactor that listens, once, on this socket, whatever address it is asked for. An endpoint made with it adds TLS
-    or the PROXY protocol as usual.
+    """Acts as a reactor for one server endpoint: whatever address the endpoint asks for, it gets this socket. It can
+    listen only once. The endpoint adds TLS or the PROXY protocol as usual.
     """
 
     def __init__(self, reactor: Any, descriptor: int) -> None:
@@ -193,6 +194,8 @@ class InheritedSocket:
 
 
 def inherited(description: str) -> str:
-    """Return the endpoint string for an `InheritedSocket`: a socket of systemd's has no number here."""
+    """Return the endpoint string to use with an `InheritedSocket`. `systemd:` becomes `tcp:`, because systemd's number
+    of the socket is not valid in this process.
+    """
     prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
     return f"{prefix}tcp:0" if server(description).kind == "systemd" else description

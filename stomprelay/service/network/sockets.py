@@ -1,13 +1,13 @@
-"""TCP connections, accepted and made, in fewer steps than Twisted's: no look-up of addresses that are numbers, no log
-prefixes, no descriptor that is registered twice. A `Socket` is Twisted's `tcp.Connection` with an `__init__` and a
-`connectionLost` of its own, which set the attributes that Twisted's set; it also sets `_writeDisconnected`. The tests
-check that Twisted still has them.
+"""Accepts and makes TCP connections in fewer steps than Twisted: it does not look up numeric addresses, makes no log
+prefixes, and registers each descriptor once. A `Socket` is a `tcp.Connection` of Twisted with its own `__init__` and
+`connectionLost`, which set the same attributes as Twisted's methods. `Socket` also sets `_writeDisconnected`. It sets
+`_tempDataBuffer` only when bytes are queued. The tests check that Twisted still has these attributes.
 """
 
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EALREADY, EINPROGRESS, EISCONN
@@ -48,17 +48,17 @@ def prepare(own: socket.SocketType) -> None:
 FIRST_READ: Final = 16 * 1024
 """Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
 READ: Final = 512 * 1024
-"""Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
+"""Bytes read at once from a busy connection. If more bytes wait to be written to it, its sources are not read."""
 
 
 def read_at_most(connection: Any, size: int) -> None:
-    """Read so many bytes at once from now on. Only this function sets this attribute of Twisted's."""
+    """Read at most so many bytes at once from now on. In Python only this function sets Twisted's `bufferSize`."""
     connection.bufferSize = size
 
 
 @lru_cache(256)
 def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
-    """Return the address object for the system's form of an address. It is kept, because most addresses come again."""
+    """Return the address object for the system's form of an address. The object is kept: most addresses recur."""
     if len(place) == 2:
         return IPv4Address("TCP", *place)
     host, _ = socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)  # with its scope
@@ -67,21 +67,28 @@ def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 @lru_cache(256)
 def _target(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
-    """Return the family of a numeric address, and its form for the system; kept, for all connections to it."""
+    """Return the family of a numeric address, and its form for the system. The result is kept for later connections."""
     if ":" not in host:
         return socket.AF_INET, (host, port)
     [(family, *_, place)] = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, _NUMERIC)
     return family, place
 
 
+_NOTHING: Final[list[bytes]] = []
+"""An empty queue that all connections share until they queue bytes; most connections never do. Never add bytes to it.
+"""
+
+
 class Socket(tcp.Connection):
-    """The transport of an established connection. `place` is the peer's address as the system has it; `ended` is called
-    after the protocol's `connectionLost`. Defaults are the class's, because most connections are idle.
+    """The transport of an established connection. `place` is the peer's address in the form that Python's `socket` has.
+    `ended` is called after the protocol's `connectionLost`. The class holds default values, because most connections
+    are idle and need no others.
     """
 
     logstr = "a connection"
     _ended: Callable[[Failure], None] | None = None
     _reading = _writing = _heard_all = False
+    _tempDataBuffer = _NOTHING  # noqa: N815 - Twisted's name
 
     def __init__(
         self,
@@ -92,6 +99,7 @@ class Socket(tcp.Connection):
         ended: Callable[[Failure], None] | None = None,
     ) -> None:
         FileDescriptor.__init__(self, reactor)
+        del self._tempDataBuffer
         self.socket = own  # type: ignore[assignment]
         self.protocol = protocol
         self.connected = 1
@@ -101,7 +109,7 @@ class Socket(tcp.Connection):
         self.startReading()
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 where the connection has ended."""
+        """Return the descriptor; -1 if the connection has ended."""
         return self.socket.fileno()
 
     def getPeer(self) -> IPv4Address | IPv6Address:
@@ -112,6 +120,20 @@ class Socket(tcp.Connection):
         """Return the address of this end."""
         return _address(self.socket.getsockname())
 
+    def write(self, data: bytes) -> None:
+        """Queue bytes, and let the reactor write them."""
+        self._begin_queue()
+        super().write(data)
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Queue several pieces of bytes, and let the reactor write them."""
+        self._begin_queue()
+        super().writeSequence(iovec)
+
+    def _begin_queue(self) -> None:
+        if self._tempDataBuffer is _NOTHING:
+            self._tempDataBuffer = []
+
     # The reactor is told of changes only
 
     def startReading(self) -> None:
@@ -121,7 +143,7 @@ class Socket(tcp.Connection):
             self.reactor.addReader(self)
 
     def stopReading(self) -> None:
-        """Let the reactor not call `doRead`."""
+        """Stop the reactor from calling `doRead`."""
         if self._reading:
             self._reading = False
             self.reactor.removeReader(self)
@@ -133,7 +155,7 @@ class Socket(tcp.Connection):
             self.reactor.addWriter(self)
 
     def stopWriting(self) -> None:
-        """Let the reactor not call `doWrite`."""
+        """Stop the reactor from calling `doWrite`."""
         if self._writing:
             self._writing = False
             self.reactor.removeWriter(self)
@@ -153,7 +175,7 @@ class Socket(tcp.Connection):
         return None
 
     def doWrite(self) -> Any:
-        """Write what waits, unless the connection ended in this turn. Return why it ends, or None."""
+        """Write the waiting bytes, unless the connection ended in this turn. Return why it ends, or None."""
         return super().doWrite() if self.connected else None
 
     # The end
@@ -173,7 +195,7 @@ class Socket(tcp.Connection):
             super().loseConnection()
 
     def loseWriteConnection(self) -> None:
-        """Close our direction when all is written; at once, without the reactor, where nothing waits."""
+        """Close our sending direction when all is written. If nothing waits, close it at once, without the reactor."""
         if self._writing or self.disconnecting or self._writeDisconnected:
             super().loseWriteConnection()
             return
@@ -183,7 +205,7 @@ class Socket(tcp.Connection):
         self.protocol.writeConnectionLost()  # type: ignore[attr-defined]  # only ours half-close
 
     def connectionLost(self, reason: Failure) -> None:
-        """The connection ended, or is to end now."""
+        """Close the socket, and report this to the protocol. Call it when the connection ended, or is to end now."""
         if self.disconnected:
             return
         self.disconnected, self.connected = 1, 0
@@ -192,7 +214,7 @@ class Socket(tcp.Connection):
             producer.stopProducing()
         self.stopReading()
         self.stopWriting()
-        # What was not read makes the system reset the connection: let the end of what was written go before that.
+        # Unread bytes make the system reset the connection. First send the end of the written bytes.
         aborted = isinstance(reason.value, error.ConnectionAborted)
         with suppress(OSError):
             if aborted:
@@ -213,12 +235,12 @@ _NAMES: Final = (
     *("connected", "disconnected", "disconnecting", "socket", "protocol", "doRead"),
     *("_place", "_reading", "_writing", "_heard_all"),
 )
-"""The attributes of a connection beside those of `FileDescriptor`, those included that it gets only when it is used."""
+"""The attributes that a `Socket` has and a `FileDescriptor` has not. Some of them are set only during use."""
 
 
 def _spare_memory() -> None:
-    """Let all connections share one table of attribute names, by making an instance with all attributes first. Python
-    learns the names from the first instances; without this, later ones would get large dictionaries.
+    """Make one instance that has all attributes, so that all connections share one table of attribute names. Python
+    learns the names from the first instances. Without all names, later instances would get large dictionaries.
     """
     first: Any = object.__new__(Socket)
     FileDescriptor.__init__(first, first)
@@ -230,7 +252,7 @@ _spare_memory()
 
 
 def accept(port: tcp.Port) -> Callable[[], None]:
-    """Return the function that a port calls when its socket has clients: it makes a `Socket` for each client."""
+    """Return the function that a port calls when its socket has clients. For TCP it makes `Socket` objects."""
     if port.addressFamily not in (socket.AF_INET, socket.AF_INET6):
         return port.doRead
     prepare(port.socket)
@@ -245,9 +267,9 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
         except BlockingIOError:
             return
         except OSError:
-            otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
+            otherwise()  # it gets this error, too, and handles it: no descriptors, no memory
             return
-        transport, place = None, (intern(host), *rest)  # clients of one host share its name
+        transport, place = None, (intern(host), *rest)  # clients of one host share the string
         try:
             protocol = factory.buildProtocol(_address(place))
             if protocol is None:
@@ -267,8 +289,9 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
 @implementer(IConnector, IReadWriteDescriptor)
 @dataclass(slots=True, eq=False, repr=False)
 class SocketConnector:
-    """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. Only a
-    `ClientFactory` is told of the connection's end. It needs Linux, where a second connect returns the outcome.
+    """An attempt to connect to a port of an IP address, as `connectTCP` returns it. Call `connect` first. If the
+    factory is a `ClientFactory`, it is also told when the connection ends. This class needs Linux: there a second call
+    of `connect_ex` on a socket returns the outcome of the first call.
     """
 
     _reactor: Any
@@ -282,7 +305,7 @@ class SocketConnector:
     _call: IDelayedCall | None = None
 
     def getDestination(self) -> IPv4Address | IPv6Address:
-        """Return the address that it connects to."""
+        """Return the address of the target."""
         kind = IPv6Address if ":" in self._host else IPv4Address
         return kind("TCP", self._host, self._port)
 
@@ -310,7 +333,7 @@ class SocketConnector:
         self._fail(error.UserError())
 
     def disconnect(self) -> None:
-        """End the attempt, or the connection."""
+        """End the attempt; if the connection exists, close it."""
         if self.transport is None:
             self.stopConnecting()
         else:
@@ -342,7 +365,7 @@ class SocketConnector:
     # What the reactor asks for
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket; -1 where there is none any more."""
+        """Return the descriptor of the socket; -1 if there is no socket any more."""
         return -1 if self._own is None else self._own.fileno()
 
     def logPrefix(self) -> str:
@@ -350,7 +373,7 @@ class SocketConnector:
         return "an attempt to connect"
 
     def doWrite(self) -> None:
-        """Find out the outcome, which the system returns for a second connect, and report it."""
+        """Find out whether the attempt succeeded, and report it. A second `connect_ex` returns the outcome."""
         if self._own is None:
             return
         trouble = self._own.connect_ex(self._place)
@@ -372,7 +395,7 @@ class SocketConnector:
     doRead = doWrite
 
     def connectionLost(self, reason: Failure) -> None:
-        """The reactor stops, or an error occurred with the new connection."""
+        """End the attempt as failed: the reactor stops, or an error occurred on the socket."""
         if self.transport is not None:
             self.transport.connectionLost(reason)
         else:

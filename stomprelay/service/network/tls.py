@@ -1,10 +1,10 @@
-"""TLS: loading our certificates, and verifying the peer's.
+"""TLS: loads our certificates, and verifies the peer's certificate.
 
-OpenSSL verifies the chain, service_identity the name; a certificate without any name is refused too. What was wrong is
-kept with the connection, because OpenSSL only reports that something was.
+OpenSSL verifies the chain; service_identity verifies the name. A certificate without any name is refused, too. The
+reason of a refusal is kept with the connection, because OpenSSL reports no reason.
 
-What a client offers by ALPN (RFC 7301) is compared with what the factory of its connection speaks, by Twisted, whose
-own comparison refuses every client that it has nothing in common with: `_set_up_alpn` takes its place.
+Twisted compares the protocols that a client offers by ALPN (RFC 7301) with the protocols of the connection's factory,
+and refuses every client without a common protocol. `_set_up_alpn` replaces this comparison.
 """
 
 import os
@@ -50,7 +50,7 @@ _MEANINGS: Final = {
 
 
 Stamps = tuple[tuple[str | int, ...], ...]
-"""How files are: each with its path, and where it is there with inode, size and the time of its last change."""
+"""The state of files: each file's path and, if the file exists, its inode, size and time of the last change."""
 
 
 def _in_folder(path: str) -> list[str]:
@@ -77,7 +77,7 @@ class Unusable(Exception):
 class TLSConnections:
     """Makes and verifies the TLS connections of a listener or a broker. `load` returns a context with the files in
     `paths`, or raises `Unusable`. `name`: the broker's host, for its certificate and for SNI. `demanded`: OpenSSL's
-    `VERIFY_*`. `offered`: the protocols that a client offers by ALPN.
+    `VERIFY_*`. `offered`: the protocols that the relay offers to a broker by ALPN.
     """
 
     _load: Callable[[], SSL.Context]
@@ -108,7 +108,7 @@ class TLSConnections:
         self._context = context
 
     def stamps(self) -> Stamps:
-        """Return the stamps of its files, which change when a file is changed, replaced or removed."""
+        """Return the stamps of the files, which change when a file is changed, replaced or removed."""
         files = [file for path in self.paths for file in (path, *_in_folder(path))]
         return tuple((file, *_stamp(file)) for file in files)
 
@@ -189,9 +189,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSConnections:
-    """Return the source of TLS connections to a broker at this host, with these protocols for ALPN. Raises
-    `Unusable`.
-    """
+    """Return the source of TLS connections to a broker at this host, with these ALPN protocols. Raises `Unusable`."""
 
     def load() -> SSL.Context:
         context = _context()
@@ -208,9 +206,7 @@ def for_broker(tls: ClientTLS, host: str, offered: Sequence[bytes] = ()) -> TLSC
 
 
 def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> None:
-    """Choose the first of these protocols that a client offers; a client that offers none of them is served without
-    ALPN.
-    """
+    """Choose the first of these protocols that a client offers. If it offers none, serve it without ALPN."""
 
     def select(connection: SSL.Connection, offers: Sequence[bytes]) -> Any:
         spoken = _sslverify.protosFromProtocol(connection.get_app_data(), acceptableProtocols)
@@ -219,7 +215,7 @@ def _set_up_alpn(context: SSL.Context, acceptableProtocols: Sequence[bytes]) -> 
     context.set_alpn_select_callback(select)
 
 
-# For all contexts that Twisted makes: those of `ssl:` and `tls:` endpoints too, some of which are made at a handshake.
+# For all contexts that Twisted makes, also for `ssl:` and `tls:` endpoints. Some are made at a handshake.
 _sslverify.setupForALPN = _set_up_alpn
 
 
@@ -274,14 +270,15 @@ def _why(error: SSL.Error, fallback: str) -> str:
 # Certificates that change while they are used
 
 EVERY: Final = 2.0
-"""Seconds between two looks. A change must be the same at two looks: certificate and key are replaced one after the
-other.
+"""Seconds between two looks. Changed files are loaded if two looks find the same change, because certificate and key
+are replaced one after the other.
 """
 
 
 class CertificateWatch(Service):
-    """Watches the files of TLS connections while the service runs, and loads changed files, all together. If the files
-    cannot be used, the old ones stay in use. Each change is logged once.
+    """Watches the files of TLS connections while the service runs. If a file of a table in the configuration has
+    changed, all files of this table are loaded again. If files cannot be used, the old files stay in use. Each change
+    is logged once.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -291,7 +288,7 @@ class CertificateWatch(Service):
         loop.clock = reactor
 
     def watch(self, connections: Mapping[str, Sequence[TLSConnections]]) -> None:
-        """Watch the files of these from now on, and of no others. Their names are tables of the configuration."""
+        """Watch only the files of these connections from now on. The keys are tables of the configuration."""
         self._watched = {name: each for name, each in connections.items() if any(one.paths for one in each)}
         self._seen.clear()
         self._run()

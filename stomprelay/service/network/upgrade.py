@@ -1,9 +1,9 @@
-"""The handshake of a WebSocket (RFC 6455, section 4), from both ends: from a request over HTTP to the bytes that answer
-it, and from what a broker answers to whether a WebSocket is open.
+"""The handshake of a WebSocket (RFC 6455, section 4), for both ends. `WebSocketHandshake` reads a client's request and
+makes the answer; `WebSocketRequest` makes a request to a broker and reads the answer.
 
-The grammar is that of RFC 9112, without lines that end with LF alone or are continued in the next one; the patterns
-look at no byte twice. Bytes behind the request of a handshake are refused: no client sends any before the answer, and a
-proxy may have taken another request for a body.
+The grammar is that of RFC 9112, but lines that end with LF alone or continue in the next line are refused. The patterns
+read each byte only once. Bytes behind a request are refused. A client sends nothing before it has the answer, so such
+bytes may be a second request that a proxy took for a body.
 """
 
 import re
@@ -22,7 +22,7 @@ from stomprelay.service.network.deflate import agree
 _VERSION: Final = b"13"
 _SWITCHING: Final = 101
 _KEY: Final = 16
-"""Bytes of a key, in base64."""
+"""The number of bytes of a key, before it is written in base64."""
 _PROTOCOLS: Final = {b"1.2": b"v12.stomp", b"1.1": b"v11.stomp", b"1.0": b"v10.stomp"}
 """The subprotocol of each version of STOMP, the best one first."""
 _MOST_ANSWERED: Final = 16 * 1024
@@ -32,7 +32,7 @@ _LINES: Final = rb"(?:%b:[ \t]*+(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?[ \t]*+\
 _REQUEST: Final = re.compile(rb"(%b) ([\x21-\x7e]++) HTTP/([0-9]\.[0-9])\r\n%b" % (_TOKEN, _LINES))
 _ANSWER: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\x00\r\n]*+)?\r\n%b" % _LINES)
 _END: Final = re.compile(rb"\n\r?\n")
-"""Matches the end of a head. Lines that end with LF alone are wrong, and nothing more is waited for either."""
+"""Matches the end of a head, also if its lines end with LF alone: such a head is refused, without a further wait."""
 
 Fields = Mapping[bytes, Sequence[bytes]]
 """The values of headers, by their names in lower case."""
@@ -47,7 +47,7 @@ class HttpRefusal(NamedTuple):
 
     @property
     def answer(self) -> bytes:
-        """The response. Close the connection behind it."""
+        """The response. Close the connection after sending it."""
         body = f"{self.why}\r\n".encode()
         return (
             b"HTTP/1.1 %d %b\r\n%bContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
@@ -56,7 +56,7 @@ class HttpRefusal(NamedTuple):
 
 
 class AcceptedUpgrade(NamedTuple):
-    """A WebSocket, open once `answer` is written. `window`: the logarithm of our window; 0: no compression."""
+    """A WebSocket that is open when `answer` is written. `window`: the logarithm of our window; 0: no compression."""
 
     answer: bytes
     window: int = 0
@@ -71,7 +71,7 @@ class _Heads:
     rest: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes = b"") -> bytes | None:
-        """Return the next head; None while it is incomplete; b"" if it is too large: then do not call this again."""
+        """Return the next head; None while it is incomplete; b"" if it is too large. Do not call this after b""."""
         self.rest += data
         found = _END.search(self.rest, max(0, self._seen - 2))
         self._seen = end = len(self.rest) if found is None else found.end()
@@ -169,7 +169,7 @@ class WebSocketHandshake:
 
 
 class WebSocketRequest:
-    """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. Send `wire`."""
+    """Asks a server at `host` for the WebSocket at a path, for these versions of STOMP. First send `wire`."""
 
     def __init__(self, host: str, path: str, versions: Iterable[bytes]) -> None:
         key = b64encode(token_bytes(_KEY))
@@ -184,8 +184,8 @@ class WebSocketRequest:
         )
 
     def received(self, data: bytes) -> bytes | str | None:
-        """Return the first bytes on the WebSocket, which is open now; or, as text, why there is none; None while the
-        answer is incomplete. Of the broker's text only the status is used.
+        """Return None while the answer is incomplete. If the WebSocket is open now, return its first bytes. If the
+        server refuses it, return the reason as text. This text has only the status of the server's answer.
         """
         head = self._heads.received(data)
         while head is not None:

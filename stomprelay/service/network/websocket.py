@@ -1,7 +1,8 @@
-"""WebSocket between a transport and a protocol (RFC 6455): what is written becomes messages, what comes becomes bytes.
+"""WebSocket between a transport and a protocol (RFC 6455): it turns written bytes into messages, and received messages
+into bytes.
 
-The bytes of all messages, text or binary, are one stream: a frame of STOMP may be spread over several messages, and
-several frames may be in one. Brokers get one frame in each message, because some accept no more.
+The bytes of all messages, text or binary, are one stream: a frame of STOMP may be spread over several messages, and one
+message may have several frames. Brokers get one frame in each message, because some brokers accept only one.
 """
 
 import re
@@ -25,7 +26,7 @@ FRAMES: Final = 16
 """How many frames wsproto reads in one go: less than half a millisecond's work."""
 
 SHORT: Final = 125
-"""Bytes that what controls a connection may have."""
+"""The most bytes of payload in a control frame (ping, pong, close)."""
 
 _FINAL: Final = 0x80
 _CONTROL: Final = 0x8
@@ -44,8 +45,8 @@ _WORDS: Final = {
 @dataclass(slots=True, eq=False, repr=False)
 class Division:
     """Divides received bytes. The compiled `_messages` takes a client's whole messages, of `most` bytes at most, its
-    pings and its pongs. wsproto reads all else: fragments, what is compressed or wrong, and the close frame. `most` is
-    None for a broker, of which wsproto reads everything.
+    pings and its pongs. wsproto reads everything else: fragments, compressed or wrong frames, and the close frame.
+    `most` is None for a broker: wsproto reads all its bytes.
     """
 
     most: InitVar[int | None]
@@ -61,7 +62,7 @@ class Division:
             self._messages = _COMPILED.Messages(most)
 
     def came(self, opcode: int) -> None:
-        """Take this for the opcode of the first message, where none came before it."""
+        """Store this as the opcode of the first message, unless a message came before."""
         self.first = self.first or opcode
 
     def begun(self, data: bytes) -> tuple[bytes, int]:
@@ -73,12 +74,12 @@ class Division:
         return found
 
     def pinged(self) -> bytes | None:
-        """Return the payload of the last ping that wsproto did not read, once; None if no such ping came since."""
+        """Return the payload of the last ping that `_messages` read since the last call, or None."""
         return None if self._messages is None else self._messages.pinged()
 
     def others(self, data: bytes, payloads: list[bytes]) -> Iterator[bytes]:
         """Read more messages, and append their payloads to `payloads`. Yield the bytes that wsproto must read: append
-        their payloads before you ask for more. Raises `ParseFailed`.
+        their payloads before you take the next item. Raises `ParseFailed`.
         """
         if self._messages is None or _COMPILED is None:
             yield data
@@ -119,7 +120,7 @@ class Division:
 
 
 _COMPILED: Final = compiled("stomprelay.service.network._messages")
-"""None where nothing compiled is wanted, or it was not built: then wsproto reads all."""
+"""The compiled `_messages`. None if it is not built or not wanted: then wsproto reads everything."""
 
 
 def framed_in_python(data: bytes, binary: bool) -> bytes:
@@ -142,8 +143,8 @@ def opcode_of(data: bytes, binary: bool) -> int:
 
 
 def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
-    """Return a message, or a control frame, as it is on the wire: opcode with extension bits, and payload, masked if
-    there is a mask.
+    """Return a message, or a control frame, as it is on the wire: `first` is the opcode with extension bits. The
+    payload is masked if there is a mask.
     """
     size = len(payload)
     mark = 0
@@ -157,15 +158,15 @@ def frame(first: int, payload: bytes, mask: bytes = b"") -> bytes:
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return a masked payload unmasked, or an unmasked one masked."""
+    """Mask a payload, or unmask a masked payload, and return the result. Both are the same operation."""
     size = len(payload)
     key = (mask * (size // _MASK + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)
 
 
 class Received(NamedTuple):
-    """The bytes for the protocol; `end`: why nothing comes after them ("" if more may come); and the payload of the
-    last ping, which has to be answered.
+    """`data`: the bytes for the protocol. `end`: why no more bytes follow, "" if more may follow. `ping`: the payload
+    of the last ping, which the caller must answer, or None.
     """
 
     data: bytes
@@ -175,11 +176,11 @@ class Received(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class WebSocket(ProtocolWrapper):
-    """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `_most` bytes at
-    most.
-    `_farewell` returns our close code. `client`: the peer is a broker. `window`: the logarithm of our window, if
-    compression was agreed. Give what comes to `received`, and call that again while it `waits`. Answers are binary if
-    the first message was, or if they are not UTF-8.
+    """The transport of a protocol whose peer speaks WebSocket after the handshake. Messages have `_most` bytes at most.
+    `_farewell` returns our close code. `client`: the peer is a broker, so this end is the WebSocket's client. `window`:
+    the logarithm of our window, if compression was agreed. Give received bytes to `received`, and call `received` again
+    while `waits` is True. A sent message is binary if the peer's first message was binary, or if the bytes to send are
+    not UTF-8.
     """
 
     transport: Any = field()  # Twisted's class has a default
@@ -216,8 +217,8 @@ class WebSocket(ProtocolWrapper):
         return self._reading is not None or bool(self._rest)
 
     def received(self, data: bytes = b"") -> Received:
-        """Return the next part of the waiting bytes and of these bytes. After an `end` call `loseConnection`, and give
-        later bytes to this method, too.
+        """Read the waiting bytes and these bytes, and return the next part of the payload. If the result has an `end`,
+        call `loseConnection`. Give all later bytes to this method, too.
         """
         if self._heard or self._failed:
             self._rest, self._reading = _NOTHING, None
@@ -250,7 +251,7 @@ class WebSocket(ProtocolWrapper):
         return Received(taken, end, ping if pinged is None else pinged)
 
     def _read(self, data: bytes, payloads: list[bytes]) -> Iterator[Any]:
-        """Return the frames in these bytes that wsproto reads; `payloads` gets the payloads before each of them."""
+        """Return the frames in these bytes that wsproto must read. `payloads` gets the payloads before each frame."""
         for part in self._division.others(data, payloads):
             if self._frames is None:  # most peers send only a close frame that wsproto must read
                 self._frames = FrameProtocol(self.client, [Inflation()] if self.window else [])
@@ -290,14 +291,14 @@ class WebSocket(ProtocolWrapper):
         return f"what it sent over WebSocket is refused with code {int(error.code)}: {why}"
 
     def peer_left(self) -> None:
-        """The peer ended the connection without a close frame."""
+        """Record that the peer ended the connection without a close frame."""
         self._heard = True
 
     # What the protocol asks for
 
     def write(self, data: bytes) -> None:
-        """Send whole frames of STOMP: to a client as one message, to a broker as one message for each frame. After our
-        close frame they are dropped.
+        """Send whole frames of STOMP: to a client as one message, to a broker as one message for each frame. Bytes that
+        are written after our close frame are dropped.
         """
         if self._said:
             return
@@ -324,7 +325,7 @@ class WebSocket(ProtocolWrapper):
             self._control(Opcode.PONG, payload)
 
     def loseConnection(self) -> None:
-        """Send a close frame, and close when the peer has sent one; close at once if this is called again."""
+        """Send a close frame, and close when the peer has sent one; close at once if this method is called again."""
         self._say_end(self._farewell())
         if self._heard or self._losing:
             self._close()
@@ -333,7 +334,7 @@ class WebSocket(ProtocolWrapper):
         self._losing = True
 
     def loseWriteConnection(self) -> None:
-        """As `loseConnection`: WebSocket closes both directions together."""
+        """Call `loseConnection`, because WebSocket closes both directions together."""
         self.loseConnection()
 
     def _say_end(self, code: int, why: str = "") -> None:
@@ -348,7 +349,7 @@ _LENGTH: Final = re.compile(rb"\ncontent-length: *([0-9]{1,18}) *\r?\n")
 
 
 def each_frame(data: bytes) -> Iterator[bytes]:
-    """Yield each frame in what the relay writes, with the EOLs behind it; a heart-beat counts as a frame."""
+    """Yield each frame of written bytes, with the EOLs behind the frame. A heart-beat counts as a frame."""
     start = 0
     while start < len(data):
         stop = _past_eols(data, start)

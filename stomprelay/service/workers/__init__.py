@@ -5,6 +5,6 @@ of them. `worker` is the parent's end of one worker: it starts, restarts, stops 
 numbers that all workers share. `child` is the program of a worker, with the plan that it gets when it starts.
 
 A worker gets its plans and the listeners' sockets by its standard input, a UNIX socket. By the same socket it answers
-questions and orders, and reports its state as to systemd (`sd_notify`). Its log is Twisted's JSON. It stops as at
-SIGTERM when the parent orders it, or when its standard input ends.
+questions and orders, and sends notices of its state, in the form of `sd_notify`. A worker's log is Twisted's JSON. A
+worker stops as at SIGTERM when the parent sends `stop`, or when its standard input ends.
 """

@@ -1,6 +1,6 @@
 """The program of a worker: a relay on sockets that its parent passes by standard input, a UNIX socket, with a plan for
-each configuration. It answers each plan and each question, logs JSON to standard output, and ends when it is told to
-or its input ends.
+each configuration. It answers each plan and each question, logs JSON to standard output, and ends when the parent sends
+`stop` or when its input ends.
 
                                                         worker  {"notice": ["READY=1", "STATUS=..."]}
     parent  {"plan": [...], "number": 1}                    worker  {"number": 1, "answer": ""}, or why it cannot
@@ -48,8 +48,8 @@ class WorkerPlan(NamedTuple):
 
     @classmethod
     def parse(cls, passed: PassedMessage) -> Self:
-        """Return the plan in a message; its sockets stay the caller's. Raises `LookupError`, `ValueError` or
-        `TypeError`.
+        """Return the plan in a message. The caller still has to close the message's sockets. Raises `LookupError`,
+        `ValueError` or `TypeError`.
         """
         number, source, _, *rest = passed.said["plan"]
         sockets = {name: each.fileno() for name, each in passed.sockets.items()}
@@ -75,8 +75,8 @@ def main() -> int:
             pass
         plan = WorkerPlan.parse(came[0])
     except (EOFError, OSError):
-        return 0  # the parent is no more
-    # Ctrl-C is the parent's, which has its workers end.
+        return 0  # the parent has ended
+    # Ctrl-C must reach only the parent, which then stops its workers.
     os.setsid()
     namedModule(plan.reactor).install()
     log = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="backslashreplace")
@@ -91,8 +91,10 @@ def main() -> int:
 
 
 def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, reactor: Any) -> int:
-    """Run the relay of a plan with the sockets of its message, and return 0. Raises `ConfigError` or `OSError`."""
-    # What imports the reactor comes after it is installed.
+    """Run the relay of a plan with the sockets of its message. Return 0 when it has stopped, or 1 if an endpoint cannot
+    be used. Raises `ConfigError` or `OSError`.
+    """
+    # These modules import the reactor, which must be installed before.
     from stomprelay.service.admin.condition import OwnRelay
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import Inherited
@@ -128,7 +130,7 @@ def run(plan: WorkerPlan, came: Sequence[PassedMessage], passage: Passage, react
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
     for each in came[0].sockets.values():
-        each.detach()  # the listeners close them
+        each.detach()  # the listening services close these sockets
     service.state.sessions.drain(plan.draining)
     relay = OwnRelay(service.state)
 
@@ -186,7 +188,7 @@ def answer(relay: Any, name: str, values: Sequence[Any]) -> Any:
 
 
 def reload(service: Any, passed: PassedMessage) -> str:
-    """Use the configuration of another plan and its sockets. Return "", or why it cannot be used."""
+    """Use the configuration of another plan and its sockets. Return "", or why the configuration cannot be used."""
     from stomprelay.service.network.endpoints import BadEndpoint, CannotStart
 
     try:
@@ -195,7 +197,7 @@ def reload(service: Any, passed: PassedMessage) -> str:
         with plan.source.here():
             prepared = service.prepare(plan.source.path or COMMAND_LINE, plan.read())
             for each in prepared.ports[0].opened:
-                passed.sockets[each.name].detach()  # it closes them
+                passed.sockets[each.name].detach()  # the listening service closes this socket
             prepared.open()
         prepared.commit()
     except (ConfigError, BadEndpoint, CannotStart, OSError) as error:

@@ -24,8 +24,8 @@ _log: Final = logger()
 
 
 class Crew:
-    """The workers of a relay. `state` is the parent's: its listeners and brokers, with the paused ones, and whether
-    new clients are refused; it has no sessions. The counts of ended workers stay in the sums.
+    """The workers of a relay. `state` is the parent's state: its listeners, its brokers, which of them are paused, and
+    whether new clients are refused. It has no sessions. The counts of ended workers stay in the sums.
     """
 
     def __init__(self, state: RelayState, reloads: Reloads | None = None) -> None:
@@ -91,7 +91,7 @@ class Crew:
         return DeferredList(asked).addCallback(added)
 
     def condition(self) -> Deferred[Condition]:
-        """Return the state of all workers. A worker that does not answer counts with its last number of sessions."""
+        """Return the relay's state. A worker that does not answer counts with its last number of sessions."""
 
         def added(answers: list[Any], silent: list[str]) -> Condition:
             last = [each.clients for worker, each in self._last.items() if worker.name in silent]
@@ -126,9 +126,7 @@ class Crew:
         return self._ask_all(added, "sessions", query)
 
     def kill(self, name: str) -> Deferred[bool]:
-        """End the session of this name, and return whether a worker has it. Fails with `Unavailable` if a silent worker
-        may have it.
-        """
+        """End the session of this name. Return whether a worker has it. `Unavailable`: a silent worker may have it."""
 
         def found(answers: list[Any], silent: list[str]) -> bool:
             if silent and not any(answers):
@@ -140,7 +138,7 @@ class Crew:
         return self._ask_all(found, "kill", name)
 
     def tail(self, request: TailRequest) -> Deferred[TailAnswer]:
-        """Return the frames of all workers since the last such request. Fails with `Unavailable` if too many watch."""
+        """Return all frames since the same request was made last. Fails with `Unavailable` for too many watches."""
 
         def added(answers: list[Any], silent: list[str]) -> TailAnswer:
             total = TailAnswer(missing=tuple(silent))
@@ -153,8 +151,8 @@ class Crew:
         return self._ask_all(added, "tail", request._asdict())
 
     def _ask_all(self, added: Callable[[list[Any], list[str]], T], name: str, *values: Any) -> Deferred[T]:
-        """Ask all workers that serve and are not hung. The Deferred fires with what `added` returns for their answers
-        and the names of those that did not answer.
+        """Ask all workers that serve and are not hung. Then call `added` with the answers and with the names of all
+        serving workers that did not answer. The Deferred fires with the result of `added`.
         """
         answers: list[Any] = []
         silent: list[str] = []
@@ -197,7 +195,7 @@ def _uris(found: tuple[ConfiguredBroker, ...]) -> Iterable[str]:
 def _heeded(
     worker: Worker, answer: Deferred[Any], otherwise: Callable[[], None] = lambda: None
 ) -> Deferred[Any]:
-    """Return a Deferred that never fails: without an answer this is logged, and `otherwise` is called."""
+    """Return a Deferred that never fails. If the worker does not answer, this is logged, and `otherwise` is called."""
 
     def failed(failure: Failure) -> None:
         otherwise()

@@ -1,6 +1,6 @@
-"""The numbers that the workers of a relay share, in a file that each maps into memory. Each worker's sessions and kept
-bytes: the worker with the fewest sessions accepts first. Each worker's sessions on each broker: new sessions go to the
-broker that has most.
+"""The numbers that the workers of a relay share, in a file that each worker maps into memory. The first numbers are
+each worker's sessions and kept bytes, so that the worker with the fewest sessions accepts first. The other numbers are
+each worker's sessions on each broker, so that workers choose brokers by the sessions of all.
 """
 
 from collections.abc import Iterable
@@ -15,19 +15,19 @@ from stomprelay.service.brokers import ConfiguredBroker
 AWAY: Final = (1 << 64) - 1
 """Stands for the number of sessions of a worker that does not accept."""
 ROWS: Final = 4096
-"""The number of brokers that have a row. Of further brokers each worker knows only its own numbers."""
+"""The number of brokers that have a row. For further brokers each worker knows only its own numbers."""
 _CELL: Final = 8
 _SLACK: Final = 8
-"""A worker may have one session more than the one with fewest, and one more for each so many sessions. So only few of
-many clients that come at once have to wait.
+"""A worker may have one session more than the worker with the fewest, and one more for each `_SLACK` sessions of that
+worker. So only few of many clients that come at once have to wait.
 """
 
 
 class Loads:
-    """Each worker, from 1, writes its own numbers; the parent writes those of a worker that is away. Layout: the number
-    of workers; whether the parent has called `close`; the sessions of each worker; the bytes of each worker; and a row
-    for each broker. A row has the broker's key, which the parent writes, and for each worker twice the number of its
-    sessions there, plus one if the worker finds the broker gone.
+    """Each worker, from 1, writes its own numbers; the parent writes the numbers of a worker that is away. Layout: the
+    number of workers; whether the parent has called `close`; the sessions of each worker; the bytes of each worker; and
+    a row for each broker. A row has the broker's key, which the parent writes, and for each worker twice the number of
+    its sessions there, plus one if the worker finds the broker gone.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -53,7 +53,7 @@ class Loads:
         self._sessions[number - 1] = sessions
 
     def kept(self, number: int, size: int) -> tuple[int, int]:
-        """Write how many bytes a worker keeps of its sessions, and return how many bytes and sessions all have."""
+        """Write how many bytes a worker keeps of its sessions, and return the bytes and sessions of all workers."""
         self._bytes[number - 1] = size
         return sum(self._bytes), sum(each for each in self._sessions if each != AWAY)
 
@@ -71,8 +71,8 @@ class Loads:
         self._closed[0] = 1
 
     def room(self, number: int, sessions: int) -> int:
-        """Write a worker's sessions. Return how many more clients it should accept before another worker does; -1:
-        none any more.
+        """Write a worker's sessions. Return how many clients it should accept before another worker does; -1 if it must
+        accept no more clients.
         """
         self.write(number, sessions)
         if self._closed[0]:
@@ -88,14 +88,14 @@ class Loads:
                 self._rows[row] = _key(each)
 
     def share(self, number: int, brokers: Iterable[ConfiguredBroker]) -> None:
-        """Let worker `number` share with the others how many sessions it has on each broker, and read theirs."""
+        """Let worker `number` write its sessions on each broker, and read the sessions of the other workers there."""
         for each in brokers:
             row = self._row(each)
             if row is not None and self._rows[row]:
                 each.broker.health.others = Row(self._rows[row + 1 : row + self._width], number - 1)
 
     def _row(self, broker: ConfiguredBroker) -> int | None:
-        """Return the position of a broker's row, or of a free row; None without one."""
+        """Return the position of a broker's row, or of a free row; None if there is neither."""
         key = _key(broker)
         return next(
             (row for row in range(0, len(self._rows), self._width) if self._rows[row] in (key, 0)), None
@@ -103,7 +103,9 @@ class Loads:
 
 
 class Row(NamedTuple):
-    """The numbers of all workers about one broker, as `Others` of its health; `own`, from 0, is this worker."""
+    """The numbers of all workers for one broker. A worker uses this row as the `others` of the broker's health. `own`
+    is this worker's index in the row.
+    """
 
     cells: memoryview
     own: int

@@ -1,4 +1,4 @@
-"""The parent of several workers, as a service: it listens for them, and answers requests for all of them."""
+"""The parent of several workers, as a service: it opens their sockets, and answers requests to the admin endpoint."""
 
 import os
 import shutil
@@ -30,19 +30,19 @@ from stomprelay.service.workers.loads import AWAY, Loads
 from stomprelay.service.workers.worker import HUNG, Worker
 
 GRACE: Final = 10.0
-"""Seconds beyond the time that a worker may take to stop, after which it is killed."""
+"""A worker that stops is killed so many seconds after the time that it may take to stop."""
 
 _log: Final = logger()
 
 
 class WorkersService(MultiService):
-    """Listens on the configured endpoints, for `config.workers` processes that accept the clients; `source` is for
-    these processes. `when_ready`: services that start when all workers serve for the first time. Raises `BadEndpoint`.
+    """Listens on the configured endpoints, for `config.workers` processes that accept the clients; `source` is their
+    configuration. `when_ready`: services that start when all workers serve for the first time. Raises `BadEndpoint`.
     """
 
     def __init__(self, config: Config, source: ConfigSource, reactor: Any) -> None:
         super().__init__()
-        # What a process alone would be: it checks all that the workers will use, and knows listeners and brokers.
+        # This relay never serves. It checks all that the workers will use, and has the listeners and brokers.
         self._alone = RelayService(config, reactor)
         self._own = self._alone.state
         self._source = source
@@ -113,7 +113,7 @@ class WorkersService(MultiService):
         module = type(self._reactor).__module__
 
         def plan(number: int) -> WorkerPlan:
-            # The file may say another number by now, which is for the next start.
+            # The file may have another number of workers by now, which applies after the next start.
             options = {**self._source.options, "workers": str(self._count)}
             source = self._source._replace(options=options)
             sockets = {each.name: each.hold() for each in self._listeners.services}
@@ -129,7 +129,7 @@ class WorkersService(MultiService):
 
     def _changed(self, worker: Worker) -> None:
         if worker.hung:
-            if self._loads is not None:  # the others wait for it no longer; it writes when it goes on
+            if self._loads is not None:  # else the other workers would wait for it
                 self._loads.write(worker.number, AWAY)
             return
         self.crew.changed(worker)
@@ -144,7 +144,7 @@ class WorkersService(MultiService):
 
     def stopService(self) -> Deferred[None]:
         """Stop listening, end the workers as at SIGTERM, and wait for them. SIGTERM and SIGINT shorten this time."""
-        # Before any of them ends a session, whose client comes again at once: best to who has taken over.
+        # Before a worker ends a session: the client comes again at once, and should reach the relay that took over.
         if self._loads is not None:
             self._loads.close()
         self._own.sessions.stop_accepting()
@@ -204,7 +204,7 @@ class WorkersService(MultiService):
 
 
 async def _reload(worker: Worker) -> None:
-    """Let a worker use another configuration. If it cannot, it is stopped and started again."""
+    """Let a worker use another configuration. A worker that cannot use it is stopped and started again."""
     why = await worker.reload()
     if why:
         _log.warn(

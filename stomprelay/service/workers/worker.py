@@ -20,10 +20,10 @@ from stomprelay.service.process import WATCHDOG, watchdog
 from stomprelay.service.workers.child import WorkerPlan
 
 STEADY: Final = 60.0
-"""Seconds after which a worker's end no longer counts as one of a row of failures."""
+"""If a worker ran for so many seconds, its end counts as the first failure again."""
 FIRST: Final = 0.1
 LONGEST: Final = 30.0
-"""Seconds until an ended worker is started again: the first time, and at most."""
+"""Seconds until an ended worker is started again: at first `FIRST`, at most `LONGEST`."""
 
 WITHIN: Final = 5.0
 """Seconds that a process has for an answer."""
@@ -42,7 +42,7 @@ class NoAnswer(Exception):
 
 
 class Child(ProcessProtocol):
-    """A process of a worker. Its log is copied into the parent's."""
+    """A process of a worker. Its log is copied into the parent's log."""
 
     def __init__(self, name: str, ended: Callable[[Failure], None]) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Child(ProcessProtocol):
         self._words = b""
 
     def outReceived(self, data: bytes) -> None:
-        """Copy its log lines, with their own time, level and source."""
+        """Copy the process's log lines, with their own time, level and source."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:
@@ -67,7 +67,7 @@ class Child(ProcessProtocol):
             globalLogPublisher(event)
 
     def errReceived(self, data: bytes) -> None:
-        """Log its other output, for instance the reason why Python could not start."""
+        """Log other output of the process, for instance why Python could not start."""
         *lines, self._words = (self._words + data).split(b"\n")
         for line in lines:
             _log.warn("{name}: {text}", name=self._name, text=line.decode("utf-8", "backslashreplace"))
@@ -78,9 +78,9 @@ class Child(ProcessProtocol):
 
 
 class Worker:
-    """Worker number `number`, in all its processes one after the other. `plan` returns the plan of the next process.
-    `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again. `timeout` returns after
-    how many silent seconds its process is killed.
+    """One worker, which has one process after the other. `number` is the worker's number. `plan` returns the plan of
+    the next process. `changed` is called when the worker begins to serve, ends, hangs (`hung`) or answers again.
+    `timeout` returns after how many silent seconds its process is killed.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Worker:
         self._process_stops = False
 
     def row(self, last: Snapshot | None = None) -> WorkerRow:
-        """Return its row for the dashboard, with the sessions of its last snapshot."""
+        """Return the worker's row for the dashboard, with the sessions of its last snapshot."""
         process = None if self._process is None else self._process.pid
         if self.hung:
             state = "does not answer"
@@ -131,7 +131,7 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Start a process for the worker; if the system cannot, try again later."""
+        """Start a process for the worker; if the system cannot start one, try again later."""
         self._again = None
         self._begun = self._reactor.seconds()
         try:
@@ -167,7 +167,7 @@ class Worker:
             self._passage.loseConnection()
 
     def reload(self) -> Deferred[str]:
-        """Make the process use another configuration. The Deferred fires with "", or with why it cannot."""
+        """Make the process use another configuration. The Deferred fires with "", or with the reason of a refusal."""
         if self.plan is None or self._passage is None:
             return succeed("")
         self.plan = self._plan(self.number)
@@ -176,7 +176,7 @@ class Worker:
         return answer.addErrback(lambda failure: "" if failure.check(NoAnswer) else "it does not answer")
 
     def ask(self, name: str, *values: Any) -> Deferred[Any]:
-        """Ask the process a question of `child.answer`. The Deferred fails where it does not answer in time."""
+        """Ask the process a question of `child.answer`. The Deferred fails if there is no answer in time."""
         if self._passage is None:
             return fail(NoAnswer("it is away"))
         answer = self._awaited()
@@ -207,7 +207,7 @@ class Worker:
             answer.callback(passed.said.get("answer"))
 
     def _unheard(self, _why: str) -> None:
-        """Fail all questions that wait for an answer: the process ends, and the next one gets a plan of its own."""
+        """Fail all questions that wait for an answer: the process ends, and the next process gets its own plan."""
         for answer in tuple(self._answers.values()):
             answer.errback(NoAnswer("it ended"))
 
@@ -226,8 +226,8 @@ class Worker:
 
     @property
     def _limit(self) -> float:
-        """Return the seconds until the next notice must come: the configured number, or the one that systemd requires
-        of the parent; fewer at a late stop.
+        """Return the seconds until the next notice must come: the smaller of the configured number and the number that
+        systemd requires of the parent; `HUNG` after `hurry`.
         """
         if self._late:
             return HUNG
@@ -241,7 +241,7 @@ class Worker:
         self._silent = self._reactor.callLater(first, self._said_nothing, first, within)
 
     def _said_nothing(self, seconds: float, within: float) -> None:
-        """Give the silent process no clients for now; at the end of its time kill it."""
+        """Give the silent process no clients for now. At the end of its time kill the process."""
         if seconds < within:
             self.hung = True
             _log.warn(
@@ -260,7 +260,7 @@ class Worker:
             self._ended(Failure(ProcessTerminated(signal=9)))
 
     def hurry(self) -> None:
-        """Kill the process if it has not begun to end or does not answer; otherwise as soon as it does not answer."""
+        """Kill the process if it has not begun to stop or is hung; otherwise kill it as soon as it is hung."""
         self._late = True
         if self._process is None:
             return
@@ -302,7 +302,7 @@ class Worker:
         self._again = self._reactor.callLater(after, self.start)
 
     def stop(self) -> Deferred[None]:
-        """Stop it as at SIGTERM. The Deferred fires when it has ended."""
+        """Stop the process as at SIGTERM. The Deferred fires when the process has ended."""
         self._stopping = True
         if self._again is not None and self._again.active():
             self._again.cancel()
@@ -326,5 +326,5 @@ def _environment() -> dict[str, str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for each in ("NOTIFY_SOCKET", "WATCHDOG_PID"):
         environment.pop(each, None)
-    environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # a notice comes twice in that time
+    environment[WATCHDOG] = str(round(2 * BEAT * 1_000_000))  # two notices come in this time
     return environment

@@ -1,13 +1,13 @@
-// The console: it connects to a listener of the relay, says what is asked for, and shows each frame that passes. What it
-// shows is bounded, and only ever put into the page as text.
+// The console: it connects to a listener of the relay, sends what the user asks for, and shows each frame. What the page
+// shows is bounded, and is only ever put into the page as text.
 "use strict";
 
 const FRAMES = 500; // frames that are shown at most
-const SIZE = 2 * 1024 * 1024; // characters of all of them at most
+const SIZE = 2 * 1024 * 1024; // characters of all shown frames at most
 const IDLE = 30 * 60 * 1000; // ms without a command after which the session is ended
-const TICK = 250; // ms between two looks at what is counted
+const TICK = 250; // ms between two updates of the counters
 
-// ---- what is told
+// ---- messages to the user
 
 function notice(text, alarmed = false) {
   $("notice").className = alarmed ? "notice alarmed" : "notice";
@@ -31,7 +31,7 @@ function become(state, peer = "") {
   offer();
 }
 
-// Offer what can be done with a transaction where one is chosen.
+// Enable the buttons for a transaction if a transaction is chosen.
 function offer() {
   for (const name of ["commit", "abort"]) $(name).disabled = session === null || $("transaction").value === "";
 }
@@ -39,8 +39,8 @@ function offer() {
 // ---- the frames that are shown
 
 const log = {
-  waiting: [], // what is drawn next
-  shown: 0, // characters
+  waiting: [], // the frames that are drawn next
+  shown: 0, // characters that are shown
   gone: 0,
   total: { sent: 0, received: 0 },
   beats: { sent: 0, received: 0 },
@@ -54,7 +54,7 @@ const log = {
       this.waiting.shift();
       this.gone += 1;
     }
-    // A page that is not seen draws nothing; what waits is bounded.
+    // A page that is not visible draws nothing; the number of waiting frames is bounded.
     if (!this.drawing) requestAnimationFrame(() => this.draw());
     this.drawing = true;
   },
@@ -106,7 +106,7 @@ const log = {
 
 // ---- a session
 
-let session = null; // the one that is open, or about to be
+let session = null; // the session that is open or opening
 
 class Session {
   constructor(dialect) {
@@ -137,7 +137,7 @@ class Session {
     log.add("sent", head.replace(/\0$/, ""), data.subarray(utf8.encode(head).length, Math.max(0, data.length - 1)));
   }
 
-  // Send a command, with what is chosen for each; SEND, ACK and NACK may be in a transaction.
+  // Send a command with the headers that the user chose; SEND, ACK and NACK may be in a transaction.
   command(name, headers, body = null) {
     const transaction = $("transaction").value;
     const all = [...headers];
@@ -189,7 +189,7 @@ class Session {
     this.beating = setInterval(() => { this.socket.send(Uint8Array.of(LF)); log.beats.sent += 1; }, Math.max(wanted, can));
   }
 
-  // Return the buttons of a MESSAGE that is to be acknowledged.
+  // Return the buttons of a MESSAGE that the user has to acknowledge.
   answers(message) {
     const mode = this.subscriptions.get(message.get("subscription"))?.ack;
     if (mode === "auto") return [];
@@ -200,7 +200,7 @@ class Session {
     } }));
   }
 
-  // Leave at once, for this reason.
+  // End the session at once, for this reason.
   end(reason) {
     this.failed = reason;
     this.socket?.close(1000);
@@ -263,7 +263,7 @@ function headers(name) {
   });
 }
 
-// ---- what is asked for
+// ---- the user's requests
 
 function subscribe() {
   const id = session.name("sub");
@@ -318,7 +318,7 @@ $("transaction").onchange = () => offer();
 $("disconnect").onclick = () => session.command("DISCONNECT", []);
 $("cut").onclick = () => session.end("it was cut off here");
 $("clear").onclick = () => log.clear();
-// What is typed into more than one line is sent by Enter and Ctrl.
+// Ctrl and Enter send a text of several lines.
 for (const area of document.querySelectorAll("textarea")) {
   area.onkeydown = (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) area.form.requestSubmit(); };
 }

@@ -1,18 +1,18 @@
-// The page of a relay. It asks for the overview once a second while somebody can see it, and for one page of sessions; it
-// keeps the last five minutes of what it draws, and says so when its figures are old. What a client or a broker may have
-// said is only ever put into the page as text.
+// The dashboard. While the page is visible, it asks for the overview once a second, and for one page of sessions. It
+// keeps the last five minutes of the drawn figures, and shows a notice when its figures are old. Texts of clients and
+// brokers are only ever put into the page as text.
 "use strict";
 
 const OLD = 2000; // ms after which figures are old
-const SHARED = 500; // ms that an answer may be old when it comes: the relay gives all who ask at a time the same
+const SHARED = 500; // ms that an answer may be old when it arrives: the relay shares one answer for a time
 const PATIENCE = 8000; // ms that an answer may take; a worker that is silent delays it by five seconds
 const BUSIEST = 25; // destinations that are shown
-const SORTED = 10; // seconds after which they are sorted anew
+const SORTED = 10; // seconds after which the destinations are sorted again
 const STEP = 5; // seconds between two states of a histogram that are kept
 const SHOWN_FOR = 10000; // ms that a notice stays
-const COST = 20; // sessions are asked for again after so many times what the last answer took
+const COST = 20; // the next request for sessions waits so many times as long as the last answer took
 
-// ---- what is told to whoever looks
+// ---- messages to the user
 
 let noticed = 0;
 
@@ -23,8 +23,8 @@ function notice(text, alarmed = false) {
   noticed = performance.now();
 }
 
-let fresh = null; // when the figures that are shown were asked for, by the browser's clock; null before the first
-let freshAt = 0; // the same by the relay's clock
+let fresh = null; // when the shown figures were requested, by the browser's clock; null before the first figures
+let freshAt = 0; // the same moment by the relay's clock
 let trouble = "";
 
 function watch() {
@@ -67,7 +67,7 @@ async function order(path, body, done) {
   sessions.ask();
 }
 
-// Ask whether an order is meant; resolves with the seconds that were typed, or null where it is not.
+// Ask the user to confirm an order; resolves with the typed seconds, or with null if the user cancels.
 function meant(title, text, verb, timed = false) {
   const dialog = $("confirm");
   put($("confirm-title"), title);
@@ -103,7 +103,7 @@ async function kill(row) {
   if (within !== null) await order(`sessions/${encodeURIComponent(row.session)}/kill`, {}, `${row.session} is ended.`);
 }
 
-// Orders to the whole relay, by path: shown where it takes them, and `when` there is a use for them.
+// Orders to the whole relay, by path: shown if the relay accepts the order, and if `when` returns true.
 const ORDERS = {
   "/reload": { text: "Reload", title: "Read the configuration anew?", when: (data) => !data.stopping,
     note: "What is wrong in it is told, and then nothing changes. Sessions go on.",
@@ -182,7 +182,7 @@ function showTiles(data) {
   document.title = `${bad ? `${bad} down: ` : ""}${data.stopping ? "stopping: " : data.draining ? "draining: " : ""}stomprelay`;
 }
 
-// The cells of what brokers carried: both ways, and failovers.
+// The cells for the traffic of brokers: both directions, and failovers.
 function carried(name, data, brokers) {
   const one = (field) => rate(`${name} ${field}`, data.time, sum(brokers, (each) => each.tally[field]));
   return [[one("sent_frames"), one("sent_bytes"), "in"], [one("received_frames"), one("received_bytes"), "out"], count(sum(brokers, (each) => each.tally.failovers))];
@@ -236,7 +236,7 @@ function showDestinations(data) {
   tables.destinations.show(busiest.names.flatMap((name) => rows.get(name) ?? []));
 }
 
-// Return in how many seconds a share of what was counted was over, as Prometheus' histogram_quantile does.
+// Return within how many seconds this share of the counted events was over, as Prometheus' histogram_quantile does.
 function within(share, counts, bounds) {
   let left = share * sum(counts, (each) => each);
   for (const [at, each] of counts.entries()) {
@@ -258,14 +258,14 @@ function showTimes(data) {
     if (!states.length || data.time - states.at(-1).time >= STEP) states.push({ time: data.time, counts: each.counts });
     while (states.length > KEPT / STEP + 1 || states[0].time < data.time - KEPT) states.shift();
     const lately = each.counts.map((value, at) => value - (states[0]?.counts[at] ?? 0));
-    // A page that was just loaded has no past: then it is all since the start.
+    // A page that was just loaded has no history: then use all counts since the start.
     const counts = lately.some((value) => value) ? lately : each.counts;
     const note = counts === lately ? `${each.by} ${each.label}` : `${each.by} ${each.label}, since the start`;
     return [{ key: name, cells: [[each.meaning, note], ...[0.5, 0.95, 0.99].map((share) => within(share, counts, data.bounds)), count(sum(counts, (value) => value))] }];
   }));
 }
 
-let known = null; // the outages that were there before
+let known = null; // the outages of the last overview
 
 function showOutages(data) {
   const names = data.outages.map((each) => JSON.stringify([each.upstream, each.broker, each.began]));
@@ -297,7 +297,7 @@ function showRest(data) {
   tables.counters.show(counted.map(([name, found]) => ({ key: name, cells: [name.replaceAll("_", " "), count(sum(found, (each) => each.counters[name])), found.map((each) => `${each.name}: ${count(each.counters[name])}`).join(", ")] })));
 }
 
-let shown = null; // the overview before
+let shown = null; // the last overview
 
 function show(data) {
   if (shown !== null && data.started !== shown.started) {
@@ -323,7 +323,7 @@ function show(data) {
   shown = data;
 }
 
-let next = null; // the timer of the next question
+let next = null; // the timer of the next request
 let asking = false;
 
 async function ask() {
@@ -346,29 +346,29 @@ async function ask() {
 // ---- sessions
 
 const SORTS = { session: "Session", login: "Login", client: "Client", listener: "Listener", age: "Age", idle: "Idle", destinations: "Destinations", unconfirmed: "Unconfirmed", unacknowledged: "Unacknowledged", client_bytes: "From client", broker_bytes: "From brokers" };
-const WORDY = new Set(["session", "login", "client", "listener"]); // from the first; the others from the largest
+const WORDY = new Set(["session", "login", "client", "listener"]); // sorted from the first text; all other columns from the largest number
 
 const sessions = {
   sort: "session",
   search: "",
-  cursors: [], // of the pages before, so that there is a way back
+  cursors: [], // of the earlier pages, to go back
   after: "",
   following: null,
-  before: 0, // sessions on the pages before
+  before: 0, // sessions on the earlier pages
   asked: null,
-  current: null, // the question that is on its way
+  current: null, // the request that waits for its answer
   timer: null,
-  last: new Map(), // what was counted for the sessions that are shown
+  last: new Map(), // the last counts of the shown sessions
 
   query() {
     const found = new URLSearchParams({ sort: this.sort, limit: $("size").value });
-    // Each sign that means something in a pattern stands for itself.
+    // Escape each character that has a meaning in a pattern.
     if (this.search) found.set("any", `*${this.search.replace(/[[*?]/g, "[$&]")}*`);
     if (this.after) found.set("after", this.after);
     return found;
   },
 
-  // Begin anew, for something else is asked for.
+  // Start at the first page again, because the user asks for something else.
   restart() {
     this.current?.abort();
     Object.assign(this, { cursors: [], after: "", before: 0, current: null });
@@ -410,7 +410,7 @@ const sessions = {
       this.asked = asked;
     } catch (error) {
       if (this.current !== question) return;
-      // That the relay is away is said on top.
+      // The top of the page already shows that the relay is away.
       if (!(error instanceof TypeError)) notice(`No sessions: ${reason(error)}`, true);
     }
     this.current = null;
@@ -480,7 +480,7 @@ document.addEventListener("visibilitychange", () => {
   ask();
   sessions.ask();
 });
-// On a phone a row is a card, and fifty are a long way.
+// On a phone each row is a card, and fifty cards are too long.
 if (matchMedia("(max-width: 860px)").matches) $("size").value = "25";
 setInterval(watch, 250);
 sessions.mark();

@@ -1,14 +1,14 @@
-// What the page is drawn with: words for numbers, the history of five minutes, lines and tables of it.
+// Functions to draw the page: numbers as text, the history of five minutes, its lines and tables.
 "use strict";
 
-const EVERY = 1000; // ms between two questions
+const EVERY = 1000; // ms between two requests
 const KEPT = 300; // seconds of history
 const LEAST = 60; // seconds that are drawn at least
-const GAP = 5; // seconds between two answers of which no rate is made
+const GAP = 5; // no rate is computed between answers that are more seconds apart
 
 const $ = (id) => document.getElementById(id);
 
-// Return text of which no sign is unseen, nor turns others round.
+// Return a text in which invisible characters and changes of direction are replaced.
 const visible = (text) => text.replace(/(?![\t\n])[\p{C}\p{Zl}\p{Zp}]/gu,
   (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 
@@ -24,7 +24,7 @@ function put(node, said) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// ---- words for numbers
+// ---- numbers as text
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -52,7 +52,7 @@ const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
 const plural = (value, thing) => `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
 const sum = (rows, field) => rows.reduce((total, row) => total + field(row), 0);
 
-// ---- history: what is drawn, by name; a name that is not told any more is forgotten
+// ---- history: the drawn figures by name; a name without new figures is removed
 
 let histories = new Map();
 let told = new Map();
@@ -118,7 +118,7 @@ function draw(svg, found, unit) {
   svg.setAttribute("aria-label", values.length ? `at most ${unit(most)} in five minutes` : "nothing yet");
 }
 
-// ---- tables: a row stays the same element while its key does, so that whoever is on one of its buttons stays there
+// ---- tables: a row with the same key stays the same element, so that its buttons keep the focus
 
 const CELLS = {
   text: (cell, value) => put(cell, value == null ? "" : String(value)),
@@ -151,7 +151,7 @@ const CELLS = {
 };
 
 class Table {
-  // `columns` are [heading, kind, class, key to sort by]; `empty` is said where there are no rows.
+  // `columns` are [heading, kind, class, key to sort by]; `empty` is the text of a table without rows.
   constructor(place, columns, empty, sort = null) {
     this.columns = columns;
     this.rows = new Map();
@@ -172,7 +172,7 @@ class Table {
     this.show([]);
   }
 
-  // Show rows, each {key, cells}, and `group` where it is one of sums.
+  // Show rows, each {key, cells, group}; `group` marks a row of sums.
   show(rows) {
     this.whole.hidden = !rows.length;
     this.none.hidden = rows.length > 0;

@@ -1,11 +1,11 @@
-// STOMP as bytes, in its three versions: frames are composed and read here. Nothing is known of a page.
+// STOMP as bytes, in its three versions: makes and reads frames. Does not use the page.
 "use strict";
 
-const MOST = 64 * 1024 * 1024; // bytes of a frame that are waited for
-const IDLE_SIZE = 64 * 1024; // bytes of a buffer that nothing waits in
+const MOST = 64 * 1024 * 1024; // bytes that a frame may have at most
+const IDLE_SIZE = 64 * 1024; // bytes of an empty buffer at most
 const [NUL, LF, CR] = [0, 10, 13];
 
-// What a version does. `ack` makes the headers of ACK and NACK out of those of a MESSAGE.
+// The facts of each version. `ack` makes the headers of ACK and NACK from the headers of a MESSAGE.
 const DIALECTS = {
   "1.0": { protocol: "v10.stomp", escapes: [], cr: false, nack: false, beats: false,
     opening: () => [],
@@ -29,7 +29,7 @@ function unescaped(dialect, text) {
   return signs.size ? text.replace(/\\./g, (spelled) => signs.get(spelled) ?? spelled) : text;
 }
 
-// Return the bytes of a frame. `headers` are [name, value]; a body has its length said.
+// Return the bytes of a frame. `headers` are [name, value]; a frame with a body gets a content-length.
 function compose(dialect, command, headers, body = null) {
   const spell = UNESCAPED.has(command) ? (text) => text : (text) => escaped(dialect, text);
   const all = body === null ? headers : [...headers, ["content-length", String(body.length)]];
@@ -47,14 +47,14 @@ function joined(...parts) {
   return found;
 }
 
-// Reads frames, in whatever pieces they come.
+// Reads frames from bytes that are received in any pieces.
 class FrameReader {
   constructor(dialect) {
     this.dialect = dialect;
     this.kept = new Uint8Array(IDLE_SIZE);
-    this.start = this.size = 0; // what is kept and not read yet is between them
-    this.looked = 0; // bytes that were looked through for the end of a head or of a body
-    this.frame = null; // that whose head is complete
+    this.start = this.size = 0; // the kept bytes that are not read yet are between these positions
+    this.looked = 0; // bytes that were already searched for the end of a head or a body
+    this.frame = null; // the frame whose head is complete
     this.beats = 0;
   }
 
@@ -82,7 +82,7 @@ class FrameReader {
     this.size = size;
   }
 
-  // What is kept and not read yet.
+  // The kept bytes that are not read yet.
   rest() {
     return this.kept.subarray(this.start, this.size);
   }
@@ -129,7 +129,7 @@ class FrameReader {
     return true;
   }
 
-  // Return where the head ends, behind its blank line; null while that has not come.
+  // Return where the head ends, behind its blank line; null while the blank line is missing.
   blank() {
     const rest = this.rest();
     for (let at = rest.indexOf(LF, Math.max(0, this.looked - 2)); at >= 0; at = rest.indexOf(LF, at + 1)) {
@@ -141,9 +141,9 @@ class FrameReader {
   }
 }
 
-// ---- what was said, for people
+// ---- frames as text for the user
 
-const HEX = 512; // bytes that are shown of what is no text
+const HEX = 512; // bytes that are shown of a body that is no text
 const LONGEST = 16 * 1024; // characters of a head or a body that are shown
 
 const cut = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}… and more` : text);
@@ -154,7 +154,7 @@ const headText = (head) => cut(visible(head.trimEnd().replace(/^(\s*passcode\s*:
 function bodyText(body) {
   const begins = body.subarray(0, 4 * LONGEST);
   try {
-    // The last sign may be cut where there is more.
+    // The last character may be incomplete if there are more bytes.
     const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
     return cut(visible(strict.decode(begins, { stream: begins.length < body.length })));
   } catch {
