@@ -140,6 +140,12 @@ class Broker:
                 session.line.slow = on
                 session.line.end.changed()
 
+    def mute(self, on: bool) -> None:
+        """Take no new connection, as where the queue is full; those that are there go on. Or take them again."""
+        if self.up and on is not (self.place in self.net.silent):
+            (self.net.silent.add if on else self.net.silent.discard)(self.place)
+            self.note(What.FATE, detail="takes no connections" if on else "takes connections again")
+
     def _accept(self, end: End) -> None:
         self._connections += 1
         end.name = self.name

@@ -60,6 +60,7 @@ class Client:
         self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
+        self._heard = self._interval = 0.0
         self._comes_back = True
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
@@ -73,6 +74,7 @@ class Client:
         if self.line is not None and not self.line.over:
             return
         self.session += 1
+        self._interval = 0.0
         self.connected = self.leaving = False
         self.subscriptions.clear()
         self._used.clear()
@@ -108,7 +110,15 @@ class Client:
         if self._comes_back:
             self.connect()
 
+    def _hears(self) -> None:
+        """The relay is heard, or was until now: within twice the interval that it offered, and a second for the way."""
+        now, before = self.net.clock.now, self._heard
+        self._heard = max(now, before)
+        if self._interval and not self.leaving and now > before + 2 * self._interval + 1.0:
+            self.note(What.WRONG, detail=f"heard nothing for {now - before:.1f} s")
+
     def _received(self, data: bytes) -> None:
+        self._hears()
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -120,6 +130,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
+            offered, _, _ = frame.headers.get(b"heart-beat", b"0,0").partition(b",")
+            if int(offered) and self.habit.beat:
+                self._interval = max(int(offered), self.habit.beat) / 1000
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -152,6 +165,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
+            self._hears()
             self._comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
@@ -178,6 +192,7 @@ class Client:
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
         if self.line is not None and not self.line.over:
+            self._heard = self.net.clock.now + milliseconds / 1000
             self.line.pause(milliseconds / 1000)
 
     def send(self, place: int, receipt: int, inside: int, size: int) -> None:

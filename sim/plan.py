@@ -12,6 +12,7 @@ from sim.clients import Habit
 from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS, Web
+from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
@@ -26,6 +27,7 @@ CHANGES: Final[tuple[dict[str, Any], ...]] = (
     {"versions": (b"1.1", b"1.2")},
     {"body": 10_000},
     {"clients": 1},
+    {"frames": 4.0},
     {"denied": ("/queue/c",)},
     {},
 )
@@ -120,6 +122,7 @@ class Scene:
             versions=frozenset(settings.get("versions", VERSIONS)),
             limits=Limits(body=settings.get("body", 1 << 20)),
             clients=settings.get("clients"),
+            rates=RateLimits(Rates(frames=settings.get("frames"))),
             tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
             web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
@@ -166,6 +169,8 @@ def draw(seed: int, number: int) -> Plan:
         "beats": random() < 0.5,
         "trace": random() < 0.2,
         "fast": random() < 0.5,
+        "size": choice((1 << 16, 1 << 16, 2048)),
+        "frames": choice((None, None, None, 10.0)),
         "web": web,
         "tls": secure,
         "broker_web": random() < 0.1,
@@ -226,26 +231,34 @@ def _client(chance: Random) -> tuple[str, tuple[int, ...]]:
     return act, values.get(act, ())
 
 
+OTHERS: Final = ("cut", "cut_client", "pause", "relay", "mute", "half_close")
+
+
 def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0)) * random()
-    match chance.choice(("kill", "kill", "kill", "stall", "cut", "cut_client", "pause", "relay")):
+    match chance.choice(("kill", "kill", "kill", "stall", *OTHERS)):
         case "kill":
             return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
         case "stall":
             return [Step(at, name, "stall", (1,)), Step(later, name, "stall", (0,))]
+        case "mute":
+            return [Step(at, name, "mute", (1,)), Step(later, name, "mute", (0,))]
+        case "half_close":
+            return [Step(at, name, "half_close", (int(random() * 9),))]
         case "cut":
             return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
         case "relay":
-            act = chance.choice(("kill", "stop", "drain", "reload"))
+            act = chance.choice(("kill", "stop", "drain", "lack", "reload"))
             if act == "reload":
                 which = int(random() * len(CHANGES))
                 return [Step(at, "relay", act, (which,)), Step(later, "relay", act, (len(CHANGES) - 1,))]
-            then = Step(later, "relay", "drain", (0,)) if act == "drain" else Step(later, "relay", "start")
-            return [Step(at, "relay", act, (1,) if act == "drain" else ()), then]
+            if act in ("drain", "lack"):
+                return [Step(at, "relay", act, (1,)), Step(later, "relay", act, (0,))]
+            return [Step(at, "relay", act), Step(later, "relay", "start")]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),

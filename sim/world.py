@@ -40,6 +40,7 @@ def simulated() -> Iterator[None]:
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
+        patch.object(protocol, "READ", 16 * 1024),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
         patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
@@ -98,6 +99,7 @@ class World:
         self.clock = Clock()
         self.history = History(scene=plan.scene)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
+        self.net.size = plan.scene.settings["size"]
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
             self.brokers[name] = Broker(
@@ -175,6 +177,12 @@ class World:
                     What.FATE, session.number, detail=f"is cut off; of what is on its way {most} bytes arrive"
                 )
                 session.line.end.cut(most)
+            case "mute":
+                broker.mute(bool(step.values[0]))
+            case "half_close" if broker.sessions:
+                session = broker.sessions[step.values[0] % len(broker.sessions)]
+                broker.note(What.FATE, session.number, detail="half-closes")
+                session.line.half_close()
 
     @property
     def relay(self) -> RelayProcess:
@@ -216,6 +224,12 @@ class World:
         relay.reactor.kill()
         if relay.again:
             self._relay_start()
+
+    def _relay_lack(self, on: int) -> None:
+        """The relay's process has no descriptors left; or has some again."""
+        if self.net.lacking is not bool(on):
+            self.net.lacking = bool(on)
+            self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
@@ -278,9 +292,11 @@ class World:
     def _calm(self) -> None:
         """End the weather: everything works from now on."""
         self.history.add(self.clock.now, "relay", What.CALM)
+        self._relay_lack(0)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
             broker.stall(False)
+            broker.mute(False)
             broker.start()
         self._relay_start()
         self._relay_reload(-1)
@@ -295,10 +311,11 @@ class World:
                 client.act("abort", 0, 1)
             client.act("send", 0, 1, 0, 0)
         self.clock.run(self.clock.now + SETTLING)
-        for client in self.clients.values():
-            for _ in range(len(client.owed)):
-                client.act("ack", 0, 0)
-        self.clock.run(self.clock.now + 5.0)
+        for _ in range(5):
+            for client in self.clients.values():
+                for _ in range(len(client.owed)):
+                    client.act("ack", 0, 0)
+            self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
             if client.open and not client.connected:
                 self.history.add(
