@@ -197,6 +197,7 @@ class World:
         if self.relays and self.relay.reactor.alive:
             self.relay.again = self.relay.service.state.sessions.stopping
             return
+        self.net.lacking = False
         self._fate("starts")
         self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), self.clock, self.net))
 
