@@ -303,6 +303,25 @@ def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
         yield f"{len(missing)} SENDs were taken by no broker, {counted} are counted as possibly lost: {names}"
 
 
+def the_journal_equals_the_history(case: Case) -> Iterator[str]:
+    """The journal has each SEND that a broker took, and each MESSAGE that a client read, as often as they came."""
+    frames, damages, failed = case.history.facts.get("journal", (None, (), False))
+    if frames is None:
+        return
+    yield from damages
+    sent = Counter([each.body for _, each in case.sends])
+    lossy = failed or any(each.detail == "is killed" for each in case.fates)
+    read = Counter([_given(event).body for stay in case.stays.values() for event in stay.read])
+    for (side, command, body), count in frames.items():
+        if command == b"SEND" and (side != "client" or count > sent[body]):
+            yield f"the journal has {count} times {body[:20].decode()} of the {side}"
+        if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
+            yield f"the journal has {count} times the MESSAGE {body[:20].decode()} of the {side}"
+    for body in case.took if not lossy else ():
+        if not frames["client", b"SEND", body] or frames["broker", b"MESSAGE", body] < read[body]:
+            yield f"the journal does not have all of {body[:20].decode()}"
+
+
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     scene = case.history.facts["scene"]
@@ -393,6 +412,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     a_copy_is_marked,
     only_what_was_subscribed,
     nothing_is_lost_quietly,
+    the_journal_equals_the_history,
     nobody_is_disturbed,
 )
 

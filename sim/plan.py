@@ -171,9 +171,10 @@ def draw(seed: int, number: int) -> Plan:
         "fast": random() < 0.5,
         "size": choice((1 << 16, 1 << 16, 2048)),
         "frames": choice((None, None, None, 10.0)),
+        "journal": random() < 0.06,
         "web": web,
         "tls": secure,
-        "broker_web": random() < 0.1,
+        "broker_web": random() < 0.06,
         "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
@@ -252,7 +253,9 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
         case "relay":
-            act = chance.choice(("kill", "stop", "drain", "lack", "reload"))
+            act = chance.choice(("kill", "stop", "drain", "lack", "disk", "reload"))
+            if act == "disk":
+                return [Step(at, "relay", act, (int(random() * 4000),)), Step(later, "relay", act, (-1,))]
             if act == "reload":
                 which = int(random() * len(CHANGES))
                 return [Step(at, "relay", act, (which,)), Step(later, "relay", act, (len(CHANGES) - 1,))]

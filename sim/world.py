@@ -13,11 +13,13 @@ from twisted.python.failure import Failure
 
 from sim.brokers import Broker
 from sim.clients import Client
+from sim.disk import OS, Disk, on_disks
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
 from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from stomprelay.config import Config
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.clients import clients
 from stomprelay.service.connection import protocol, relay_driver, runtime, web
 from stomprelay.service.network import sockets
@@ -36,6 +38,7 @@ LEAVING: Final = 30.0
 def simulated() -> Iterator[None]:
     """Let relays of this process use the network of the world that is played. Worlds are played inside."""
     with (
+        on_disks(),
         patch.object(sockets, "socket", SOCKETS),
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
@@ -53,10 +56,10 @@ class RelayProcess:
     what was wrong when it stopped, `again` whether it is to start again then.
     """
 
-    def __init__(self, number: int, config: Config, clock: Clock, net: Network) -> None:
-        self.clock = clock
+    def __init__(self, number: int, config: Config, reactor: Reactor) -> None:
+        self.clock = reactor.clock
         self.number = number
-        self.reactor = Reactor(clock, net)
+        self.reactor = reactor
         self.again = False
         self.service = RelayService(config, self.reactor, self.reactor.seconds, self._nanoseconds)
         self.service.clients.prefix = f"relay-{number}"
@@ -99,6 +102,7 @@ class World:
         self.clock = Clock()
         self.history = History(scene=plan.scene)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
+        self.disk = Disk(self.clock) if plan.scene.settings["journal"] else None
         self.net.size = plan.scene.settings["size"]
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
@@ -199,7 +203,11 @@ class World:
             return
         self.net.lacking = False
         self._fate("starts")
-        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), self.clock, self.net))
+        reactor = Reactor(self.clock, self.net)
+        if self.disk is not None:
+            OS.disk = self.disk
+            self.disk.alive = lambda: reactor.alive
+        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
@@ -232,6 +240,11 @@ class World:
             self.net.lacking = bool(on)
             self._fate("refuses new clients" if on else "takes new clients")
 
+    def _relay_disk(self, room: int) -> None:
+        """The disk of the journal takes so many bytes; any number where that is negative."""
+        if self.disk is not None:
+            self.disk.room = None if room < 0 else room
+
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
         if self.relay.service.state.sessions.stopping:
@@ -247,6 +260,7 @@ class World:
             memory=1 << 30,
             stop_timeout=scene.settings["stop_timeout"],
             fast_path=scene.settings["fast"],
+            journal=JournalSettings() if self.disk is None else self.disk.settings(),
         )
 
     def _relay_reload(self, which: int) -> None:
@@ -280,6 +294,8 @@ class World:
 
     def _pause(self, which: int, on: bool) -> None:
         state = self.relay.service.state
+        if state.sessions.stopping:
+            return
         known = [*state.brokers]
         broker = known[which % len(known)]
         self._fate(f"{broker.broker} is {'taken out of' if on else 'in'} service")
@@ -294,6 +310,7 @@ class World:
         """End the weather: everything works from now on."""
         self.history.add(self.clock.now, "relay", What.CALM)
         self._relay_lack(0)
+        self._relay_disk(-1)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
             broker.stall(False)
@@ -359,4 +376,6 @@ class World:
         self.clock.run(self.clock.now + 30.0)
         if self.relay.reactor.alive:
             self.wrong("the relay does not stop")
+        if self.disk is not None:
+            self.history.facts["journal"] = self.disk.recorded()
         self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))
