@@ -20,12 +20,16 @@ from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from stomprelay.config import Config
 from stomprelay.journal.settings import JournalSettings
+from stomprelay.service import relay
 from stomprelay.service.clients import clients
 from stomprelay.service.connection import protocol, relay_driver, runtime, web
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
 from stomprelay.wire.decoder import SCANNER
 
+SLACK: Final = 64 * 1024
+"""Bytes that may be kept beyond a bound: those of one read."""
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
 SETTLING: Final = 30.0
@@ -44,11 +48,24 @@ def simulated() -> Iterator[None]:
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
         patch.object(protocol, "READ", 16 * 1024),
+        patch.object(relay, "return_freed_memory", lambda: None),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
         patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
+
+
+class _Ordered(dict[Any, None]):
+    """A set in the order of additions, so that a world is played the same way each time."""
+
+    add = dict.setdefault
+
+    def discard(self, one: Any) -> None:
+        self.pop(one, None)
+
+    def __sub__(self, others: set[Any]) -> list[Any]:
+        return [each for each in self if each not in others]
 
 
 class RelayProcess:
@@ -63,6 +80,8 @@ class RelayProcess:
         self.again = False
         self.service = RelayService(config, self.reactor, self.reactor.seconds, self._nanoseconds)
         self.service.clients.prefix = f"relay-{number}"
+        self.memory = self.service.state.runtime.memory
+        self.memory._sessions = _Ordered()  # type: ignore[assignment]
         self.service.privilegedStartService()
         self.service.startService()
 
@@ -77,6 +96,19 @@ class RelayProcess:
     def stop(self, over: Callable[[Failure | None], object]) -> None:
         """Stop in order; `over` is called then, with what went wrong, and is to `kill` it."""
         _ = self.service.stopService().addCallbacks(over, over)
+
+    def excess(self) -> Iterator[str]:
+        """Yield in words what is kept beyond the bounds: of a session a buffer for its client and each group, and one
+        read more in each; of all sessions the memory that is allowed.
+        """
+        for driver in self.service.state.sessions:
+            upstream = driver.relay.listener.upstream
+            bound = (1 + len(upstream.groups)) * (upstream.resend_buffer + SLACK)
+            if driver.relay.kept > bound:
+                yield f"{driver.relay.kept} bytes are kept of {driver.name}, {bound} may be"
+        row = self.memory.row
+        if row.limit is not None and row.kept > row.limit + SLACK * len(self.service.state.sessions):
+            yield f"{row.kept} bytes are kept of all sessions, {row.limit} may be"
 
     def left(self) -> Iterator[str]:
         """Yield what is left of it, in words. Call this when it has stopped."""
@@ -159,6 +191,9 @@ class World:
     # Steps
 
     def _step(self, step: Step) -> None:
+        if self.relay.reactor.alive:
+            for text in self.relay.excess():
+                self.wrong(text)
         if step.who in self.clients:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
@@ -257,7 +292,7 @@ class World:
         listener = scene.listener(self.changed)
         return Config(
             (listener,),
-            memory=1 << 30,
+            memory=scene.settings["memory"],
             stop_timeout=scene.settings["stop_timeout"],
             fast_path=scene.settings["fast"],
             journal=JournalSettings() if self.disk is None else self.disk.settings(),
@@ -358,6 +393,8 @@ class World:
             ("sessions", len(state.sessions)),
             ("legs", len(runtime.protocols)),
             ("connections", runtime.sockets),
+            ("kept bytes", runtime.memory.row.kept),
+            ("timers", sum(isinstance(each, Driver | LegProtocol) for each in runtime.timers._armed)),
             (
                 "sessions of brokers",
                 sum(each.broker.health.sessions + each.broker.health.coming for each in state.brokers),
