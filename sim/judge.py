@@ -361,11 +361,17 @@ def without_relay(case: Case, stay: Stay) -> bool:
     told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES]
     before = [TAKES[each.detail] for each in told if each.at <= stay.began]
     away = [each.detail for each in told if stay.began < each.at <= end and not TAKES[each.detail]]
-    return not before[-1] or any(stay.connected is None or not each.startswith("refuses") for each in away)
+    handed = any(each.detail == "hands over" and stay.began < each.at <= end for each in told)
+    return (
+        handed
+        or not before[-1]
+        or any(stay.connected is None or not each.startswith("refuses") for each in away)
+    )
 
 
 TAKES: Final = {
     "starts": True,
+    "hands over": True,
     "takes new clients": True,
     "refuses new clients": False,
     "is killed": False,

@@ -254,7 +254,7 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
         case "relay":
-            act = chance.choice(("kill", "stop", "drain", "lack", "disk", "reload"))
+            act = chance.choice(("kill", "stop", "handover", "drain", "lack", "disk", "reload"))
             if act == "disk":
                 return [Step(at, "relay", act, (int(random() * 4000),)), Step(later, "relay", act, (-1,))]
             if act == "reload":

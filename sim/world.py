@@ -231,9 +231,9 @@ class World:
     def _fate(self, what: str) -> None:
         self.history.add(self.clock.now, "relay", What.FATE, detail=what)
 
-    def _relay_start(self) -> None:
-        """Start the relay; when it has stopped, if it is about to."""
-        if self.relays and self.relay.reactor.alive:
+    def _relay_start(self, beside: bool = False) -> None:
+        """Start the relay; when it has stopped, if it is about to. `beside`: beside the process that runs."""
+        if self.relays and self.relay.reactor.alive and not beside:
             self.relay.again = self.relay.service.state.sessions.stopping
             return
         self.net.lacking = False
@@ -255,16 +255,27 @@ class World:
         if relay.service.state.sessions.stopping:
             return
         self._fate("stops")
-        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, trouble))
+        self._end(relay, "has stopped")
 
-    def _stopped(self, relay: RelayProcess, trouble: Failure | None) -> None:
+    def _relay_handover(self) -> None:
+        """A new process takes the place where the relay listens, and the old one stops."""
+        old = self.relay
+        if not old.service.state.sessions.stopping:
+            self._fate("hands over")
+            self._relay_start(beside=True)
+            self._end(old, "has handed over")
+
+    def _end(self, relay: RelayProcess, what: str) -> None:
+        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, what, trouble))
+
+    def _stopped(self, relay: RelayProcess, what: str, trouble: Failure | None) -> None:
         if not relay.reactor.alive:
             return
         if trouble is not None:
             self.wrong(f"the relay cannot stop: {trouble.getTraceback()}")
         for text in relay.left():
             self.wrong(text)
-        self._fate("has stopped")
+        self._fate(what)
         relay.reactor.kill()
         if relay.again:
             self._relay_start()
@@ -411,8 +422,9 @@ class World:
                 broker.note(What.KEPT, detail=message.body.decode())
         self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
-        if self.relay.reactor.alive:
-            self.wrong("the relay does not stop")
+        for each in self.relays:
+            if each.reactor.alive:
+                self.wrong(f"process {each.number} of the relay does not stop")
         if self.disk is not None:
             self.history.facts["journal"] = self.disk.recorded()
         self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))
