@@ -170,7 +170,7 @@ def draw(seed: int, number: int) -> Plan:
         "trace": random() < 0.2,
         "fast": random() < 0.5,
         "size": choice((1 << 16, 1 << 16, 2048)),
-        "frames": choice((None, None, None, 10.0)),
+        "frames": choice((None, None, None, 10.0, 3.0)),
         "memory": choice((*[1 << 30] * 9, 200_000)),
         "journal": random() < 0.06,
         "web": web,
