@@ -248,6 +248,12 @@ class Broker:
                 session.line.slow = on
                 session.line.end.changed()
 
+    def mute(self, on: bool) -> None:
+        """Take no new connection, as where the queue is full; those that are there go on. Or take them again."""
+        if self.up and on is not (self.place in self.net.silent):
+            (self.net.silent.add if on else self.net.silent.discard)(self.place)
+            self.note(What.FATE, detail="takes no connections" if on else "takes connections again")
+
     def refuse(self, on: bool) -> None:
         """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
         if self.up and self.refuses is not on:
@@ -281,6 +287,7 @@ class Broker:
         self.refuse(False)
         self.fill(False)
         self.feel("")
+        self.mute(False)
         self.start()
 
     def _accept(self, end: End) -> None:

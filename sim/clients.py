@@ -12,8 +12,6 @@ from sim.stomp import Frame, Malformed, Pairs, Reader, write
 
 CHOKING: Final = b"a\\q"
 """A login with an escape that there is not."""
-DEAF: Final = 3.0
-"""Seconds without a heart-beat after which a client that asked for one a second complains."""
 MODES: Final = (b"auto", b"client", b"client-individual")
 HEADERS: Final = (
     *[
@@ -91,8 +89,8 @@ class Client:
         self._inside: dict[bytes, list[Owed]] = {}
         self._number = 0
         self._bodies = 0
+        self._heard = self._interval = 0.0
         self.comes_back = True
-        self._heard = 0.0
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -105,6 +103,7 @@ class Client:
         if self.line is not None and not self.line.over:
             return
         self.session += 1
+        self._interval = 0.0
         self.connected = self.leaving = self.silent = False
         self.subscriptions.clear()
         self._used.clear()
@@ -154,19 +153,15 @@ class Client:
             line.write(b"\n")
             self.net.clock.after(0.6, self._beat, line)
 
-    def _listen(self, line: Line) -> None:
-        """See to it that the relay's heart-beats come. Behind a half-closed connection they may end."""
-        if line.over or line.leaving:
-            return
-        if line.slow:
-            self._heard = self.net.clock.now
-        elif self.net.clock.now > self._heard + DEAF:
-            self.note(What.WRONG, detail=f"heard nothing for {DEAF} s")
-            return
-        self.net.clock.after(0.5, self._listen, line)
+    def _hears(self) -> None:
+        """The relay is heard, or was until now: within twice the interval that it offered, and a second for the way."""
+        now, before = self.net.clock.now, self._heard
+        self._heard = max(now, before)
+        if self._interval and not self.leaving and now > before + 2 * self._interval + 1.0:
+            self.note(What.WRONG, detail=f"heard nothing for {now - before:.1f} s")
 
     def _received(self, data: bytes) -> None:
-        self._heard = self.net.clock.now
+        self._hears()
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -178,13 +173,9 @@ class Client:
         self.note(What.READ, frame)
         if frame.command == b"CONNECTED":
             self.connected = True
-            if (
-                self.habit.beat
-                and not self.habit.rough
-                and not frame.headers.get(b"heart-beat", b"0").startswith(b"0")
-            ):
-                assert self.line is not None
-                self._listen(self.line)
+            offered, _, _ = frame.headers.get(b"heart-beat", b"0,0").partition(b",")
+            if self.habit.beat and not self.habit.rough and offered.isdigit() and int(offered):
+                self._interval = max(int(offered), self.habit.beat) / 1000
             while self._waiting:
                 self._waiting.popleft()()
         elif frame.command == b"MESSAGE":
@@ -219,6 +210,7 @@ class Client:
     def vanish(self) -> None:
         """Close the connection without a word."""
         if self.line is not None and not self.line.over:
+            self._hears()
             self.comes_back = False
             self.note(What.ENDED, detail="left")
             self.line.close()
@@ -259,6 +251,7 @@ class Client:
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
         if self.line is not None and not self.line.over:
+            self._heard = self.net.clock.now + milliseconds / 1000
             self.line.pause(milliseconds / 1000)
 
     def poison(self, place: int, receipt: int) -> None:

@@ -507,6 +507,25 @@ def counters_fit(case: Case) -> Iterator[str]:
             yield f"{name} is {counters[name]}, and not from {least} to {most}"
 
 
+def the_journal_equals_the_history(case: Case) -> Iterator[str]:
+    """The journal has each SEND that a broker took, and each MESSAGE that a client read, as often as they came."""
+    frames, damages, failed = case.history.facts.get("journal", (None, (), False))
+    if frames is None:
+        return
+    yield from damages
+    sent = Counter([each.body for _, each in case.sends])
+    lossy = failed or any(each.detail == "is killed" for each in case.fates)
+    read = Counter([_given(event).body for stay in case.stays.values() for event in stay.read])
+    for (side, command, body), count in frames.items():
+        if command == b"SEND" and (side != "client" or count > sent[body]):
+            yield f"the journal has {count} times {body[:20].decode()} of the {side}"
+        if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
+            yield f"the journal has {count} times the MESSAGE {body[:20].decode()} of the {side}"
+    for body in case.took if not lossy else ():
+        if not frames["client", b"SEND", body] or frames["broker", b"MESSAGE", body] < read[body]:
+            yield f"the journal does not have all of {body[:20].decode()}"
+
+
 def nobody_is_disturbed(case: Case) -> Iterator[str]:
     """In front of several brokers a client gets no ERROR and keeps its connection, but where the documents say so."""
     scene = case.history.facts["scene"]
@@ -529,6 +548,7 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
             late = late or (text == ASTRAY and bool(stay.unsubscribed))
             due = refused or scene.tight or text.startswith((*ALLOWED, *configured(case, event)))
             due = due or (again(case) and text in UNAWAITED)
+            due = due or (text == b"the relay is short of memory" and scene.settings["memory"] < 1 << 30)
             if scene.kind != "plain" and not late and not due:
                 yield f"{stay.name} read {event.frame}"
 
@@ -555,11 +575,17 @@ def without_relay(case: Case, stay: Stay) -> bool:
     told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES]
     before = [TAKES[each.detail] for each in told if each.at <= stay.began]
     away = [each.detail for each in told if stay.began < each.at <= end and not TAKES[each.detail]]
-    return not before[-1] or any(stay.connected is None or not each.startswith("refuses") for each in away)
+    handed = any(each.detail == "hands over" and stay.began < each.at <= end for each in told)
+    return (
+        handed
+        or not before[-1]
+        or any(stay.connected is None or not each.startswith("refuses") for each in away)
+    )
 
 
 TAKES: Final = {
     "starts": True,
+    "hands over": True,
     "takes new clients": True,
     "refuses new clients": False,
     "is killed": False,
@@ -1019,6 +1045,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     an_ack_is_for_its_message,
     a_commit_settles,
     nothing_is_lost_quietly,
+    the_journal_equals_the_history,
     nobody_is_disturbed,
     who_errs_is_told,
     an_error_says_what_may_be_lost,

@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request, TextMessage
+from wsproto.utilities import RemoteProtocolError
 
 PATH: Final = "/ws"
 """Where WebSocket is spoken."""
@@ -79,7 +80,13 @@ class Web:
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the payloads in these bytes, and what is to be answered."""
         above, below = b"", b""
-        self._ws.receive_data(data)
+        try:
+            self._ws.receive_data(data)
+        except RemoteProtocolError:
+            if self._open:
+                raise
+            self.over = True  # an ERROR: a relay that stops does not wait for the first bytes
+            return b"", b""
         for event in self._ws.events():
             match event:
                 case Request():

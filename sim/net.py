@@ -80,7 +80,7 @@ class End:
         self.notify: Callable[[], None] = lambda: None
         self.inbox = bytearray()
         self.outbox = bytearray()
-        self.room = self.size = 64 * 1024
+        self.room = self.size = net.size
         self.delay = 0.0
         self.chance = net.chance
         self.heard_all = self.broken = self.shut = self.closed = self.frozen = False
@@ -283,7 +283,8 @@ class Weather:
 
 class Network:
     """All connections of a world, and where a connection is accepted: by `(host, port)` the function that gets the
-    other end. A `silent` place never answers.
+    other end. A `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a
+    socket's buffers in bytes.
     """
 
     def __init__(self, clock: Clock, chance: Random, weather: Weather) -> None:
@@ -294,6 +295,8 @@ class Network:
         self.silent: set[tuple[str, int]] = set()
         self.ends: dict[int, End] = {}
         self.dead = 0
+        self.lacking = False
+        self.size = 64 * 1024
         self._last = 0
 
     def end(self, name: str) -> End:
@@ -343,7 +346,9 @@ class _Sockets:
         return getattr(socket, name)
 
     def SocketType(self, family: int, kind: int) -> End:
-        """Return a new end, which is not connected."""
+        """Return a new end, which is not connected. Raises `OSError`."""
+        if self.net.lacking:
+            raise OSError(errno.EMFILE, "no descriptors")
         return End(self.net, own=True)
 
 
@@ -433,12 +438,19 @@ class Port:
 
     def _arrived(self, end: End) -> None:
         self._waiting.append(end)
-        self.reactor.callLater(0, sockets._accept, self, lambda: None)
+        self.reactor.callLater(0, sockets._accept, self, self._refuse)
+
+    def _refuse(self) -> None:
+        """Close who waits: Twisted's port keeps a descriptor for this."""
+        while self._waiting:
+            self._waiting.popleft().close()
 
     def accept(self) -> tuple[End, tuple[str, int]]:
         """Return the next connection and its client's address. Raises `OSError`."""
         if not self._waiting:
             raise BlockingIOError(errno.EAGAIN, "nobody waits")
+        if self.reactor.net.lacking:
+            raise OSError(errno.EMFILE, "no descriptors")
         end = self._waiting.popleft()
         assert end.peer is not None
         self.reactor.adopted(end)
@@ -452,8 +464,7 @@ class Port:
         if self.reactor.net.places.get(self.place) == self._arrived:
             del self.reactor.net.places[self.place]
         self.factory.doStop()
-        while self._waiting:
-            self._waiting.popleft().close()
+        self._refuse()
         return succeed(None)
 
 
@@ -611,7 +622,6 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
         for port in self.ports:
             if self.net.places.get(port.place) == port._arrived:
                 del self.net.places[port.place]
-            while port._waiting:
-                port._waiting.popleft().close()
+            port._refuse()
         for end in self.open_ends():
             end.close()

@@ -12,6 +12,7 @@ from sim.clients import Habit
 from sim.layers import NAME, PATH, certificate
 from stomprelay.relay.model.group import Broker, Checks, Group, Policy, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS, Web
+from stomprelay.relay.model.rates import RateLimits, Rates
 from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.leg import Terms
@@ -26,6 +27,7 @@ CHANGES: Final[tuple[dict[str, Any], ...]] = (
     {"versions": (b"1.1", b"1.2")},
     {"body": 10_000},
     {"clients": 1},
+    {"frames": 4.0},
     {"denied": ("/queue/c",)},
     {},
 )
@@ -190,6 +192,7 @@ class Scene:
             trace=settings["trace"],
             versions=frozenset(settings.get("versions", VERSIONS)),
             clients=settings.get("clients"),
+            rates=RateLimits(Rates(frames=settings.get("frames"))),
             tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
             web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
@@ -198,7 +201,7 @@ class Scene:
             **(
                 {
                     "unacknowledged": settings["unacknowledged"],
-                    "limits": Limits(body=settings.get("body", 1 << 20)),
+                    "limits": Limits(body=settings.get("body", min(settings["memory"] // 4, 1 << 20))),
                 }
                 | (TIGHT if self.tight else {})
             ),
@@ -248,9 +251,13 @@ def draw(seed: int, number: int) -> Plan:
         "beats": random() < 0.5,
         "trace": random() < 0.2,
         "fast": random() < 0.5,
+        "size": choice((1 << 16, 1 << 16, 2048)),
+        "frames": choice((None, None, None, 10.0, 3.0)),
+        "memory": choice((*[1 << 30] * 9, 200_000)),
+        "journal": random() < 0.06,
         "web": web,
         "tls": secure,
-        "broker_web": random() < 0.1,
+        "broker_web": random() < 0.06,
         "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
         "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
@@ -389,6 +396,7 @@ def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
 _FATES: Final[tuple[str, ...]] = (
     *["kill"] * 3,
     *["stall", "cut", "cut_client", "pause", "pause", "refuse", "part", "fill", "relay", "feel", "outage"],
+    *["mute", "half_close"],
 )
 
 
@@ -402,10 +410,10 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
         case "stall":
             end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0,))
             return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
-        case "refuse" | "fill" as act:
+        case "refuse" | "fill" | "mute" as act:
             return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
-        case "part":
-            return [Step(at, name, "part")]
+        case "part" | "half_close" as act:
+            return [Step(at, name, act, (int(random() * 9),))]
         case "outage":
             most = int(random() * 400)
             steps = [Step(at + random() * 0.1, each, "kill", (most,)) for each in brokers]
@@ -419,12 +427,15 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
         case "cut_client":
             return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
         case "relay":
-            what = chance.choice(("kill", "stop", "drain", "reload"))
+            what = chance.choice(("kill", "stop", "handover", "drain", "lack", "disk", "reload"))
+            if what == "disk":
+                return [Step(at, "relay", what, (int(random() * 4000),)), Step(later, "relay", what, (-1,))]
             if what == "reload":
                 which = int(random() * len(CHANGES))
                 return [Step(at, "relay", what, (which,)), Step(later, "relay", what, (len(CHANGES) - 1,))]
-            then = Step(later, "relay", "drain", (0,)) if what == "drain" else Step(later, "relay", "start")
-            return [Step(at, "relay", what, (1,) if what == "drain" else ()), then]
+            if what in ("drain", "lack"):
+                return [Step(at, "relay", what, (1,)), Step(later, "relay", what, (0,))]
+            return [Step(at, "relay", what), Step(later, "relay", "start")]
         case _:
             return [
                 Step(at, "relay", "pause", (int(random() * 3),)),

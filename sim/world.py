@@ -15,22 +15,28 @@ from twisted.python.failure import Failure
 
 from sim.brokers import Broker
 from sim.clients import Client
+from sim.disk import OS, Disk, on_disks
 from sim.history import History, What
 from sim.net import BEGIN, SELECT, SOCKETS, Clock, Network, Reactor, Spinning, Weather
 from sim.pipe import Pipe
 from sim.plan import CHANGES, PLACE, Plan, Step
 from sim.rough import RoughBroker, RoughClient
 from stomprelay.config import Config
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.inputs import Identified, Input, Unknown
 from stomprelay.relay.model.rules import Claim, Ground, Identity, Refusal
+from stomprelay.service import relay
 from stomprelay.service.clients import clients
 from stomprelay.service.clients.identification import Identification
 from stomprelay.service.connection import protocol, relay_driver, runtime, web
+from stomprelay.service.connection.protocol import Driver, LegProtocol
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.network import sockets
 from stomprelay.service.relay import RelayService
 from stomprelay.wire.decoder import SCANNER
 
+SLACK: Final = 64 * 1024
+"""Bytes that may be kept beyond a bound: those of one read."""
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
 SETTLING: Final = 30.0
@@ -43,10 +49,13 @@ LEAVING: Final = 30.0
 def simulated() -> Iterator[None]:
     """Let relays of this process use the network of the world that is played. Worlds are played inside."""
     with (
+        on_disks(),
         patch.object(sockets, "socket", SOCKETS),
         patch.object(runtime, "select", SELECT),
         patch.object(protocol, "select", SELECT),
         patch.object(protocol, "send", protocol.send_in_python),
+        patch.object(protocol, "READ", 16 * 1024),
+        patch.object(relay, "return_freed_memory", lambda: None),
         patch.object(web, "send", protocol.send_in_python),
         patch.object(Identification, "ask", _identify),
         patch.object(relay_driver, "PIPE", None if SCANNER is None else Pipe),
@@ -69,13 +78,14 @@ class RelayProcess:
     what was wrong when it stopped, `again` whether it is to start again then.
     """
 
-    def __init__(self, number: int, config: Config, clock: Clock, net: Network) -> None:
-        self.clock = clock
+    def __init__(self, number: int, config: Config, reactor: Reactor) -> None:
+        self.clock = reactor.clock
         self.number = number
-        self.reactor = Reactor(clock, net)
+        self.reactor = reactor
         self.again = False
         self.service = RelayService(config, self.reactor, self.reactor.seconds, self._nanoseconds)
         self.service.clients.prefix = f"relay-{number}"
+        self.memory = self.service.state.runtime.memory
         self.service.privilegedStartService()
         self.service.startService()
 
@@ -90,6 +100,19 @@ class RelayProcess:
     def stop(self, over: Callable[[Failure | None], object]) -> None:
         """Stop in order; `over` is called then, with what went wrong, and is to `kill` it."""
         _ = self.service.stopService().addCallbacks(over, over)
+
+    def excess(self) -> Iterator[str]:
+        """Yield in words what is kept beyond the bounds: of a session a buffer for its client and each group, and one
+        read more in each; of all sessions the memory that is allowed.
+        """
+        for driver in self.service.state.sessions:
+            upstream = driver.relay.listener.upstream
+            bound = (1 + len(upstream.groups)) * (upstream.resend_buffer + SLACK)
+            if driver.relay.kept > bound:
+                yield f"{driver.relay.kept} bytes are kept of {driver.name}, {bound} may be"
+        row = self.memory.row
+        if row.limit is not None and row.kept > row.limit + SLACK * len(self.service.state.sessions):
+            yield f"{row.kept} bytes are kept of all sessions, {row.limit} may be"
 
     def left(self) -> Iterator[str]:
         """Yield what is left of it, in words. Call this when it has stopped."""
@@ -115,6 +138,8 @@ class World:
         self.clock = Clock()
         self.history = History(scene=plan.scene)
         self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
+        self.disk = Disk(self.clock) if plan.scene.settings["journal"] else None
+        self.net.size = plan.scene.settings["size"]
         self.brokers: dict[str, Broker] = {}
         for name, (product, version) in plan.scene.brokers.items():
             kind: Any = partial(RoughBroker, plan.scene.mood) if plan.scene.mood else Broker
@@ -173,6 +198,9 @@ class World:
     # Steps
 
     def _step(self, step: Step) -> None:
+        if self.relay.reactor.alive:
+            for text in self.relay.excess():
+                self.wrong(text)
         if step.who in self.clients:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
@@ -199,6 +227,12 @@ class World:
                     What.FATE, session.number, detail=f"is cut off; of what is on its way {most} bytes arrive"
                 )
                 session.line.end.cut(most)
+            case "mute":
+                broker.mute(bool(step.values[0]))
+            case "half_close" if broker.sessions:
+                session = broker.sessions[step.values[0] % len(broker.sessions)]
+                broker.note(What.FATE, session.number, detail="half-closes")
+                session.line.half_close()
 
     @property
     def relay(self) -> RelayProcess:
@@ -208,13 +242,18 @@ class World:
     def _fate(self, what: str) -> None:
         self.history.add(self.clock.now, "relay", What.FATE, detail=what)
 
-    def _relay_start(self) -> None:
-        """Start the relay; when it has stopped, if it is about to."""
-        if self.relays and self.relay.reactor.alive:
+    def _relay_start(self, beside: bool = False) -> None:
+        """Start the relay; when it has stopped, if it is about to. `beside`: beside the process that runs."""
+        if self.relays and self.relay.reactor.alive and not beside:
             self.relay.again = self.relay.service.state.sessions.stopping
             return
+        self.net.lacking = False
         self._fate("starts")
-        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), self.clock, self.net))
+        reactor = Reactor(self.clock, self.net)
+        if self.disk is not None:
+            OS.disk = self.disk
+            self.disk.alive = lambda: reactor.alive
+        self.relays.append(RelayProcess(len(self.relays) + 1, self._config(), reactor))
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
@@ -227,19 +266,41 @@ class World:
         if relay.service.state.sessions.stopping:
             return
         self._fate("stops")
-        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, trouble))
+        self._end(relay, "has stopped")
 
-    def _stopped(self, relay: RelayProcess, trouble: Failure | None) -> None:
+    def _relay_handover(self) -> None:
+        """A new process takes the place where the relay listens, and the old one stops."""
+        old = self.relay
+        if not old.service.state.sessions.stopping:
+            self._fate("hands over")
+            self._relay_start(beside=True)
+            self._end(old, "has handed over")
+
+    def _end(self, relay: RelayProcess, what: str) -> None:
+        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, what, trouble))
+
+    def _stopped(self, relay: RelayProcess, what: str, trouble: Failure | None) -> None:
         if not relay.reactor.alive:
             return
         if trouble is not None:
             self.wrong(f"the relay cannot stop: {trouble.getTraceback()}")
         for text in relay.left():
             self.wrong(text)
-        self._fate("has stopped")
+        self._fate(what)
         relay.reactor.kill()
         if relay.again:
             self._relay_start()
+
+    def _relay_lack(self, on: int) -> None:
+        """The relay's process has no descriptors left; or has some again."""
+        if self.net.lacking is not bool(on):
+            self.net.lacking = bool(on)
+            self._fate("refuses new clients" if on else "takes new clients")
+
+    def _relay_disk(self, room: int) -> None:
+        """The disk of the journal takes so many bytes; any number where that is negative."""
+        if self.disk is not None:
+            self.disk.room = None if room < 0 else room
 
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
@@ -253,9 +314,10 @@ class World:
         listener = scene.listener(self.changed)
         return Config(
             (listener,),
-            memory=1 << 30,
+            memory=scene.settings["memory"],
             stop_timeout=scene.settings["stop_timeout"],
             fast_path=scene.settings["fast"],
+            journal=JournalSettings() if self.disk is None else self.disk.settings(),
         )
 
     def _relay_reload(self, which: int) -> None:
@@ -289,6 +351,8 @@ class World:
 
     def _pause(self, which: int, on: bool) -> None:
         state = self.relay.service.state
+        if state.sessions.stopping:
+            return
         known = [*state.brokers]
         broker = known[which % len(known)]
         self._fate(f"{broker.broker} is {'taken out of' if on else 'in'} service")
@@ -302,6 +366,8 @@ class World:
     def _calm(self) -> None:
         """End the weather: everything works from now on."""
         self.history.add(self.clock.now, "relay", What.CALM)
+        self._relay_lack(0)
+        self._relay_disk(-1)
         self.net.weather.short = self.net.weather.pieces = 0.0
         for broker in self.brokers.values():
             broker.calm()
@@ -316,10 +382,11 @@ class World:
         for client in self.clients.values():
             client.settle()
         self.clock.run(self.clock.now + SETTLING)
-        for client in self.clients.values():
-            for _ in range(len(client.owed)):
-                client.act("ack", 0, 0)
-        self.clock.run(self.clock.now + 5.0)
+        for _ in range(5):
+            for client in self.clients.values():
+                for _ in range(len(client.owed)):
+                    client.act("ack", 0, 0)
+            self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
             client.complain()
 
@@ -336,10 +403,16 @@ class World:
         """Look at what is left of the sessions, and of the relay when it has stopped."""
         service = self.relay.service
         state, runtime = service.state, self.relay.service.state.runtime
+        waiting = runtime.timers._waiting.values()
+        timers = [
+            (at, each) for at, all_ in waiting for each in all_ if isinstance(each, Driver | LegProtocol)
+        ]
         for what, count in (
             ("sessions", len(state.sessions)),
             ("legs", len(runtime.protocols)),
             ("connections", runtime.sockets),
+            ("kept bytes", runtime.memory.row.kept),
+            ("timers", sum(each.armed == tick for tick, each in timers)),
             (
                 "sessions of brokers",
                 sum(each.broker.health.sessions + each.broker.health.coming for each in state.brokers),
@@ -358,6 +431,9 @@ class World:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
         self._relay_stop()
         self.clock.run(self.clock.now + 30.0)
-        if self.relay.reactor.alive:
-            self.wrong("the relay does not stop")
+        for each in self.relays:
+            if each.reactor.alive:
+                self.wrong(f"process {each.number} of the relay does not stop")
+        if self.disk is not None:
+            self.history.facts["journal"] = self.disk.recorded()
         self.history.facts["counters"] = dict(sum([each.counters for each in self.relays], Counter()))

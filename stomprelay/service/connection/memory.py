@@ -261,7 +261,9 @@ class SessionMemory:
         share = self._share(sessions)
         excess = (total - 0.875 * self.limit) * self._size / total
         excess -= self._freed_soon
-        for driver in sorted(set(self.drivers) - self._leaving, key=lambda each: -each.kept):
+        for driver in sorted(
+            [each for each in self.drivers if each not in self._leaving], key=lambda each: -each.kept
+        ):
             if excess <= 0 or driver.kept <= share:
                 return
             if not driver.relay.pledged:

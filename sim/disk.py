@@ -1,0 +1,134 @@
+"""The journal of a relay in a world: its folder, a disk that fails, and the writer's thread as calls of the clock."""
+
+import errno
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from unittest.mock import patch
+
+from sim.net import Clock
+from stomprelay.journal import disk, segment, writer
+from stomprelay.journal.block import Block, BlockKind, Damage
+from stomprelay.journal.schema import Context
+from stomprelay.journal.settings import ALL, JournalSettings
+from stomprelay.service.journal import writer_thread
+
+
+class Disk:
+    """The disk of one world. `room`: how many bytes it still takes; None: any number. `failed`: it did not take all.
+    `alive` returns whether the relay lives whose journal starts next.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.room: int | None = None
+        self.failed = False
+        self._folder = TemporaryDirectory(prefix="sim-")
+        self.alive: Callable[[], bool] = lambda: True
+
+    def settings(self) -> JournalSettings:
+        """Return how a relay writes its journal here."""
+        return JournalSettings(self._folder.name, "sim", 20_000, 30.0, flush_interval=0.5, bodies=ALL)
+
+    def write(self, file: int, data: memoryview) -> int:
+        """Write what there is room for. Raises `OSError`."""
+        if self.room is None:
+            return os.write(file, data)
+        self.failed = True
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = os.write(file, data[: self.room])
+        self.room -= count
+        return count
+
+    def recorded(self) -> tuple[Counter[tuple[str, bytes, bytes]], list[str], bool]:
+        """Return how often each frame was recorded, by side, command and body; what is damaged; and whether the disk
+        failed. Remove all.
+        """
+        frames: Counter[tuple[str, bytes, bytes]] = Counter()
+        damages: list[str] = []
+        for path in sorted(Path(self._folder.name).iterdir()):
+            for each in segment.read(path):
+                if isinstance(each, Damage):
+                    damages.append(f"{path.name}: {each.reason}")
+                elif isinstance(each, Block) and each.kind is BlockKind.FRAMES:
+                    side = Context(*json.loads(each.context)).side
+                    for frame in each.frames:
+                        frames[side, frame.head.split(b"\n", 1)[0], bytes(frame.kept)] += 1
+        self._folder.cleanup()
+        return frames, damages, self.failed
+
+
+class _Thread:
+    """Stands for the writer's thread: its turns are calls of the clock, as long as the relay lives."""
+
+    def __init__(self, target: Any, **_: Any) -> None:
+        self._writer = target.__self__
+        self._disk = OS.disk
+        self._alive = OS.disk.alive
+
+    def start(self) -> None:
+        self._writer.begin()
+        self._again()
+
+    def _again(self) -> None:
+        self._disk.clock.after(self._writer._settings.flush_interval, self._turn)
+
+    def _turn(self) -> None:
+        if not self._alive():
+            file = self._writer._segments._file
+            if file >= 0:
+                os.close(file)
+        elif self._writer._stopping.is_set():
+            self._writer.end()
+            self._writer._ended()
+        else:
+            self._writer.turn()
+            self._again()
+
+
+class _System:
+    """Stands for the module `os` in the journal: the disk of the world that is played."""
+
+    disk: Disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def write(self, file: int, data: memoryview) -> int:
+        return self.disk.write(file, data)
+
+    def fsync(self, file: int) -> None:
+        """Do nothing: it takes long."""
+
+
+class _Time:
+    """Stands for the module `time` in the writer's thread."""
+
+    def monotonic(self) -> float:
+        return OS.disk.clock.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+OS: Final = _System()
+
+
+def on_disks() -> ExitStack:
+    """Return a context in which journals are written to the disk of the world that is played."""
+    patches = ExitStack()
+    for module, name, value in (
+        (writer, "os", OS),
+        (disk, "os", OS),
+        (writer_thread, "Thread", _Thread),
+        (writer_thread, "time", _Time()),
+    ):
+        patches.enter_context(patch.object(module, name, value))
+    return patches
