@@ -5,10 +5,12 @@ import pytest
 from stomprelay.session.effects import How
 from tests.playbook import Playbook, listener
 from tests.relay.several import (
+    BEGIN,
     SOON,
     begun,
     both_get,
     comes,
+    comes_back,
     copied,
     delivers,
     fan_out,
@@ -149,6 +151,21 @@ def test_a_group_that_is_away() -> None:
         assert (len(play.opened), play.at("a").closed is not None) == (opened, True)
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
+
+
+def test_a_client_that_leaves_while_a_group_is_asked_again() -> None:
+    """No UNSUBSCRIBE follows DISCONNECT at the group that was sent it."""
+    with subscribed(fanned(quorum=2)) as play:
+        play.client_says(BEGIN + DISCONNECT)
+        both_get(play, BEGIN + DISCONNECT)
+        play.broker_goes(at="a")
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").endswith(DISCONNECT)
+        play.broker_goes(at="a")
+        comes_back(play, "a")  # it is sent one frame at a time
+        assert play.broker_reads(at="a").startswith(b"BEGIN\n")
+        play.client_goes()
+        play.broker_gets(b"", at="b")
 
 
 def test_a_broker_that_is_not_read_from() -> None:
