@@ -419,6 +419,9 @@ class Sender:
             for frame in self.offline.read(kept.wire):
                 count += 1
                 self.send(frame, AGAIN if kept.sent else b"")
+        except StompError:
+            self.unconfirmed.settle(kept.receipt)  # nobody may give it now
+            raise
         finally:
             self._owing = True
         return count

@@ -7,6 +7,7 @@ from tests.playbook import Playbook, listener
 from tests.relay.several import (
     BEGIN,
     SOON,
+    THERE,
     begun,
     both_get,
     comes,
@@ -178,6 +179,17 @@ def test_a_broker_that_is_not_read_from() -> None:
         assert not play.at("b").paused
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
+
+
+def test_what_waits_for_a_paused_broker() -> None:
+    """The client gets an ERROR in place of its RECEIPT, and what waits for the route is counted."""
+    there = lasting("there", "b")
+    there.brokers[0].health.paused = True
+    with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
+        play.client_says(send(b"1", THERE) + send(b"2", THERE) + DISCONNECT)
+        play.time_passes(5)
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        assert play.counters["possibly_lost"] == 2
 
 
 def test_what_only_a_lost_group_has() -> None:
