@@ -994,15 +994,19 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 
 def everybody_is_served_soon(case: Case) -> Iterator[str]:
-    """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs."""
+    """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs. Its frames take
+    the time that the limit of their rate asks for, and brokers are asked again after pauses that double.
+    """
+    rate = case.history.facts["scene"].settings.get("frames") or inf
     if case.history.facts["scene"].settings["unacknowledged"] < 1000:
         return
     for stay in case.stays.values():
         if stay.erred is not None or odd(stay) or without_relay(case, stay):
             continue  # brokers that it makes go are asked after growing pauses
+        paced = (len(stay.sends) + len(stay.asked) + len(stay.acks)) / rate
         for name, event in stay.receipts.items():
             asked = stay.asked.get(name)
-            late = asked is not None and event.at > max(asked.at, case.calm) + SOON
+            late = asked is not None and event.at > max(asked.at, 2 * case.calm - asked.at) + SOON + paced
             if asked is not None and late and not in_doubt(case, stay, name):
                 yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
         if stay.connected is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
