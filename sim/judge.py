@@ -210,10 +210,10 @@ def _sent(stay: Stay, event: Event, frame: Frame) -> None:
             stay.unsubscribed.pop(name, None)
         case b"ACK" | b"NACK":
             stay.acks.append(event)
+            if transaction is not None:
+                stay.inside[transaction].append(stay.acked)
         case b"UNSUBSCRIBE":
             stay.unsubscribed[headers.get(b"id") or headers[b"destination"]] = receipt
-        case b"ACK" if transaction is not None:
-            stay.inside[transaction].append(stay.acked)
         case b"COMMIT" if transaction is not None:
             stay.commits[transaction] = event
             at = len(stay.sends)
@@ -435,18 +435,6 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
         product, _ = scene.brokers[event.who]
         if not product.across and (told_apart or not product.counts):
             yield f"{event.at:.3f} {event.who} removed {event.detail[:20]}, which no client had acknowledged"
-
-
-def a_commit_settles(case: Case) -> Iterator[str]:
-    """What was acknowledged in a transaction is removed when the client has the RECEIPT of its COMMIT."""
-    brokers = case.history.facts["scene"].brokers
-    for stay in case.stays.values():
-        for name, commit in stay.commits.items():
-            receipt = stay.receipts.get(_given(commit).headers.get(b"receipt", b""))
-            for who, body in stay.inside[name] if receipt is not None else ():
-                known = who.decode() in brokers and not brokers[who.decode()][0].counts
-                if known and receipt is not None and case.settled.get((who, body), inf) > receipt.at:
-                    yield f"{stay.name} has a RECEIPT for {name.decode()}, and {who.decode()} has {body[:20]!r}"
 
 
 def nothing_is_lost_quietly(case: Case) -> Iterator[str]:
@@ -767,7 +755,7 @@ def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
         return False  # all that was sent before it is read
     until = (inf if stay.ended is None else stay.ended.at) + scene.settings["disconnect_timeout"] + 5.0
     if any(
-        stay.began < each.at < until and each.detail in ("is killed", "stops")
+        each.who == "relay" and stay.began < each.at < until and each.detail in ("is killed", "stops")
         for each in case.fates
         if each.at < case.calm
     ):
@@ -948,26 +936,15 @@ def nothing_of_the_relays_own(case: Case) -> Iterator[str]:
 
 
 def a_commit_is_whole(case: Case) -> Iterator[str]:
-    """An ACK in a transaction whose COMMIT is confirmed has taken effect."""
-    settled: dict[tuple[bytes, bytes], float] = {}
-    for event in case.history:
-        if event.what is What.SETTLED:
-            settled.setdefault((event.who.encode(), event.detail.encode()), event.at)
+    """What was acknowledged in a transaction is removed when the client has the RECEIPT of its COMMIT."""
+    brokers = case.history.facts["scene"].brokers
     for stay in case.stays.values():
-        for ack in stay.acks:
-            headers = _given(ack).headers
-            commit = stay.commits.get(headers.get(b"transaction", b""))
-            asked = None if commit is None else _given(commit).headers.get(b"receipt")
-            if asked not in stay.receipts or _given(ack).command != b"ACK":
-                continue
-            name = headers.get(b"id", headers.get(b"message-id"))
-            read = [_given(event) for event in stay.read if _given(event).command == b"MESSAGE"]
-            meant = [each for each in read if name in (each.headers.get(b"ack"), each.headers[b"message-id"])]
-            by = stay.receipts[asked].at
-            if meant and not any(
-                settled.get((each.headers.get(b"from", b""), each.body), inf) <= by for each in meant
-            ):
-                yield f"{stay.name} committed {ack.frame}, which had no effect"
+        for name, commit in stay.commits.items():
+            receipt = stay.receipts.get(_given(commit).headers.get(b"receipt", b""))
+            for who, body in stay.inside[name] if receipt is not None else ():
+                known = who.decode() in brokers and not brokers[who.decode()][0].counts
+                if known and receipt is not None and case.settled.get((who, body), inf) > receipt.at:
+                    yield f"{stay.name} has a RECEIPT for {name.decode()}, and {who.decode()} has {body[:20]!r}"
 
 
 def an_ack_takes_effect(case: Case) -> Iterator[str]:
@@ -1013,6 +990,7 @@ SOON: Final = 5.0
 """Seconds within which a client is answered in calm weather."""
 
 OF_BROKERS: Final = (
+    a_message_has_one_trace,
     a_copy_is_marked,
     values_arrive,
     an_ack_is_for_its_message,
@@ -1043,7 +1021,6 @@ RULES: Final[tuple[Callable[[Case], Iterator[str]], ...]] = (
     values_arrive,
     a_message_has_one_trace,
     an_ack_is_for_its_message,
-    a_commit_settles,
     nothing_is_lost_quietly,
     the_journal_equals_the_history,
     nobody_is_disturbed,
