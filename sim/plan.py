@@ -49,8 +49,7 @@ PLAIN: Final[dict[str, Any]] = {
     "size": 1 << 16,
     "frames": None,
     "memory": 1 << 30,
-    "journal": False,
-    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
+    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 
