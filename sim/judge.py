@@ -514,10 +514,11 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
         return
     yield from damages
     sent = Counter([each.body for _, each in case.sends])
+    rough = bool(case.history.facts.get("rough"))  # what these clients sent is not known
     lossy = failed or any(each.detail == "is killed" for each in case.fates)
     read = Counter([_given(event).body for stay in case.stays.values() for event in stay.read])
     for (side, command, body), count in frames.items():
-        if command == b"SEND" and (side != "client" or count > sent[body]):
+        if command == b"SEND" and (side != "client" or (count > sent[body] and not rough)):
             yield f"the journal has {count} times {body[:20].decode()} of the {side}"
         if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
             yield f"the journal has {count} times the MESSAGE {body[:20].decode()} of the {side}"
