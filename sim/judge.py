@@ -502,7 +502,10 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             if places.get(name) != place and (named or place not in places.values()):
                 yield f"{stay} read {event.frame}, and is not subscribed to it"
             answered = stay.receipts.get(stay.unsubscribed.get(name) or b"")
-            if answered is not None and answered.at < event.at and case.scene.kind != "fanout" and case.seen:
+            giver = case.scene.brokers.get(event.headers.get(b"from", b"").decode())
+            lags = giver is not None and giver[0].lags
+            behind = answered is not None and answered.at < event.at and not lags
+            if behind and case.scene.kind != "fanout" and case.seen:
                 yield f"{stay} read {event.frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in Counter([each.body for each in stay.messages]).items():
             gave = len(case.gave.get(body, ()))
@@ -716,7 +719,7 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
     sent = Counter([each.body for each in case.sends])
     read = Counter([event.body for stay in case.stays.values() for event in stay.read])
     for (side, command, body), count in frames.items():
-        if command == b"SEND" and (side != "client" or count > sent[body]):
+        if command == b"SEND" and (side != "client" or (count > sent[body] and not case.rough)):
             yield f"the journal has {count} times {_shown(body)} of the {side}"
         if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
             yield f"the journal has {count} times the MESSAGE {_shown(body)} of the {side}"
@@ -820,10 +823,10 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             continue
         if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
             yield f"{stay} was never told that it sent what nobody knows"
-        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
-            later = max(since, 2 * case.calm - since)  # brokers are asked again after pauses that double
-            spans = [(min(until, end) - max(later, start), most) for start, end, most in clear + good]
+            calm = max(case.calm, 2 * case.calm - since)  # brokers are asked again after pauses that double
+            clear = [] if stay.faulty < inf or stay.odd else [(calm, inf, SOON)]
+            spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
             spans = [(span, most) for span, most in spans if span > most + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
