@@ -161,22 +161,6 @@ def test_what_a_plain_address_has_no_use_for(key: str) -> None:
     assert not upstream(**default).movable
 
 
-@pytest.mark.parametrize(
-    ("values", "uri", "said"),
-    [
-        ({"policy": "random"}, "tcp://c", "upstream.main.policy: random needs brokers to choose from"),
-        ({"policy": "random"}, "failover:(tcp://c)?randomize=true", "upstream.main.policy: random excludes"),
-        ({"confirm": True}, "tcp://c", "upstream.main.confirm: has no effect on a plain address"),
-        ({"health": {"probe": 1}}, "tcp://c", "upstream.main.health: has no effect on a plain address"),
-    ],
-)
-def test_moved_where_a_setting_does_not_fit(values: dict[str, Any], uri: str, said: str) -> None:
-    """The setting is named; nothing is dropped without a word."""
-    with pytest.raises(ValueError, match=r".") as error:
-        moved(upstream(uri="failover:(tcp://a,tcp://b)", **values), location(uri))
-    assert str(error.value).startswith(said)
-
-
 def test_a_file_that_is_no_passcode(tmp_path: Path) -> None:
     """The error names key and file, and never the content."""
     large, lines, empty = tmp_path / "large", tmp_path / "lines", tmp_path / "empty"
