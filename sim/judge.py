@@ -396,7 +396,8 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     equal versions bytes pass unchanged, even if the product has escapes of its own.
     """
     version = case.versions.get((event.who, event.session), b"1.0")
-    own = b"1.0" if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
+    own = case.history.facts["scene"].clients[stay.client].version  # until CONNECTED says another
+    own = own if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
     escapes = dict(case.history.facts["scene"].brokers[event.who][0].escapes)
     if own == version and version in escapes:
         return True
