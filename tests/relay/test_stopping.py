@@ -1,13 +1,10 @@
 """A relay that stops: sessions deliver what their clients sent, clients hear of it, and what is lost is counted."""
 
-from math import inf
-
 import pytest
 
-from stomprelay.relay import inputs
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
-from tests.relay.failing import client_waits, found, over, sent_away, started
+from tests.relay.failing import over, started
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
@@ -35,45 +32,6 @@ def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
         assert over(play)
         assert lost(play) == [0]
         assert play.noted(Event.DISCONNECTED) == "the relay stops"
-
-
-def test_no_time_of_the_relays_ends_it() -> None:
-    """How long it may take is the service's to say: nobody is woken to give up before."""
-    with started(confirm=True) as play:
-        play.client_says(SEND % b"1")
-        play.broker_reads()
-        play.relay_begins_to_stop()
-        assert client_waits(play)
-        play.alarm_rings_early()
-        assert not over(play)
-        assert play.relay._connection is not None
-        assert play.relay._connection.shutdown.until == inf
-        play.broker_says(receipt(b"relay-session-receipt-1"))
-        play.client_gets_error(b"the relay is stopping")
-
-
-def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
-    """Fifty SENDs that nobody was there to take: all of them arrive, and their receipts come."""
-    with started(confirm=True, brokers=1, product="activemq") as play:
-        sent_away(play, 0.0)
-        assert play.broker_reads().startswith(b"DISCONNECT\n")
-        play.broker_goes()
-        for number in range(50):
-            play.client_says(ASKING % (number, number))
-        play.relay_begins_to_stop()
-        play.time_passes(10)
-        assert not over(play)
-        play.relay.listener.upstream.brokers[0].health.paused = False
-        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
-        found(play, product="activemq")
-        assert play.broker_reads().count(b"SEND\n") == 50
-        for number in range(50):
-            play.broker_says(receipt(b"%d" % number))
-        data = play.client_reads()
-        assert data.count(b"RECEIPT\n") == 50
-        assert data.split(b"\0")[50].startswith(b"ERROR\nmessage:the relay is stopping\n")
-        assert over(play)
-        assert play.counters["possibly_lost"] == 0
 
 
 @pytest.mark.parametrize("asks", [b"", b"receipt:r\n"], ids=["confirm", "receipts"])
@@ -111,23 +69,6 @@ def test_a_client_that_is_leaving() -> None:
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
-
-
-def test_a_broker_that_is_not_read_from_is_read_again() -> None:
-    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
-    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
-        play.client_says(
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
-        )
-        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
-        play.broker_says(message % 1)
-        play.broker_says(message % 2)
-        assert play.broker.paused
-        play.broker_says(receipt(b"1"))
-        play.broker_reads()
-        play.client_reads()
-        play.relay_begins_to_stop()
-        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
 def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
