@@ -49,23 +49,6 @@ def test_a_broker_gives_way() -> None:
 
 
 @pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
-def test_a_client_that_goes_meanwhile(survives: bool) -> None:
-    """What it sent is delivered, in turns, and its session ends with the last of it."""
-    with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, 2 * TURN + 1))
-        play.broker_gets(sends(0, TURN))
-        play.client_goes()
-        play.turn_comes()
-        play.broker_gets(sends(TURN, TURN))
-        assert not play.relay.over
-        play.turn_comes()
-        play.broker_gets(sends(2 * TURN, 1))
-        play.broker_is_closed()
-        assert play.relay.over
-
-
-@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
 def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
     """The client gets all that the broker sent, before anything that its loss leads to."""
     with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
@@ -78,18 +61,6 @@ def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
         assert heard.removeprefix(data).startswith(b"" if survives else b"ERROR\n")
         assert play.turn_comes() is play.brokers[0].leg
         play.client_gets(b"")
-
-
-def test_a_bad_frame_in_a_later_turn() -> None:
-    """The client gets its ERROR in that turn; what was right before it has passed."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 1) + b"RUBBISH\n\n\0")
-        play.broker_gets(sends(0, TURN))
-        play.client_gets(b"")
-        play.turn_comes()
-        play.broker_gets(sends(TURN, 1))
-        play.client_gets_error(b"unknown command")
 
 
 def subscribes(count: int) -> bytes:
