@@ -102,6 +102,20 @@ def test_an_error_of_one_after_the_other() -> None:
         play.client_gets(ERROR)
 
 
+def test_an_error_again() -> None:
+    """A second one, with nothing confirmed between, is the last."""
+    with fanned() as play:
+        play.broker_says(ERROR, at="a")
+        comes_back(play, "a")
+        play.broker_says(ERROR, at="a")
+        assert "group main-1 is given up: it answered ERROR: access refused" in play.noted(Event.LOST)
+        opened = len(play.opened)
+        play.time_passes(10)
+        assert len(play.opened) == opened
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+
+
 def test_an_error_after_which_it_goes_on() -> None:
     """A MESSAGE behind it shows that the broker goes on, so that its loss does not end the session."""
     with subscribed(fanned()) as play:
