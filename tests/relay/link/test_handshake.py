@@ -164,6 +164,21 @@ def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
         assert len(play.brokers) == 1
 
 
+def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
+    """It may have been upgraded meanwhile."""
+    broker = Broker(URI, "tcp:broker:61613")
+    broker.versions = frozenset({b"1.0"})
+    front = listener(upstream(groups=alone(broker)))
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_refuses()
+        play.client_gets_error(b"broker not available")
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
+
+
 # Errors of CONNECT
 
 DENIALS = [
