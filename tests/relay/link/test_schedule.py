@@ -154,6 +154,28 @@ def test_whoever_reconsiders_keeps_its_place() -> None:
 # Whatever happens
 
 
+def test_sessions_on_their_way_count_once() -> None:
+    """For the broker of their attempt, from `next` to the following call."""
+    search = Search("ab", replace(STEADY, attempts=1, initial_delay=1.0))
+    a, b = (each.health for each in search.brokers.values())
+    search.begins(start=True)
+    assert (a.coming, b.coming) == (0, 0)
+    for _ in range(3):
+        search.schedule.next(NOW)
+        assert a.coming + b.coming <= 1
+    assert search.is_over() or a.coming + b.coming == 1
+    search.begins(prefer="b")
+    assert (a.coming, b.coming) == (0, 0)
+    search.schedule.next(NOW)
+    assert (a.coming, b.coming) == (0, 1)
+    search.schedule.reconsider(NOW)
+    assert (a.coming, b.coming) == (0, 0)
+    search.schedule.next(NOW)
+    search.schedule.ended()
+    search.schedule.ended()
+    assert (a.coming, b.coming) == (0, 0)
+
+
 options = st.builds(
     Reconnect,
     randomize=st.booleans(),
