@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.guard import places, request
@@ -24,6 +25,7 @@ from stomprelay.relay.model.rules import (
     ClientRules,
     Decision,
     Identity,
+    Pattern,
     Place,
 )
 from stomprelay.wire.names import SEND, SUBSCRIBE
@@ -286,6 +288,8 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
 
 # The same, read slowly
 
+PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
+texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
 who = st.sampled_from([(), ("al*",), ("bob",), ("*",)])
 
 
@@ -343,3 +347,10 @@ def slow(found: AccessRules, identity: Identity, command: bytes, text: str) -> t
             elif matches or (more and begins_alike(glob, text)):
                 return False, rule.number
     return found.allow and not more, None
+
+
+@given(texts, texts)
+def test_what_a_pattern_covers_it_may_cover(glob: str, text: str) -> None:
+    """What would be allowed for certain would be denied for certain."""
+    pattern = Pattern(glob)
+    assert pattern.may_cover(text) or not pattern.covers(text)
