@@ -48,6 +48,22 @@ def wires(kept: Unconfirmed) -> list[bytes]:
     return [each.wire for each in kept.take()]
 
 
+# Runs
+
+
+def test_a_run_is_confirmed_frame_by_frame() -> None:
+    """In order, in any portions: what is kept is told exactly at each point."""
+    kept = unconfirmed(1000)
+    first, second = of_run(kept, b"1", b"22", b"333"), of_run(kept, b"4444")
+    sizes = [len(said(each)) for each in (b"1", b"22", b"333", b"4444")]
+    assert (kept.sends, kept.size) == (4, sum(sizes))
+    assert kept.received_all(first[:1])
+    assert (kept.sends, kept.size) == (3, sum(sizes[1:]))
+    assert kept.received_all([*first[1:], *second])
+    assert (kept.sends, kept.size) == (0, 0)
+    assert kept.safe
+
+
 # What is owed
 
 
