@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stomprelay.relay.guard import readings
 from stomprelay.relay.model.rules import AccessRule, AccessRules, Identity
+from stomprelay.relay.relay import JUDGED
 from stomprelay.session.effects import Event, How
 from stomprelay.wire.errors import Refused
 from tests.playbook import (
@@ -116,6 +117,16 @@ def test_an_unsubscribe_that_steers_a_broker(version: bytes) -> None:
         assert "receipt-id:r\n" in said
 
 
+def test_an_unsubscribe_that_may_steer_a_broker() -> None:
+    """The first of these rules decides, as ever."""
+    ends = b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:mine\n\n\0"
+    with known(Identity("alice"), AccessRules(DURABLE, allow=True)) as play:
+        play.client_says(ends)
+        play.broker_gets(ends)
+    with known(Identity("bob"), AccessRules(DURABLE, allow=True)) as play:
+        denied(play, ends)
+
+
 def test_an_unsubscribe_that_names_a_queue() -> None:
     """RabbitMQ deletes that queue, whatever the subscription was to: it takes what a SUBSCRIBE to it would."""
     ends = b"UNSUBSCRIBE\nid:1\ndurable:true\nx-queue-name:%b\n\n\0"
@@ -124,6 +135,24 @@ def test_an_unsubscribe_that_names_a_queue() -> None:
         play.client_says(ends % b"mine")
         play.broker_gets(ends % b"mine")
         assert "rule 1 denies SUBSCRIBE: '/queue/secret'" in denied(play, ends % b"secret")
+
+
+@in_three_versions
+def test_what_passes_straight_on(version: bytes) -> None:
+    """A SEND to a destination that was allowed before, which needs no second look, and MESSAGEs whatever the rules."""
+    with joined(version, version, cut=Cut.PASSED, rules=ALLOW) as play:
+        message = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
+        play.client_says(SUBSCRIBED + GOOD)
+        play.client_says(GOOD)
+        play.broker_gets(SUBSCRIBED + GOOD + GOOD)
+        sends = play.passed
+        play.broker_says(message)
+        play.broker_says(message)
+        play.client_gets(message * 2)
+        assert play.passed - sends == 2
+        assert sends == 1
+        play.client_says(BAD)
+        play.client_gets_error(b"not allowed")
 
 
 @pytest.mark.parametrize(
@@ -284,6 +313,35 @@ def test_rules_that_come(client: bytes, broker: bytes) -> None:
         assert play.passed - passed == (1 if passed else 0)
         play.rules_change(ALLOW)
         denied(play, BAD)
+
+
+def many(last: bytes = b"/queue/last") -> Playbook:
+    """A session with more subscriptions than are judged in a turn; others may have theirs in between."""
+    play = joined(b"1.2", b"1.2")
+    told = b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(2 * JUDGED))
+    play.client_says(told + b"SUBSCRIBE\nid:last\ndestination:" + last + b"\n\n\0")
+    play.broker_reads()
+    play.busy = True
+    return play
+
+
+def test_many_subscriptions() -> None:
+    """They are judged a turn's worth at a time, and what the client says meanwhile waits for that."""
+    with many() as play:
+        play.rules_change(ALLOW)
+        play.client_says(GOOD)
+        play.broker_gets(b"")
+        assert play.turn_comes() is play.client.leg
+        play.broker_gets(b"")
+        play.turn_comes()
+        play.broker_gets(GOOD)
+    with many(b"/topic/b") as play:
+        play.rules_change(AccessRules((AccessRule(1, allow=True, subscribe=("/queue/*",)),), allow=False))
+        play.turn_comes()
+        play.both_stay()
+        play.turn_comes()
+        assert b"SUBSCRIBE: '/topic/b'" in play.client.written
+        play.client_gets_error(b"a subscription is no longer allowed")
 
 
 # Whatever a client says
