@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.rates import Limit, Limiter, RateLimits, Rates, Scope
@@ -180,3 +182,29 @@ def test_a_client_is_refused(rates: Rates, message: bytes, body: bytes, scope: S
         play.broker_reads()
         limit = Limit.FRAMES if rates.frames else Limit.BYTES
         assert tally(play, scope, limit)[:2] == (0, 1)
+
+
+@given(
+    st.integers(1, 40),
+    st.integers(50, 3000),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(1, 400), st.sampled_from([0.0, 0.01, 0.3, 2.0])), max_size=30),
+)
+def test_all_arrives_and_never_too_fast(
+    frames: int, size: int, lasting: bool, pieces: list[tuple[int, float]]
+) -> None:
+    """However the stream is cut and whenever its pieces come, all of it arrives, in its order, and no faster."""
+    limiter, stream, at, came = Limiter(RateLimits(Rates(frames=frames, bytes=size))), sends(0, 60), 0, b""
+    with limited(limiter, lasting=lasting) as play:
+        began = play.now
+        for length, wait in [*pieces, (len(stream), 0.0), *[(0, 0.5)] * 200]:
+            if stream[at : at + length]:
+                play.client_says(stream[at : at + length])
+                at += length
+            play.time_passes(wait)
+            came += play.broker_reads()
+            allowed = 1 + play.now - began
+            assert came.count(b"\0") <= frames * allowed + 1e-6
+            assert len(came) <= size * allowed + 1e-6
+        assert came == stream
+        assert not client_waits(play)
