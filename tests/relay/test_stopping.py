@@ -1,10 +1,12 @@
 """A relay that stops: sessions deliver what their clients sent, clients hear of it, and what is lost is counted."""
 
+from math import inf
+
 import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
-from tests.relay.failing import over, started
+from tests.relay.failing import client_waits, over, started
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
@@ -32,6 +34,21 @@ def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
         assert over(play)
         assert lost(play) == [0]
         assert play.noted(Event.DISCONNECTED) == "the relay stops"
+
+
+def test_no_time_of_the_relays_ends_it() -> None:
+    """How long it may take is the service's to say: nobody is woken to give up before."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        assert client_waits(play)
+        play.alarm_rings_early()
+        assert not over(play)
+        assert play.relay._connection is not None
+        assert play.relay._connection.shutdown.until == inf
+        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.client_gets_error(b"the relay is stopping")
 
 
 @pytest.mark.parametrize("asks", [b"", b"receipt:r\n"], ids=["confirm", "receipts"])
@@ -69,6 +86,23 @@ def test_a_client_that_is_leaving() -> None:
         play.client_is_closed()
         assert over(play)
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
+
+
+def test_a_broker_that_is_not_read_from_is_read_again() -> None:
+    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
+    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
+        )
+        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
+        play.broker_says(message % 1)
+        play.broker_says(message % 2)
+        assert play.broker.paused
+        play.broker_says(receipt(b"1"))
+        play.broker_reads()
+        play.client_reads()
+        play.relay_begins_to_stop()
+        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
 def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
