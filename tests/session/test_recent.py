@@ -58,6 +58,28 @@ def found(it: Session, name: bytes) -> Delivery:
     return delivery
 
 
+# ------------------------------------------------------------------ what an ACK covers
+
+
+@in_all_versions
+def test_a_cumulative_ack(version: bytes) -> None:
+    """It covers what came before on its subscription, whether it has become a delivery or not, and nothing else."""
+    it = session(version)
+    subscribe(it, b"a", b"client")
+    subscribe(it, b"b", b"client")
+    subscribe(it, b"c")
+    delivered(it, b"a1", b"a2")
+    delivered(it, b"b1", to=b"b")
+    delivered(it, b"c1", to=b"c")
+    old = [found(it, each) for each in (b"a1", b"a2", b"b1", b"c1")]
+    delivered(it, b"a3", b"a4")
+    delivered(it, b"c2", to=b"c")
+    assert acknowledged(it, b"a3")
+    assert [each.gone for each in old] == [True, True, False, False]
+    assert (len(it.ledger), it.ledger.awaited) == (4, 4)
+    assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
+
+
 # ------------------------------------------------------------------ what has to be looked at
 
 
