@@ -29,6 +29,20 @@ def test_a_name_of_ours_is_nobody_elses() -> None:
 # ------------------------------------------------------------------ delivered
 
 
+def test_a_message_that_names_none_is_found_by_destination() -> None:
+    """A strict 1.0 broker names no subscription: the oldest to the destination, or the only one there is."""
+    subscriptions = Subscriptions()
+    assert subscriptions.delivered(None, b"/queue/a") is None
+    one = subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+    assert subscriptions.delivered(None, b"/queue/renamed") is one
+    two = subscriptions.opened(sub(B))
+    assert subscriptions.delivered(None, b"/queue/b") is two
+    assert subscriptions.delivered(None, b"/queue/renamed") is None
+    subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+
+
 def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
     """A client that subscribes and unsubscribes all day costs no more memory than one that does it a few times."""
     subscriptions = Subscriptions()
@@ -54,3 +68,21 @@ def test_a_message_by_a_name_that_the_broker_made() -> None:
     assert subscriptions.delivered(b"subscription/b", b"/queue/b") is None
     subscriptions.closed(sub(A))
     assert subscriptions.delivered(b"subscription/a", b"/queue/a") is one
+
+
+def test_a_subscription_whose_id_is_used_again() -> None:
+    """Where the broker does not mind, it has ended, and the new one is the newest, whatever its destination."""
+    subscriptions = Subscriptions()
+    first = subscriptions.opened(sub((b"id", b"1"), A, (b"ack", b"client")))
+    second = subscriptions.opened(sub((b"id", b"2"), A))
+    third = subscriptions.opened(sub((b"id", b"1"), A))
+    assert [each.open for each in (first, second, third)] == [False, True, True]
+    assert list(subscriptions) == [second, third]
+    assert subscriptions.oldest(b"/queue/a") is second
+    assert subscriptions.acknowledging == 0
+    assert subscriptions.take_closed() == (first,)
+    assert subscriptions.closed(sub(A)) is second
+    assert subscriptions.closed(sub(A)) is third
+    assert subscriptions.oldest(b"/queue/a") is None
+    assert subscriptions.take_closed() == (second, third)
+    assert subscriptions.take_closed() == ()
