@@ -366,10 +366,7 @@ class Single:
         self.erred = True
         counters["errors_passed"] += 1
         if resender is not None:
-            if receipt is None:
-                resender.unconfirmed.committing.erred()
-            else:
-                resender.refused(receipt)
+            resender.refused(receipt)
         return True
 
     def _receipt_passes(self, receipt: bytes | None) -> bool:

@@ -221,8 +221,9 @@ class Shutdown:
             client.gone = True
             self._limit(now)
             for link in flow.links:
-                # An ACK that waits needs its subscription.
-                if link.up and link.resender is not None and not self._buffer.unread:
+                # An ACK that waits needs its subscription, and nothing may follow DISCONNECT.
+                there = link.up and link.connection.leg.state is LegState.CONNECTED
+                if there and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
             for link in flow.links:

@@ -250,10 +250,7 @@ class Fanout:
             if receipt is not None:
                 member.link.broker_leaves()
             return False
-        if receipt is not None:
-            member.resender.refused(receipt)
-        else:
-            member.resender.unconfirmed.committing.erred()
+        member.resender.refused(receipt)
         if not target.fans:
             self.erred = True
             member.erred = True

@@ -41,7 +41,7 @@ class Member:
     broker is lost, the resender keeps these frames.
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: the
-    broker's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
+    group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
     something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
     for a client. `short`: the group missed SENDs while it was `full`.
     """
@@ -207,7 +207,6 @@ class Member:
         """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
         self.blocked = self.disconnecting = False
-        self.erred = False
 
     def lost(self, now: float) -> list[StompError]:
         """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""

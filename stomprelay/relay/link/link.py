@@ -1051,6 +1051,7 @@ class Link:
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. If it answers our DISCONNECT, the broker can be left now."""
         if isinstance(self.state, Leaving) and receipt == self.state.receipt:
+            self.proved()
             self.state.done = True
 
     def disconnect(self, now: float) -> None:
