@@ -398,7 +398,7 @@ def _same(case: Case, stay: Stay, event: Event, sent: Frame, read: Frame) -> boo
     version = case.versions.get((event.who, event.session), b"1.0")
     own = b"1.0" if stay.connected is None else _given(stay.connected).headers.get(b"version", b"1.0")
     escapes = dict(case.history.facts["scene"].brokers[event.who][0].escapes)
-    if stay.connected is None or (own == version and version in escapes):
+    if own == version and version in escapes:
         return True
     target = escapes.get(version, (version,))[0] if event.what is What.TOOK else own
     bare = own != version and target != b"1.2"  # a CR at the end would be the line's
@@ -701,15 +701,14 @@ def expected(case: Case, stay: Stay, at: float, text: bytes) -> bool:
     scene = case.history.facts["scene"]
     fates = [(event.who, event.detail) for event in case.fates if event.at <= at]
     refuses = any(what == "refuses" for _, what in fates)
-    full = any(what == "has full queues" for _, what in fates)  # it ends connections that ask for receipts
     lost = stay.connected is None or any(
         each.who in scene.brokers and each.detail not in HARMLESS and stay.began - 5.0 <= each.at <= at
         for each in case.fates
     )
     if text.startswith((REFUSED, b"the quorum cannot be reached")) and refuses:
-        return lost or full
+        return lost
     if text.startswith(b"a frame cannot be delivered"):
-        return full
+        return any(what == "has full queues" for _, what in fates)
     if text.startswith(b"the quorum cannot be reached"):
         return bool(stay.commits)  # a group does not know the outcome of one
     if text.startswith(b"NACK cannot be said to the broker"):
@@ -755,12 +754,6 @@ HARMLESS: Final = (
 """What happens to a broker and costs it no session."""
 
 
-def paced(case: Case, stay: Stay) -> float:
-    """Return for how many seconds a limit of its rate may hold back what a client sent."""
-    rate = case.history.facts["scene"].settings.get("frames") or inf
-    return (len(stay.sends) + len(stay.asked) + len(stay.acks)) / rate
-
-
 def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
     """Whether the relay need not have read a SEND before the session ended, soon after it."""
     scene = case.history.facts["scene"]
@@ -784,8 +777,7 @@ def read_too_late(case: Case, stay: Stay, send: Sent) -> bool:
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.ended.at if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    said = stay.commits.get(send.transaction or b"", send.event).at
-    return bool(ends) and said > min(ends) - (0.5 if scene.weather[2] < 0.1 else 5.0) - paced(case, stay)
+    return bool(ends) and send.event.at > min(ends) - (0.5 if scene.weather[2] < 0.1 else 5.0)
 
 
 def _answered(stay: Stay, text: bytes) -> bool:
@@ -865,7 +857,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
         ):
             continue
         for event in case.took.get(send.body, ()):
-            if event.at > end.at + scene.settings["disconnect_timeout"] + 4.0 + paced(case, stay):
+            if event.at > end.at + scene.settings["disconnect_timeout"] + 4.0:
                 what = send.body[:20].decode()
                 yield f"{stay.name} left at {end.at:.3f}, and {event.who} took {what} at {event.at:.3f}"
 
@@ -1002,9 +994,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 
 def everybody_is_served_soon(case: Case) -> Iterator[str]:
-    """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs; brokers are
-    asked again after pauses that double.
-    """
+    """When the weather ends, a client is answered within some seconds, unless it may owe too many ACKs."""
     if case.history.facts["scene"].settings["unacknowledged"] < 1000:
         return
     for stay in case.stays.values():
@@ -1012,9 +1002,7 @@ def everybody_is_served_soon(case: Case) -> Iterator[str]:
             continue  # brokers that it makes go are asked after growing pauses
         for name, event in stay.receipts.items():
             asked = stay.asked.get(name)
-            late = asked is not None and event.at > max(asked.at, 2 * case.calm - asked.at) + SOON + paced(
-                case, stay
-            )
+            late = asked is not None and event.at > max(asked.at, case.calm) + SOON
             if asked is not None and late and not in_doubt(case, stay, name):
                 yield f"{stay.name} waited for RECEIPT {name.decode()} from {asked.at:.3f} to {event.at:.3f}"
         if stay.connected is not None and stay.connected.at > max(stay.began, case.calm) + SOON:
