@@ -27,6 +27,7 @@ ENOUGH: Final = (
     7.0  # seconds in which a broker that is well serves everybody; clients may read nothing for two
 )
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
+LONG: Final = 60.0  # the same for all sessions, at the end of a world
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = (
     50_000  # bytes of a client that the system keeps for a relay that does not read them, nor sees the end
@@ -265,6 +266,8 @@ def _sent(stay: Stay, event: Event) -> None:
 
 def _read(stay: Stay, event: Event) -> None:
     stay.read.append(event)
+    if (event.command == b"CONNECTED") is (stay.connected is not None) and event.command != b"ERROR":
+        stay.strange.append(f"{event.frame}, {'twice' if stay.connected else 'before CONNECTED'}")
     if event.command == b"CONNECTED":
         stay.connected = event
     elif event.command == b"ERROR":
@@ -273,7 +276,7 @@ def _read(stay: Stay, event: Event) -> None:
         name = event.headers.get(b"receipt-id", b"")
         asked = stay.asked.get(name)
         if asked is None or name in stay.receipts:
-            stay.strange.append(f"{event.frame} {'twice' if name in stay.receipts else 'unasked'}")
+            stay.strange.append(f"{event.frame}, {'twice' if name in stay.receipts else 'unasked'}")
             return
         stay.receipts[name] = event
         transaction = asked.headers.get(b"transaction")
@@ -421,8 +424,8 @@ UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the b
 
 @rule
 def a_receipt_comes_once(case: Case) -> Iterator[str]:
-    """A client reads a RECEIPT once for each that it asked for, after it asked, and none besides an ERROR that names
-    it.
+    """A client reads CONNECTED once, before all else, and a RECEIPT once for each that it asked for, after it asked,
+    and not beside an ERROR that names it.
     """
     for stay in case.stays.values():
         yield from (f"{stay} read {each}" for each in stay.strange)
@@ -446,10 +449,27 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
 
 @rule
 def nothing_uncommitted_is_taken(case: Case) -> Iterator[str]:
-    """What is in a transaction that the client did not commit is taken by no broker."""
+    """Brokers take only what a client sent, and of a transaction only what it committed."""
     for send in case.sends:
         if send.number is None and case.took.get(send.body):
             yield f"{send.stay}: {send} was taken, and never committed"
+    for body in case.took.keys() - {each.body for each in case.sends} if case.seen and not case.rough else ():
+        yield f"{case.took[body][0].who} took {_shown(body)}, which nobody sent"
+
+
+@rule_of_brokers
+def what_is_taken_is_kept(case: Case) -> Iterator[str]:
+    """What a broker takes into a queue it removes when it is acknowledged, forgets when it is killed, or has in the
+    end. Without a message in the end it is not known what is there.
+    """
+    held: Counter[tuple[str, bytes]] = Counter()
+    for what, sign in ((What.TOOK, 1), (What.SETTLED, -1), (What.FORGOT, -1), (What.KEPT, -1)):
+        for event in case.of[what] if case.of[What.KEPT] and not case.rough else ():
+            held[event.who, event.body] += sign
+    topics = {send.body for send in case.sends if _topic(send.destination)}
+    for (who, body), count in held.items():
+        if count and body not in topics:
+            yield f"{who} has {_shown(body)} {-count} times more than it took it"
 
 
 @rule
@@ -536,12 +556,13 @@ def _same(case: Case, stay: Stay, event: Event, sent: dict[bytes, bytes], read: 
     version = case.versions.get((event.who, event.session), b"1.0")
     own = b"1.0" if stay.connected is None else stay.connected.headers.get(b"version", b"1.0")
     escapes = dict(case.scene.brokers[event.who][0].escapes)
-    if own == version and version in escapes:
-        return True
+    raw = own == version and version in escapes
     target = escapes.get(version, (version,))[0] if event.what is What.TOOK else own
     bare = own != version and target != b"1.2"  # a CR at the end would be the line's
     for name, value in sent.items():
         if name not in read and {*name} & {*b":\n"} and b"1.0" in (own, version):
+            continue
+        if raw and {*name, *value} & {*b":\\\n\r "}:
             continue
         both = [value, read.get(name, b"")]
         if b"1.0" in (own, version):
@@ -551,7 +572,7 @@ def _same(case: Case, stay: Stay, event: Event, sent: dict[bytes, bytes], read: 
         ends = bare and read.get(name, b"").endswith(b"\r")
         if name.startswith(b"x") and (ends or both[0] != both[1]):
             return False
-    return True
+    return sent.get(b"destination") == read.get(b"destination")
 
 
 @rule_of_brokers
@@ -615,15 +636,33 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 @rule_of_brokers
 def deliveries_keep_their_order(case: Case) -> Iterator[str]:
-    """A client reads what one connection to a broker gave in the broker's order."""
+    """A client reads what one connection to a broker gave in the broker's order, and leaves nothing out, but for
+    subscriptions that it ended.
+    """
+    given: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    for event in case.of[What.GAVE]:
+        given[event.who, event.session].append(event)
     for stay in case.stays.values():
-        last: dict[tuple[str, int], float] = {}
-        for event in stay.messages:
-            given = case.gave.get(event.body, ())
-            for one in given if len(given) == 1 else ():
-                if one.at < last.get((one.who, one.session), 0.0):
-                    yield f"{stay} read {_shown(event.body)} too late"
-                last[one.who, one.session] = one.at
+        read = Counter([event.body for event in stay.messages])
+        single = [case.gave[body][0] for body in read if len(case.gave.get(body, ())) == 1]
+        keys = dict.fromkeys([(event.who, event.session) for event in single])
+        often = Counter([(event.who, event.body) for key in keys for event in given[key]])
+        for key in keys:
+            places = {each.body: at for at, each in enumerate(given[key]) if often[key[0], each.body] == 1}
+            last = -1
+            for event in stay.messages:
+                if (
+                    event.headers.get(b"from", b"") == key[0].encode()
+                    and event.body in places
+                    and read[event.body] == 1
+                ):
+                    if places[event.body] < last:
+                        yield f"{stay} read {_shown(event.body)} too late"
+                    last = max(last, places[event.body])
+            for event in given[key][: last + 1]:
+                name = event.headers.get(b"subscription", event.headers[b"destination"])
+                if event.body not in read and name not in stay.unsubscribed:
+                    yield f"{stay} did not read {_shown(event.body)}, which {key[0]} gave"
 
 
 @rule
@@ -670,13 +709,17 @@ def counters_fit(case: Case) -> Iterator[str]:
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
+    told = [len(stay.sent) - 1 if stay.orderly else len(stay.receipts) for stay in stays]
+    quiet = not any(each.detail != "starts" for each in case.fates) and not any(
+        stay.odd or stay.errors for stay in stays
+    )
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
-        "client_frames": (sum(len(stay.receipts) for stay in stays), len(case.of[What.SENT])),
+        "client_frames": (sum(told), len(case.of[What.SENT]) - connected),
         "broker_frames": (sum(len(stay.messages) for stay in stays), inf),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
-        "frames_resent": (marked, inf),
+        "frames_resent": (marked, marked if quiet else inf),
     }
     for name, (least, most) in bounds.items():
         if name in case.counters and not least <= case.counters[name] <= most:
@@ -693,9 +736,10 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         return
     counted = case.counters.get("possibly_lost", 0)
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
-    unsure = sum(copies > 1 or send.confirmed is None for send in case.sends)
-    if counted > copies * unsure:
-        yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
+    sure = scene.confirm and scene.kind == "failover"
+    unsure = [send for send in case.sends if send.confirmed is None and not (sure and send.stay.orderly)]
+    if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
+        yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
@@ -731,12 +775,19 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
     cut = {event.who for event in case.fates if event.who in case.scene.clients}
     for stay in case.stays.values():
         habit = case.scene.clients[stay.client]
-        if case.scene.kind == "plain" or without_relay(case, stay):
+        if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        if lost and not stay.errors and min(stay.left, stay.halved) == inf:
+        if lost and not stay.errors and not (stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
-        if stay.faulty < inf or stay.odd or not habit.known or habit.chokes or case.scene.tight:
+        if (
+            case.scene.kind == "plain"
+            or stay.faulty < inf
+            or stay.odd
+            or not habit.known
+            or habit.chokes
+            or case.scene.tight
+        ):
             continue
         for event in stay.errors:
             text = event.headers.get(b"message", b"")
@@ -811,7 +862,8 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     scene, settings = case.scene, case.scene.settings
     disturbed = any(each.who == "relay" and each.detail != "starts" for each in case.fates)
     steady = scene.kind == "failover" and settings["beats"] and not disturbed
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else ())]
+    well = not any(each.detail != "starts" for each in case.fates)
+    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     struck = {each.who for each in case.fates}
     for stay in case.stays.values():
         if without_relay(case, stay):
@@ -867,6 +919,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
+            due = due or (stay.orderly and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
@@ -878,17 +931,19 @@ def a_session_ends(case: Case) -> Iterator[str]:
     promised heart-beats; in calm weather. In the end no session is left.
     """
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
+    over = max([event.at for event in case.history.events[-1:]], default=0.0)
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         silent = stay.silent + SILENT if beats else inf
-        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0)):
+        erred = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
+        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0), (erred, ENDS)):
             if since < inf and stay.end > max(since, case.calm) + limit:
                 yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
                 break
         else:
-            if stay.ended is None and stay is not last[stay.client]:
-                yield f"{stay} has no end, and its client connected again"
+            if stay.ended is None and (stay is not last[stay.client] or over > case.calm + LONG):
+                yield f"{stay} has no end"
 
 
 @rule_of_brokers
