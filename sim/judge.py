@@ -360,6 +360,26 @@ def spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
+def slowed(case: Case, stay: Stay, until: float) -> float:
+    """Return how long rate limits (configuration.md, `frames`), and a slow network with small buffers, delay what a
+    client sent up to a time.
+    """
+    settings = case.scene.settings
+    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
+    rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
+    sent = [each for each in stay.sent if each.at <= until]
+    rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
+    return len(sent) / rate + rounds * 2 * case.scene.weather[2]
+
+
+def refused(case: Case, stay: Stay) -> float:
+    """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
+    odd = [
+        {*name, *value} & {*b":\n\r\\ "} for send in stay.sends for name, value in send.event.headers.items()
+    ]
+    return 0.0 if case.scene.loss is LossPolicy.REJECT and any(odd) else inf
+
+
 def unread(case: Case, send: Sent) -> bool:
     """Return whether the relay need not have read a SEND before the session ended, soon after it (failover.md, "When
     the relay ends a session").
@@ -367,7 +387,7 @@ def unread(case: Case, send: Sent) -> bool:
     scene, stay, at = case.scene, send.stay, send.event.at
     if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
         return True
-    if stay.odd or at >= stay.faulty:
+    if stay.odd or at >= stay.faulty or at >= refused(case, stay):
         return True
     if stay.unknown is not None:
         return False  # all that was sent before it is read
@@ -383,7 +403,7 @@ def unread(case: Case, send: Sent) -> bool:
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
-    return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0)
+    return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
 
 
 # The rules
@@ -463,13 +483,14 @@ def what_is_taken_is_kept(case: Case) -> Iterator[str]:
     end. Without a message in the end it is not known what is there.
     """
     held: Counter[tuple[str, bytes]] = Counter()
+    settled = case.of[What.KEPT] and not (case.rough or case.of[What.WRONG])
     for what, sign in ((What.TOOK, 1), (What.SETTLED, -1), (What.FORGOT, -1), (What.KEPT, -1)):
-        for event in case.of[what] if case.of[What.KEPT] and not case.rough else ():
+        for event in case.of[what] if settled else ():
             held[event.who, event.body] += sign
     topics = {send.body for send in case.sends if _topic(send.destination)}
     for (who, body), count in held.items():
         if count and body not in topics:
-            yield f"{who} has {_shown(body)} {-count} times more than it took it"
+            yield f"{who} has {_shown(body)} {'less' if count > 0 else 'more'} often than it took it"
 
 
 @rule
@@ -554,7 +575,9 @@ def _same(case: Case, stay: Stay, event: Event, sent: dict[bytes, bytes], read: 
     Between equal versions bytes pass unchanged, even if the product has escapes of its own.
     """
     version = case.versions.get((event.who, event.session), b"1.0")
-    own = b"1.0" if stay.connected is None else stay.connected.headers.get(b"version", b"1.0")
+    own = case.scene.clients[stay.client].version
+    if stay.connected is not None:
+        own = stay.connected.headers.get(b"version", b"1.0")
     escapes = dict(case.scene.brokers[event.who][0].escapes)
     raw = own == version and version in escapes
     target = escapes.get(version, (version,))[0] if event.what is What.TOOK else own
@@ -759,7 +782,7 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
     sent = Counter([each.body for each in case.sends])
     read = Counter([event.body for stay in case.stays.values() for event in stay.read])
     for (side, command, body), count in frames.items():
-        if command == b"SEND" and (side != "client" or count > sent[body]):
+        if command == b"SEND" and (side != "client" or (count > sent[body] and not case.rough)):
             yield f"the journal has {count} times {_shown(body)} of the {side}"
         if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
             yield f"the journal has {count} times the MESSAGE {_shown(body)} of the {side}"
@@ -876,13 +899,6 @@ def everybody_is_served(case: Case) -> Iterator[str]:
             spans = [(span, most) for span, most in spans if span > most + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
-
-
-def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits delay what a client sent up to a time (configuration.md, `frames`)."""
-    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
-    rate = min(case.scene.settings["frames"] or inf, 4.0 if reads else inf)
-    return sum(each.at <= until for each in stay.sent) / rate
 
 
 def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
