@@ -402,6 +402,10 @@ def unread(case: Case, send: Sent) -> bool:
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+        if (
+            sum(len(each.body) for each in stay.sends) > scene.settings["size"]
+        ):  # configuration.md: accepts no more data
+            ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
 
@@ -894,9 +898,11 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
             yield f"{stay} was never told that it sent what nobody knows"
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
+        # failover.md, `maxReconnectDelay`: so long it waits if it has no descriptors, for no broker is down
+        pause = settings["longest_delay"] if case.counters.get("connects_prevented") else 0.0
         for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
-            spans = [(span, most) for span, most in spans if span > most + slowed(case, stay, since)]
+            spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
 
