@@ -360,6 +360,10 @@ def spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
+GOES: Final = ("goes", "refuses", "serves nobody")
+"""What a broker does that answers CONNECT, and serves nobody."""
+
+
 def slowed(case: Case, stay: Stay, until: float) -> float:
     """Return how long rate limits (configuration.md, `frames`), and a slow network with small buffers, delay what a
     client sent up to a time.
@@ -384,7 +388,8 @@ def unread(case: Case, send: Sent) -> bool:
     """Return whether the relay need not have read a SEND before the session ended, soon after it (failover.md, "When
     the relay ends a session").
     """
-    scene, stay, at = case.scene, send.stay, send.event.at
+    scene, stay = case.scene, send.stay
+    at = stay.over.get(send.transaction or b"", send.event).at
     if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
         return True
     if stay.odd or at >= stay.faulty or at >= refused(case, stay):
@@ -546,7 +551,10 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
             if places.get(name) != place and (named or place not in places.values()):
                 yield f"{stay} read {event.frame}, and is not subscribed to it"
             answered = stay.receipts.get(stay.unsubscribed.get(name) or b"")
-            if answered is not None and answered.at < event.at and case.scene.kind != "fanout" and case.seen:
+            giver = case.scene.brokers.get(event.headers.get(b"from", b"").decode())
+            lags = giver is not None and giver[0].lags
+            behind = answered is not None and answered.at < event.at and not lags
+            if behind and case.scene.kind != "fanout" and case.seen:
                 yield f"{stay} read {event.frame} after the RECEIPT of its UNSUBSCRIBE"
         for body, count in Counter([each.body for each in stay.messages]).items():
             gave = len(case.gave.get(body, ()))
@@ -724,7 +732,7 @@ def nothing_comes_late(case: Case) -> Iterator[str]:
     for send in case.sends:
         if sum(len(each.body) for each in send.stay.sends) <= BUFFER:
             for event in case.took.get(send.body, ()):
-                if event.at > send.stay.end + patience:
+                if event.at > send.stay.end + patience + slowed(case, send.stay, inf):
                     yield f"{send.stay} left at {send.stay.end:.3f}, and {event.who} took {send} at {event.at:.3f}"
 
 
@@ -861,14 +869,15 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
+    full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
         "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
         "a fan-out": scene.kind == "fanout",
         "a route": scene.routed,
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
-        "no other broker": refuses and (lost or stay.connected is None),
-        "full queues": any(each.detail == "has full queues" for each in before),
+        "no other broker": refuses and (lost or full or stay.connected is None),
+        "full queues": full,
         "an older broker": scene.clients[stay.client].version != b"1.0" and bool(old),
         "losses are rejected": scene.loss is LossPolicy.REJECT,
         "silence": stay.silent < inf,
@@ -892,15 +901,17 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     well = not any(each.detail != "starts" for each in case.fates)
     good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     struck = {each.who for each in case.fates}
+    # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
+    # reached for lack of descriptors is not down, so nobody else asks it
+    grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
     for stay in case.stays.values():
         if without_relay(case, stay):
             continue
         if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
             yield f"{stay} was never told that it sent what nobody knows"
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
-        # failover.md, `maxReconnectDelay`: so long it waits if it has no descriptors, for no broker is down
-        pause = settings["longest_delay"] if case.counters.get("connects_prevented") else 0.0
         for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
+            pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
