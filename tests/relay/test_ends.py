@@ -212,16 +212,3 @@ def test_a_route_whose_broker_is_lost() -> None:
         play.broker_gets(GOODBYE, at="b")
         play.broker_says(GONE, at="b")
         play.client_gets_error(b"connection to the broker was lost")
-
-
-def test_a_route_without_a_broker() -> None:
-    """What went there is counted when the time for it is over, and the ERROR says so."""
-    front = routed(plain("main", "a"), lasting("b", "b"))
-    with begun(front, brokers="a") as play:
-        play.client_says(send(b"1", b"/queue/b.x", receipt="r") + RUBBISH)
-        for _ in range(10):
-            play.time_passes(0.5)
-        play.broker_gets(GOODBYE, at="a")
-        play.broker_says(GONE, at="a")
-        assert b"; what has no receipt may be lost" in play.client_reads()
-        assert play.counters["possibly_lost"] == 1
