@@ -102,6 +102,8 @@ class Line:
                 self._gone("closed")
                 return
             self._read(data)
+            if not self._end.readable:
+                return
 
     def _write(self, data: bytes, at: int) -> None:
         for layer in self._layers[at:]:

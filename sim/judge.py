@@ -982,7 +982,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
         match event.what:
             case What.GAVE if _given(event).headers.get(b"destination", b"").startswith(b"/queue/"):
                 given.add((event.who.encode(), _given(event).body))
-            case What.ACKED if event.at > case.calm + 50.0:
+            case What.ACKED if event.at > case.calm + SOON:
                 key = _given(event).headers.get(b"from", b""), _given(event).body
                 if key in given:
                     due[key] = event.who

@@ -1,5 +1,6 @@
 """A world: it plays a plan, with a real relay service on the world's clock and network, and returns the history."""
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,8 @@ from stomprelay.wire.decoder import SCANNER
 
 SLACK: Final = 64 * 1024
 """Bytes that may be kept beyond a bound: those of one read."""
+STEP: Final = 5.0
+"""Seconds after which it is looked whether what is waited for is over."""
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
 SETTLING: Final = 30.0
@@ -48,6 +51,9 @@ LEAVING: Final = 30.0
 @contextmanager
 def simulated() -> Iterator[None]:
     """Let relays of this process use the network of the world that is played. Worlds are played inside."""
+    gc.freeze()  # what is there before the first world is not looked at again
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, 5, 10)
     with (
         on_disks(),
         patch.object(sockets, "socket", SOCKETS),
@@ -62,6 +68,8 @@ def simulated() -> Iterator[None]:
         patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
@@ -191,7 +199,7 @@ class World:
             self.clock.at(BEGIN + step.at, self._step, step)
         self.clock.run(BEGIN + LENGTH)
         self._calm()
-        self.clock.run(BEGIN + LENGTH + SETTLING)
+        self._wait(SETTLING, self._quiet)
         self._settle()
         self._leave()
         self._look()
@@ -369,7 +377,7 @@ class World:
         self.history.add(self.clock.now, "relay", What.CALM)
         self._relay_lack(0)
         self._relay_disk(-1)
-        self.net.weather.short = self.net.weather.pieces = 0.0
+        self.net.weather = Weather(slowest=self.net.weather.slowest)
         for broker in self.brokers.values():
             broker.calm()
         self._relay_start()
@@ -378,16 +386,31 @@ class World:
         state.pauses.resume([*state.brokers])
         state.sessions.drain(False)
 
+    def _wait(self, seconds: float, over: Callable[[], bool]) -> None:
+        """Let time pass until it is over, but for a step at least, and for so many seconds at most."""
+        until = self.clock.now + seconds
+        self.clock.run(self.clock.now + STEP)
+        while self.clock.now < until and not over():
+            self.clock.run(self.clock.now + STEP)
+
+    def _quiet(self) -> bool:
+        """Whether nobody waits, and each session has its client."""
+        there = [each for each in self.clients.values() if each.line is not None and not each.line.over]
+        waiting = any(each.leaving or each.awaited or not each.connected for each in there)
+        return not waiting and len(self.relay.service.state.sessions) == len(there)
+
     def _settle(self) -> None:
         """Each client that is still there settles what it has: the relay must serve it."""
         for client in self.clients.values():
             client.settle()
-        self.clock.run(self.clock.now + SETTLING)
+        self._wait(SETTLING, self._quiet)
         for _ in range(5):
-            for client in self.clients.values():
+            owing = [each for each in self.clients.values() if each.open and each.owed]
+            for client in owing:
                 for _ in range(len(client.owed)):
                     client.act("ack", 0, 0)
-            self.clock.run(self.clock.now + 5.0)
+            if owing:
+                self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
             client.complain()
 
@@ -398,27 +421,29 @@ class World:
             client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
-        self.clock.run(self.clock.now + LEAVING)
+        self._wait(
+            LEAVING,
+            lambda: not any([*self._left().values(), *[each.sessions for each in self.brokers.values()]]),
+        )
+
+    def _left(self) -> dict[str, int]:
+        """Return how much is left of sessions, by name."""
+        state = self.relay.service.state
+        runtime = state.runtime
+        timers = [(at, each) for at, all_ in runtime.timers._waiting.values() for each in all_]
+        health = [each.broker.health for each in state.brokers]
+        return {
+            "sessions": len(state.sessions),
+            "legs": len(runtime.protocols),
+            "connections": runtime.sockets,
+            "kept bytes": runtime.memory.row.kept,
+            "timers": sum(each.armed == at and isinstance(each, Driver | LegProtocol) for at, each in timers),
+            "sessions of brokers": sum(each.sessions + each.coming for each in health),
+        }
 
     def _look(self) -> None:
         """Look at what is left of the sessions, and of the relay when it has stopped."""
-        service = self.relay.service
-        state, runtime = service.state, self.relay.service.state.runtime
-        waiting = runtime.timers._waiting.values()
-        timers = [
-            (at, each) for at, all_ in waiting for each in all_ if isinstance(each, Driver | LegProtocol)
-        ]
-        for what, count in (
-            ("sessions", len(state.sessions)),
-            ("legs", len(runtime.protocols)),
-            ("connections", runtime.sockets),
-            ("kept bytes", runtime.memory.row.kept),
-            ("timers", sum(each.armed == tick for tick, each in timers)),
-            (
-                "sessions of brokers",
-                sum(each.broker.health.sessions + each.broker.health.coming for each in state.brokers),
-            ),
-        ):
+        for what, count in self._left().items():
             if count:
                 self.wrong(f"{count} {what} are left after all clients have gone")
         for broker in self.brokers.values():
@@ -431,7 +456,7 @@ class World:
         if self.net.dead:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
         self._relay_stop()
-        self.clock.run(self.clock.now + 30.0)
+        self._wait(SETTLING, lambda: not any(each.reactor.alive for each in self.relays))
         for each in self.relays:
             if each.reactor.alive:
                 self.wrong(f"process {each.number} of the relay does not stop")
