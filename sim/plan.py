@@ -47,8 +47,8 @@ PLAIN: Final[dict[str, Any]] = {
     "stop_timeout": 5.0,
     "longest_delay": 1.0,
     "size": 1 << 16,
-    "memory": 1 << 30,
     "frames": None,
+    "memory": 1 << 30,
     **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""

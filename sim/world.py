@@ -79,7 +79,7 @@ def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> Non
     if odd and random.random() < 0.3:
         answer = Unknown(Refusal(Ground.PASSCODE, "another passcode"))
     # Who answers is another process, which does not end with the relay.
-    clock.after(random.random() * 0.3, lambda: service._reactor.alive and driver.handle(answer))
+    clock.after(random.random() * 0.3, lambda: driver.handle(answer) if service._reactor.alive else None)
 
 
 class RelayProcess:
