@@ -415,8 +415,10 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
             return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
         case "refuse" | "fill" | "mute" as act:
             return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
-        case "part" | "half_close" as act:
-            return [Step(at, name, act, (int(random() * 9),))]
+        case "part":
+            return [Step(at, name, "part")]
+        case "half_close":
+            return [Step(at, name, "half_close", (int(random() * 9),))]
         case "outage":
             most = int(random() * 400)
             steps = [Step(at + random() * 0.1, each, "kill", (most,)) for each in brokers]
