@@ -191,7 +191,7 @@ class End:
     @property
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises for the connection's end."""
-        return bool(self.inbox) or self.heard_all or self.broken
+        return bool(self.inbox) or self.heard_all or self.broken or self.failed
 
     @property
     def writable(self) -> bool:
