@@ -28,11 +28,11 @@ HEADERS: Final = (
 
 class Habit(NamedTuple):
     """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
-    again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
-    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
-    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too. `chokes`: RabbitMQ cannot
-    read its login. `nacks`: brokers have NACK in its version.
+    again when its connection was lost, longer each time; None: never. `beat`: the milliseconds between the relay's
+    heart-beats that it asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks
+    WebSocket; `secure`: over TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers
+    say wrongly. `beats`: it promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too.
+    `chokes`: RabbitMQ cannot read its login. `nacks`: brokers have NACK in its version.
     """
 
     version: bytes
@@ -141,7 +141,7 @@ class Client:
         self.note(What.ENDED, detail=how)
         self.connected = False
         if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
-            self.net.clock.after(self.habit.returns, self._again)
+            self.net.clock.after(self.habit.returns * self.session, self._again)
 
     def _again(self) -> None:
         if self.comes_back:

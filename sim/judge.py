@@ -657,7 +657,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
         match event.what:
             case What.GAVE if not _topic(event.headers.get(b"destination", b"")):
                 given.add(key)
-            case What.ACKED if event.at > case.calm + 50.0:
+            case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 if copy in given:
                     due[copy] = event.who
