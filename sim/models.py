@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 from random import Random
@@ -28,7 +27,7 @@ from tests.e2e.certificates import Authority
 
 SCRIPT: Final = Path(__file__).with_name("conversations.txt")
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "corpus" / "models"
-VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+VERSIONS: Final = ["1.0", "1.1", "1.2"]
 MODELS: Final = {each.name: each for each in PRODUCTS}
 MODELS["activemq_6"] = MODELS["activemq"]
 """The models, by the names of the brokers that they are held against."""
@@ -39,43 +38,47 @@ QUIET: Final = 0.5
 class Conversation(NamedTuple):
     """What is written, line by line, in one version."""
 
-    name: str
+    title: str
     version: bytes
-    lines: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """Return its name and version."""
-        return f"{self.name} in {self.version.decode()}"
+    lines: list[str]
 
 
 def conversations() -> list[Conversation]:
     """Return all conversations, in all their versions."""
     made = []
     for part in SCRIPT.read_text().split("\n== ")[1:]:
-        name, *lines = part.strip().splitlines()
-        versions: tuple[bytes, ...] = VERSIONS
-        if lines[0].startswith("in "):
-            versions = tuple(lines.pop(0).encode().split()[1:])
-        made += [Conversation(name, version, tuple(lines)) for version in versions]
+        name, *rows = part.strip().splitlines()
+        versions = rows.pop(0).split()[1:] if rows[0].startswith("in ") else VERSIONS
+        lines = list(_lines(" ".join(rows).split("; ")))
+        made += [Conversation(f"{name} in {version}", version.encode(), lines) for version in versions]
     return made
 
 
-@dataclass(eq=False)
+def _lines(steps: list[str]) -> Iterator[str]:
+    who, known = "", set[str]()
+    for step in steps:
+        first, _, rest = step.partition(" ")
+        if first in ("kill", "wait"):
+            yield step
+            continue
+        who, said = (first, rest) if len(first) == 1 else (who, step)
+        if who not in known and not said.startswith("CONNECT"):
+            yield f"{who} CONNECT"
+        known.add(who)
+        yield f"{who} {said}"
+
+
 class Talk:
     """A client of a conversation: what it has read since it was last asked."""
 
-    version: bytes
-    wire: "Line | Cable | None" = None
-    answers: list[str] = field(default_factory=list)
-    messages: list[Frame] = field(default_factory=list)
-    got: dict[bytes, Frame] = field(default_factory=dict)
+    def __init__(self, version: bytes, side: "Model | Real") -> None:
+        self.answers: list[str] = []
+        self.messages: list[Frame] = []
+        self.got: dict[bytes, Frame] = {}
+        self._reader = Reader(version)
+        self.wire = side.connect(self._received, lambda how: self.answers.append("ended"))
 
-    def __post_init__(self) -> None:
-        self._reader = Reader(self.version)
-
-    def received(self, data: bytes) -> None:
-        """Read bytes of the broker."""
+    def _received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -96,10 +99,6 @@ class Talk:
             shown.append(f"heart-beat:{headers.get(b'heart-beat', b'0,0').decode()}")
         self.answers.append(" ".join(shown).rstrip())
 
-    def ended(self, how: str) -> None:
-        """Note that the broker ended the connection."""
-        self.answers.append("ended")
-
 
 class Player:
     """Plays one conversation, a line at a time. `seen` is what came, a line of text for each frame."""
@@ -116,14 +115,11 @@ class Player:
         """Do what a line says."""
         self.seen.append(line)
         who, command, *words = line.split()
-        talk = self._talks.get(who)
-        if talk is None or (command == "CONNECT" and talk.answers[-1:] == ["dropped"]):
-            talk = self._talks[who] = Talk(self.conversation.version)
-            talk.wire = self._side.connect(talk.received, talk.ended)
-        assert talk.wire is not None
+        if who not in self._talks:
+            self._talks[who] = Talk(self.conversation.version, self._side)
+        talk = self._talks[who]
         if command == "drop":
-            talk.wire.close()
-            talk.answers.append("dropped")
+            self._talks.pop(who).wire.close()
         elif command == "shut":
             talk.wire.half_close()
         else:
@@ -169,11 +165,10 @@ class Player:
     def look(self) -> None:
         """Add what came to `seen`: answers in their order, then messages in that of their queue."""
         for who, talk in self._talks.items():
-            answers = [each for each in talk.answers if each != "dropped"]
             talk.messages.sort(key=lambda each: each.headers.get(b"destination", b""))
-            shown = [*answers, *[self._shown(each) for each in talk.messages]]
+            shown = [*talk.answers, *[self._shown(each) for each in talk.messages]]
             self.seen += [f"  {who} {each}" for each in shown]
-            talk.answers = [each for each in talk.answers if each == "dropped"]
+            talk.answers.clear()
             talk.messages.clear()
 
     def _shown(self, frame: Frame) -> str:
@@ -196,11 +191,10 @@ class Player:
 def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str, list[str]]:
     """Play conversations side by side, a line of each at a time. Return what was seen of each, by its title."""
     players = [Player(each, side, f"{mark}-{number}") for number, each in enumerate(asked)]
-    for at in range(max(len(each.lines) for each in asked)):
+    for at in range(max([len(each.lines) for each in asked], default=0)):
         pause = 0.0
         for player in players:
-            if at < len(player.conversation.lines):
-                line = player.conversation.lines[at]
+            for line in player.conversation.lines[at : at + 1]:
                 if line == "kill":
                     player.seen.append(line)
                     side.kill()
@@ -217,10 +211,7 @@ def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str
 
 def play_all(asked: list[Conversation], side: "Model | Real", mark: str = "m") -> dict[str, list[str]]:
     """Play conversations, in queues named with `mark`: those that kill the broker last, each by itself."""
-    seen = {}
-    quiet = [each for each in asked if "kill" not in each.lines]
-    if quiet:
-        seen = play(quiet, side, mark)
+    seen = play([each for each in asked if "kill" not in each.lines], side, mark)
     for number, each in enumerate(each for each in asked if "kill" in each.lines):
         seen |= play([each], side, f"{mark}k{number}")
     return seen
