@@ -611,12 +611,8 @@ class Session:
         else:
             self._end(found)
         if self.product.strays and random() < 0.1:
-            self.clock.after(0.0, self._stray)
+            self.clock.after(0.0, self._error, ASTRAY, None)
         return True
-
-    def _stray(self) -> None:
-        if not (self.line.over or self._leaving):
-            self._error(ASTRAY, None)
 
     def _end(self, found: Subscription) -> None:
         """Deliver nothing to a subscription any more."""
@@ -790,6 +786,8 @@ class Session:
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""
+        if self.line.over or self._leaving:
+            return
         headers = [(b"message", message)]
         if receipt is not None and self.product.names:
             headers.append((b"receipt-id", receipt))
