@@ -5,8 +5,7 @@
 """
 
 import argparse
-import select
-import socket
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,10 +16,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from chaos import real
 from sim.actors import Line
 from sim.brokers import PRODUCTS, Broker, Product
 from sim.history import History
-from sim.net import Clock, End, Network, Weather
+from sim.net import Clock, Network, Weather
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 from tests.e2e import brokers
 from tests.e2e.certificates import Authority
@@ -225,93 +225,74 @@ class Steady(Random):
         return 0.25
 
 
-class Model:
-    """A model, without any weather."""
+class Side:
+    """What is connected to."""
 
-    def __init__(self, product: Product) -> None:
-        self.clock = Clock()
-        self.net = Network(self.clock, Random(0), Weather(slowest=0.0))
-        self.broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
-        self.broker.rude = False
-        self.broker.slowness, self.broker.prefetch = 0.0, 1000
-        self.broker.start()
+    net: Network
+    place: tuple[str, int]
 
     def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
         """Connect."""
-        end = End(self.net)
-        line = Line(self.clock, end, received, ended)
-        end.connect_ex(self.broker.place)
+        end = self.net.end("client")
+        line = Line(self.net.clock, end, received, ended)
+        end.connect_ex(self.place)
         return line
 
-    def settle(self, seconds: float = 0.0) -> None:
+
+class Model(Side):
+    """A model, without any weather."""
+
+    def __init__(self, product: Product) -> None:
+        self.net = Network(Clock(), Random(0), Weather(slowest=0.0))
+        self._broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
+        self._broker.rude = False
+        self._broker.slowness, self._broker.prefetch = 0.0, 1000
+        self._broker.start()
+        self.place = self._broker.place
+
+    def settle(self, seconds: float) -> None:
         """Let time pass."""
-        self.clock.run(self.clock.now + QUIET + seconds)
+        self.net.clock.run(self.net.clock.now + QUIET + seconds)
 
     def kill(self) -> None:
-        """Kill the broker when all is written, and start it again."""
-        self.broker.kill(0)
-        self.broker.start()
+        """Kill it, and start it again."""
+        self._broker.kill(0)
+        self._broker.start()
 
 
-class Cable:
-    """A connection to a broker over TCP."""
-
-    def __init__(self, port: int, received: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.received = received
-        self.ended = ended
-        self.over = False
-
-    def write(self, data: bytes) -> None:
-        """Write this, if the broker still reads."""
-        try:
-            self.socket.sendall(data)
-        except OSError:
-            pass  # `serve` notices the end
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.over = True
-        self.socket.close()
-
-    def half_close(self) -> None:
-        """Close the sending direction."""
-        self.socket.shutdown(socket.SHUT_WR)
-
-    def serve(self) -> bool:
-        """Read what has come. Return whether it is more than heart-beats."""
-        try:
-            data = self.socket.recv(65536)
-        except ConnectionResetError:
-            data = b""
-        if data:
-            self.received(data)
-        else:
-            self.close()
-            self.ended("closed")
-        return not data or bool(data.strip(b"\r\n"))
-
-
-class Real:
+class Real(Side):
     """A broker that runs. `running` is one of `tests.e2e.brokers`."""
 
     def __init__(self, running: brokers.Broker) -> None:
         self._running = running
-        self._cables: list[Cable] = []
+        self.place = ("127.0.0.1", running.port)
+        self._runner = asyncio.Runner()
+        self.net = self._runner.run(self._network())
+        self._lines: list[Line] = []
+        self._until = 0.0
 
-    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Cable:
+    async def _network(self) -> Network:
+        return real.Network(real.Clock())
+
+    async def _line(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
+        return super().connect(received, ended)
+
+    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
         """Connect."""
-        self._cables.append(Cable(self._running.port, received, ended))
-        return self._cables[-1]
 
-    def settle(self, seconds: float = 0.0) -> None:
+        def heard(data: bytes) -> None:
+            received(data)
+            if data.strip(b"\r\n"):  # more than heart-beats
+                self._until = max(self._until, time.monotonic() + QUIET)
+
+        self._lines.append(self._runner.run(self._line(heard, ended)))
+        return self._lines[-1]
+
+    def settle(self, seconds: float) -> None:
         """Read until nothing but heart-beats has come for a while."""
-        until = time.monotonic() + QUIET + seconds
-        while (left := until - time.monotonic()) > 0:
-            cables = {each.socket: each for each in self._cables if not each.over}
-            for found in select.select(list(cables), [], [], left)[0]:
-                if cables[found].serve():
-                    until = max(until, time.monotonic() + QUIET)
+        self._until = time.monotonic() + QUIET + seconds
+        while (left := self._until - time.monotonic()) > 0:
+            self._runner.run(asyncio.sleep(left))
 
     def kill(self) -> None:
         """Kill it, and wait until it is up again."""
@@ -321,12 +302,13 @@ class Real:
 
     def close(self) -> None:
         """Close all connections."""
-        for each in self._cables:
-            each.close()
+        for line in self._lines:
+            line.close()
+        self._runner.close()
 
 
 @contextmanager
-def real(name: str) -> Iterator[Real]:
+def run(name: str) -> Iterator[Real]:
     """Run a broker. Raises `brokers.Absent`."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "authority").mkdir()
@@ -373,7 +355,7 @@ def main() -> int:
     for name in options.brokers or MODELS:
         product = MODELS[name]
         try:
-            with real(name) as side:
+            with run(name) as side:
                 said = play_all(asked, Model(product))
                 expected = play_all(asked, side)
                 # What a broker does now and then is no difference: once more.
