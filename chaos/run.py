@@ -292,7 +292,7 @@ class Run:
         """Return the figures, and what the judge finds."""
         case, findings = arranged(self.history), judge(self.history)
         found = Counter(each.rule for each in findings)
-        sends = [send for _, send in case.sends]
+        sends = case.sends
         poison = [] if self._poison is None else [("poison clients", f"{self._poison.came.total():,}")]
         rows = [
             ("sessions", f"{len(case.stays):,}"),

@@ -745,7 +745,9 @@ class Session:
         if self.broker.rude:
             self.note(What.FATE, detail="closes at DISCONNECT")
             self._answered = 0.0
-        elif receipt is not None and not hasty:
+        elif hasty:
+            self.note(What.FATE, detail="closes in haste")
+        elif receipt is not None:
             self._receipt(receipt)
             if self.product.twofold and random() < 0.3:
                 self._receipt(receipt)

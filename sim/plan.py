@@ -46,7 +46,10 @@ PLAIN: Final[dict[str, Any]] = {
     "disconnect_timeout": 5.0,
     "stop_timeout": 5.0,
     "longest_delay": 1.0,
-    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web"), False),
+    "size": 1 << 16,
+    "frames": None,
+    "memory": 1 << 30,
+    **dict.fromkeys(("fast", "tls", "web", "broker_tls", "broker_web", "journal"), False),
 }
 """The settings at their plainest. A failing world is brought as near to it as it still fails."""
 

@@ -1,36 +1,42 @@
 """The proof of the simulator: each defect of `sim/defects` is put back, and worlds have to find it.
 
-    python -m sim.proof [NAME ...] [--minutes 10] [--jobs 2] [--seed 1] [--first 0]
+    python -m sim.proof [NAME ...] [--minutes 10] [--jobs 2] [--seed 1] [--renew]
 
-A defect is put into a copy of `stomprelay` and `sim`. Worlds are played there until one has a finding of a rule that
-has none in the same world without the defect. A table tells which rule found it in which world. The exit status is 1
-if a defect is not found.
+A patch is put into a copy of `stomprelay` and `sim`. Worlds are played there until one breaks a rule that the same
+world without the patch does not break. The table tells which rule, in which world, after how many seconds. A name may
+be the path of another patch. With `--renew` nothing is played: patches are written again for the code as it is now.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from difflib import unified_diff
+from functools import partial
+from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock, Timer
+from threading import Timer
 from time import monotonic
 from typing import Final, NamedTuple
+
+from sim.plan import draw
+from sim.run import played
+from sim.world import simulated
 
 ROOT: Final = Path(__file__).parent.parent
 DEFECTS: Final = Path(__file__).parent / "defects"
 _LEFT_OUT: Final = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "pipeline", "defects")
-_ONE_AT_A_TIME: Final = Lock()
 
 
 class Proof(NamedTuple):
-    """What became of a defect: the `rule` that found it and the world's number, both empty if none did; and how many
-    seconds that took.
-    """
+    """What became of a defect: the rule that found it, or why none did; the world's number; and the seconds it took."""
 
     defect: str
     rule: str
@@ -38,98 +44,120 @@ class Proof(NamedTuple):
     seconds: float
 
 
-def names() -> list[str]:
-    """Return the names of all defects."""
-    return sorted(path.stem for path in DEFECTS.glob("*.patch"))
+def patches(names: Sequence[str] = ()) -> list[Path]:
+    """Return the patches of these names or paths; all of `sim/defects` without a name."""
+    return [
+        Path(name).absolute() if name.endswith(".patch") else DEFECTS / f"{name}.patch" for name in names
+    ] or sorted(DEFECTS.glob("*.patch"))
 
 
-def findings(seed: int, number: int) -> list[str]:
-    """Play a world in this process. Return the rules that it breaks, each once; or why it cannot be played."""
-    from sim.judge import judge
-    from sim.plan import draw
-    from sim.world import World, simulated
-
-    with simulated():
-        try:
-            return sorted({each.rule for each in judge(World(draw(seed, number)).play())})
-        except Exception as error:
-            return [f"the world ended in {type(error).__name__}"]
-
-
-def _broken(folder: Path, defect: str) -> None:
-    """Make a copy of the sources in this folder, with the defect."""
-    for name in ("stomprelay", "sim"):
-        shutil.copytree(ROOT / name, folder / name, ignore=_LEFT_OUT)
-    patch = DEFECTS / f"{defect}.patch"
-    subprocess.run(["git", "apply", patch], cwd=folder, check=True, env={**os.environ, "GIT_DIR": os.devnull})
+def apply(patch: Path, folder: Path, *options: str) -> str:
+    """Put a defect into the sources in this folder. Return why that is not possible, or an empty text."""
+    done = subprocess.run(
+        ["git", "apply", *options, patch],
+        cwd=folder,
+        env=os.environ | {"GIT_DIR": os.devnull},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    return done.stderr.strip() if done.returncode else ""
 
 
-def _worlds(folder: Path, seed: int, first: int, seconds: float) -> Iterator[tuple[int, list[str]]]:
+def renewed(patch: Path) -> str:
+    """Return a patch with the lines that are around its changes now. Raises ValueError if these cannot be found."""
+    text = patch.read_text()
+    names = dict.fromkeys(re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE))
+    with TemporaryDirectory() as folder:
+        for name in names:
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, Path(folder) / name)
+        if wrong := apply(patch, Path(folder), "-C0"):
+            raise ValueError(wrong)
+        parts = [text[: text.index("--- a/")]]
+        for name in names:
+            old, new = [(each / name).read_text().splitlines(keepends=True) for each in (ROOT, Path(folder))]
+            parts += unified_diff(old, new, f"a/{name}", f"b/{name}", n=2)
+    return "".join(parts)
+
+
+def _worlds(folder: str, seed: int, seconds: float) -> Iterator[tuple[int, list[str]]]:
     """Play worlds in a process of their own, with the sources in this folder. Yield those that break rules."""
-    command = [sys.executable, "-m", "sim.proof", "--play", "--seed", str(seed), "--first", str(first)]
-    environment = {**os.environ, "STOMPRELAY_PURE": "1", "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-m", "sim.proof", "--play", "--seed", str(seed)]
+    environment = os.environ | {"STOMPRELAY_PURE": "1", "PYTHONPATH": folder}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as player:
         assert player.stdout is not None
         limit = Timer(seconds, player.kill)
         limit.start()
         try:
-            for line in player.stdout:
-                number, rules = json.loads(line)
-                yield number, rules
+            yield from map(json.loads, player.stdout)
         finally:
             limit.cancel()
             player.kill()
 
 
-def prove(defect: str, seed: int, seconds: float, first: int = 0) -> Proof:
+def prove(patch: Path, seed: int, seconds: float) -> Proof:
     """Put a defect back, and play worlds for at most so many seconds. Return what became of it."""
     begun = monotonic()
     with TemporaryDirectory() as folder:
-        _broken(Path(folder), defect)
-        for number, rules in _worlds(Path(folder), seed, first, seconds):
-            with _ONE_AT_A_TIME:
-                known = findings(seed, number)
-            new = [rule for rule in rules if rule not in known]
-            if new:
-                return Proof(defect, new[0], number, monotonic() - begun)
-    return Proof(defect, "", None, monotonic() - begun)
+        for name in ("stomprelay", "sim"):
+            shutil.copytree(ROOT / name, Path(folder) / name, ignore=_LEFT_OUT)
+        if wrong := apply(patch, Path(folder)):
+            return Proof(patch.stem, f"DOES NOT APPLY: {wrong.splitlines()[0]}", None, 0.0)
+        for number, rules in _worlds(folder, seed, seconds):
+            for rule in rules:
+                if rule not in _rules(seed, number):
+                    return Proof(patch.stem, rule, number, monotonic() - begun)
+    return Proof(patch.stem, "NOT FOUND", None, monotonic() - begun)
 
 
-def _play(seed: int, number: int) -> None:
-    """Play worlds from this number on without end, and print those that break rules."""
-    while True:
-        rules = findings(seed, number)
-        if rules:
+def _rules(seed: int, number: int) -> list[str]:
+    """Play a world in this process. Return the rules that it breaks, each once."""
+    with simulated():
+        return list(dict.fromkeys([each.rule for each in played(draw(seed, number))]))
+
+
+def _play(seed: int) -> None:
+    """Play worlds without end, and print those that break rules."""
+    for number in count():
+        if rules := _rules(seed, number):
             print(json.dumps([number, rules]), flush=True)
-        number += 1
 
 
-def main() -> int:
-    """Prove the defects that the command line names, or all. Return the exit status."""
+def main(arguments: Sequence[str]) -> int:
+    """Prove the defects that the command line names, or all. Return 1 if one was not found, else 0."""
     parser = argparse.ArgumentParser(prog="python -m sim.proof", description="Has worlds find known defects.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="defects; all without a name")
-    parser.add_argument("--minutes", type=float, default=10.0, help="the time for each defect")
-    parser.add_argument("--jobs", type=int, default=1, help="how many defects at a time")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first world")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="defects, or paths of patches; all without a name"
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="the time for each defect (10)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many defects at a time (1)")
+    parser.add_argument("--seed", type=int, default=1, help="of the worlds (1)")
+    parser.add_argument(
+        "--renew", action="store_true", help="write the patches again, for the code as it is now"
+    )
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    os.environ["STOMPRELAY_PURE"] = "1"  # read when `stomprelay` is imported
+    given = parser.parse_args(arguments)
     if given.play:
-        _play(given.seed, given.first)
-    wanted = given.names or names()
-    missing = 0
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for proof in pool.map(lambda name: prove(name, given.seed, given.minutes * 60, given.first), wanted):
-            missing += proof.world is None
+        _play(given.seed)
+    wanted, found = patches(given.names), 0
+    if given.renew:
+        for patch in wanted:
+            try:
+                patch.write_text(renewed(patch))
+                found += 1
+            except ValueError as error:
+                print(f"{patch.stem}: to be written anew by hand: {error}")
+        print(f"{found} of {len(wanted)} patches fit the code")
+        return int(found < len(wanted))
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as processes:
+        for proof in processes.map(partial(prove, seed=given.seed, seconds=given.minutes * 60), wanted):
+            found += proof.world is not None
             world = "-" if proof.world is None else f"{given.seed}/{proof.world}"
-            print(
-                f"{proof.defect:32} {proof.rule or 'NOT FOUND':32} {world:>10} {proof.seconds:7.1f} s",
-                flush=True,
-            )
-    print(f"{len(wanted) - missing} of {len(wanted)} defects were found")
-    return 1 if missing else 0
+            print(f"{proof.defect:32} {proof.rule:36} {world:>10} {proof.seconds:7.1f} s", flush=True)
+    print(f"{found} of {len(wanted)} defects were found")
+    return int(found < len(wanted))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -85,7 +85,7 @@ def test_a_run_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_world_is_charted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As text with a column for each client, the relay and each broker; or as an image."""
-    assert main(["--seed", "1", "--world", "0", "--watch"]) == 0
+    assert main(["--seed", "1", "--world", "3", "--watch"]) == 0
     said = capsys.readouterr().out.splitlines()
     scene = draw(1, 3).scene
     columns = [*scene.clients, "relay", *scene.brokers]
