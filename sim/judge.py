@@ -649,8 +649,7 @@ def a_receipt_is_not_withheld(case: Case) -> Iterator[str]:
     """
     scene = case.history.facts["scene"]
     beats = scene.settings["beats"] and scene.settings["unacknowledged"] >= 1000
-    disturbed = any(each.who == "relay" and each.detail != "starts" for each in case.fates)
-    if scene.kind != "failover" or not beats or disturbed:
+    if scene.kind != "failover" or not beats or disturbed(case):
         return
     spells = _spells(case)
     for stay in case.stays.values():
@@ -791,14 +790,34 @@ def in_doubt(case: Case, stay: Stay, receipt: bytes) -> bool:
 
 
 def who_errs_is_told(case: Case) -> Iterator[str]:
-    """A client that sends what nobody knows or what costs brokers their connection reads an ERROR."""
+    """A client that sends what nobody knows or what costs brokers their connection reads an ERROR; the first, soon."""
+    most = 2 * case.history.facts["scene"].settings["disconnect_timeout"] + 3.0
     for stay in case.stays.values():
-        if stay.erred is None or stay.errors or stay.client in {event.who for event in case.fates}:
+        if (
+            stay.erred is None
+            or stay.client in {event.who for event in case.fates}
+            or without_relay(case, stay)
+        ):
             continue
-        if without_relay(case, stay):
-            continue
-        if stay.ended is None or stay.ended.at > case.calm + 30.0:
+        end = inf if stay.ended is None else stay.ended.at
+        if not stay.errors and end > case.calm + 30.0:
             yield f"{stay.name} was never told of {stay.erred.frame}"
+        elif stay.connected is not None and _given(stay.erred).command == b"NONSENSE" and is_read(case):
+            told = min([end, *[event.at for event in stay.errors]])
+            if told > max(stay.erred.at, stay.connected.at) + most:
+                yield f"{stay.name} was told at {told:.3f} of {stay.erred.frame}, sent at {stay.erred.at:.3f}"
+
+
+def is_read(case: Case) -> bool:
+    """Whether the relay reads from its clients all the time: it is one, with its first settings and large buffers."""
+    settings = case.history.facts["scene"].settings
+    large = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
+    return large and not disturbed(case)
+
+
+def disturbed(case: Case) -> bool:
+    """Whether something happened to the relay, or to a broker by way of it, before the weather became calm."""
+    return any(e.who == "relay" and e.detail != "starts" and e.at < case.calm for e in case.fates)
 
 
 def an_error_says_what_may_be_lost(case: Case) -> Iterator[str]:
@@ -875,7 +894,8 @@ def silence_is_noticed(case: Case) -> Iterator[str]:
         _, _, wants = _given(stay.connected).headers.get(b"heart-beat", b"0,0").partition(b",")
         promised = case.history.facts["scene"].clients[stay.client].beats
         end = inf if stay.ended is None else stay.ended.at
-        if promised and int(wants) and end > max(event.at, case.calm) + 15.0:
+        since = max(event.at, stay.connected.at if is_read(case) else case.calm)
+        if promised and int(wants) and end > since + 15.0:
             yield f"{stay.name} was silent from {event.at:.3f} to {end:.3f}"
 
 
