@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         blows(asked.seed, number, durable=kind != "memory", many=asked.faults is not None)
         for number, kind in enumerate(asked.brokers)
     ]
-    poison = Poison(asked.seed, asked.poison) if asked.poison else None
+    poison = Poison(asked.seed, asked.poison)
     chance = random.Random(asked.seed)
     how = "&".join(f"{name}={str(chance.random() < 0.5).lower()}" for name in ("randomize", "priorityBackup"))
     title = f"seed {asked.seed}: {', '.join(asked.brokers)}; {how}"
