@@ -288,7 +288,7 @@ class Run:
         """Return the figures, and what the judge finds."""
         case, findings = arranged(self.history), judge(self.history)
         found = Counter(each.rule for each in findings)
-        sends = [send for _, send in case.sends]
+        sends = case.sends
         rows = [
             ("sessions", f"{len(case.stays):,}"),
             ("SENDs", f"{len(sends):,}"),

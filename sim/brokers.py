@@ -20,6 +20,8 @@ ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
 REFUSED: Final = b"access refused by the broker"
 """The message with which a broker refuses all clients."""
+ASTRAY: Final = b"Subscription not found"
+"""RabbitMQ's ERROR for a delivery of a subscription that has just ended. The session goes on."""
 SILENT: Final = (
     b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
     b"The connection will now be closed."
@@ -51,13 +53,16 @@ class Product(NamedTuple):
 
     `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
     neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
-    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbye`: `message` and
-    body of its ERROR when it ends a connection.
+    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbyes`: `message`
+    and body of its ERRORs when it ends a connection.
+
+    UNSUBSCRIBE. `lags`: MESSAGEs may come for some time behind its RECEIPT. `strays`: deliveries that it crosses may
+    cause an ERROR behind it that names no frame.
     """
 
     name: str
     server: bytes
-    goodbye: tuple[bytes, bytes]
+    goodbyes: tuple[tuple[bytes, bytes], ...]
     late: bool = False
     leaks: bool = False
     across: bool = False
@@ -84,6 +89,8 @@ class Product(NamedTuple):
     counts: bool = False
     twofold: bool = False
     chokes: bool = False
+    lags: bool = False
+    strays: bool = False
 
 
 PRODUCTS: Final = (
@@ -91,9 +98,11 @@ PRODUCTS: Final = (
         "rabbitmq",
         b"RabbitMQ/3.10.8",
         (
-            b"AMQP channel died",
-            b"Reason: {shutdown,\n            {connection_closing,\n                "
-            b'{server_initiated_close,320,<<"maintenance">>}}}',
+            (
+                b"AMQP channel died",
+                b"Reason: {shutdown,\n            {connection_closing,\n                "
+                b'{server_initiated_close,320,<<"maintenance">>}}}',
+            ),
         ),
         late=True,
         leaks=True,
@@ -107,14 +116,22 @@ PRODUCTS: Final = (
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
         chokes=True,
+        strays=True,
     ),
     Product(
         "activemq",
         b"ActiveMQ/5.17.2",
         (
-            b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1",
-            b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: "
-            b"org.apache.activemq.broker.BrokerService$3@271053e1",
+            (
+                b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1",
+                b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: "
+                b"org.apache.activemq.broker.BrokerService$3@271053e1",
+            ),
+            (
+                b"Timer already cancelled.",
+                b"java.lang.IllegalStateException: Timer already cancelled.\n"
+                b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n",
+            ),
         ),
         together=False,
         same_id=True,
@@ -123,11 +140,12 @@ PRODUCTS: Final = (
         twice=True,
         escapes=((b"1.0", (b"1.1", b"1.0")),),
         twofold=True,
+        lags=True,
     ),
     Product(
         "artemis",
         b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine",
-        (b"AMQ229005: connections for 127.0.0.1 closed by management", b""),
+        ((b"AMQ229005: connections for 127.0.0.1 closed by management", b""),),
         leaks=True,
         marks=False,
         early=True,
@@ -170,6 +188,7 @@ class Subscription:
     mode: bytes
     number: int
     prefetch: int
+    ends: bool = False
 
     @property
     def name(self) -> bytes:
@@ -444,7 +463,7 @@ class Session:
     def part(self) -> None:
         """End the connection with the product's own words."""
         if self.version and not self._leaving:
-            message, body = self.broker.product.goodbye
+            message, body = self.broker.chance.choice(self.broker.product.goodbyes)
             headers: Pairs = [(b"message", message)]
             if self.broker.product.twofold and self._unanswered is not None:
                 headers.append((b"receipt-id", self._unanswered))  # as ActiveMQ answers while it stops
@@ -505,7 +524,7 @@ class Session:
         ]
         if self.broker.refuses or not both or headers.get(b"passcode") == b"wrong":
             refusal = (b"Bad CONNECT", b"Access refused") if both else (b"Version mismatch", b"1.0")
-            message, body = product.goodbye if self.broker.refuses else refusal
+            message, body = product.goodbyes[0] if self.broker.refuses else refusal
             self._say(b"ERROR", [(b"message", message)], body)
             self._leave(0.0 if self.broker.refuses else product.lingers)
             return
@@ -622,10 +641,28 @@ class Session:
 
     def _unsubscribe(self, frame: Frame) -> bool:
         name = frame.headers.get(b"id") or frame.headers.get(b"destination")
-        found = next((each for each in self.subscriptions if each.name == name), None)
+        found = next((each for each in self.subscriptions if each.name == name and not each.ends), None)
         if found is None:
             self._error(b"no such subscription", frame.headers.get(b"receipt"))
             return False
+        found.ends = True
+        product, clock, random = self.broker.product, self.broker.net.clock, self.broker.chance.random
+        if product.lags:
+            clock.after(0.25 * random(), self._end, found)
+        else:
+            self._end(found)
+        if product.strays and random() < 0.1:
+            clock.after(0.0, self._stray)
+        return True
+
+    def _stray(self) -> None:
+        if not (self.line.over or self._leaving):
+            self._error(ASTRAY, None)
+
+    def _end(self, found: Subscription) -> None:
+        """Deliver nothing to a subscription any more."""
+        if found not in self.subscriptions:
+            return
         self.subscriptions.remove(found)
         if not self.broker.product.holds:
             back = [each for each in self.given if each.subscription is found]
@@ -634,7 +671,6 @@ class Session:
             for each in reversed(back):
                 self.broker.back(each.message)
             self.broker.net.clock.after(0.0, self.broker.dispatch, found.destination)
-        return True
 
     def _ack(self, frame: Frame) -> bool:
         return self._settle(frame)
@@ -762,7 +798,9 @@ class Session:
         if self.broker.rude:
             self.note(What.FATE, detail="closes at DISCONNECT")
             self._answered = 0.0
-        elif receipt is not None and not hasty:
+        elif hasty:
+            self.note(What.FATE, detail="closes in haste")
+        elif receipt is not None:
             self._receipt(receipt)
             if self.broker.product.twofold and self.broker.chance.random() < 0.3:
                 self._receipt(receipt)

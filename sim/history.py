@@ -60,6 +60,21 @@ class Event(NamedTuple):
     frame: Frame | None = None
     detail: str = ""
 
+    @property
+    def command(self) -> bytes:
+        """Return the frame's command; nothing without a frame."""
+        return b"" if self.frame is None else self.frame.command
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """Return the frame's headers; none without a frame."""
+        return {} if self.frame is None else self.frame.headers
+
+    @property
+    def body(self) -> bytes:
+        """Return the body of the frame, or what `detail` has."""
+        return self.detail.encode() if self.frame is None else self.frame.body
+
     def __str__(self) -> str:
         text = self.detail if self.frame is None else str(self.frame)
         return f"{self.at:9.3f} {self.who}.{self.session} {self.what.value} {text}"

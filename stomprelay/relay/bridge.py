@@ -557,7 +557,9 @@ class Bridge:
             if self._heard is not None and not frame.plain:
                 self._note(frame.header(RECEIPT_HEADER, self.source), self._heard, session)
         except StompError as error:
-            raise error.asked_for(frame.header(RECEIPT_HEADER, self.source)) from None
+            # RabbitMQ hands the `receipt` of a SEND on in the MESSAGE.
+            asked = None if frame.command is MESSAGE else frame.header(RECEIPT_HEADER, self.source)
+            raise error.asked_for(asked) from None
         if memo is not None and session.traces == traces:
             session.memo, session.memo_head = memo, head
         return head

@@ -29,7 +29,6 @@ from stomprelay.relay.effects import (
     Reason,
     Report,
     Took,
-    ended,
     failed,
     fault,
     found,
@@ -697,7 +696,8 @@ class ClientConnection:
                     self.session.counters["errors_passed"] += 1
                     if not self._client.gone and not self._client.closed:
                         self._outbox.put(Send(self._client, told))
-                    end = ended(End.BROKER, "a broker answered CONNECT with ERROR")
+                    lost = self.shutdown.lose(self.flow.links)
+                    end = stopped("a broker answered CONNECT with ERROR", lost, End.BROKER)
                     self.shutdown.close(How.LINGER, end)
                     return
         self._sought([link], now)

@@ -13,7 +13,6 @@ from stomprelay.relay.guard import Guard
 from stomprelay.relay.link.link import GOODBYE, Connected, DisconnectState, Link, broker_lost, not_to_be_had
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
-from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
@@ -53,7 +52,6 @@ class Single:
     disconnect_receipt: bytes | None = None
     erred: bool = False
     _erred: bool = False
-    _paused: bool = False
     _ends: bool = False
     _goodbye: bytes | None = None
     _frame: bytes = b""
@@ -125,7 +123,7 @@ class Single:
     def passes(self) -> list[Pass]:
         """Return what may pass without the relay: frames that the relay need not look at. The list may be empty."""
         link = self._link
-        if not link.up or link.moving is not None or self._careful or self._paused or self.erred:
+        if not link.up or link.moving is not None or self._careful or self.erred or link.connection.paused:
             return []
         if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
             return []
@@ -218,19 +216,8 @@ class Single:
         finally:
             if self.disconnect is DisconnectState.SENT and broker.state is LegState.CONNECTED:
                 broker.enter(LegState.LEAVING)
-            if self._paused:
-                self._read_on()
-
-    @property
-    def _awaits_receipts(self) -> bool:
-        """Whether the client waits for receipts, or leaves. Then the broker is read from, whatever ACKs it is owed."""
-        return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
-
-    def _read_on(self) -> None:
-        """Read from the broker again, unless the client still owes too many ACKs."""
-        if not self._session.crowded or self._awaits_receipts:
-            self._paused = False
-            self._outbox.put(Resume(self._link.connection.leg))
+            if connection.paused:
+                link.pace(crowded=self.crowded)
 
     def _upward(self, frame: Frame) -> bytes | None:
         """Return the new head of a client's frame if there is no resender; see `NewHead`."""
@@ -298,17 +285,12 @@ class Single:
         self._client.enter(LegState.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._goodbye = self._session.name + GOODBYE
-        if self._paused:
-            self._read_on()
         if self.safe and self._link.up:
             self.send_disconnect(now)
 
     def stop_messages(self) -> None:
-        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT. Read from the broker, even if too
-        many messages are unacknowledged.
-        """
+        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT."""
         self._ends = True
-        self._paused = False
 
     def send_disconnect(self, now: float) -> None:
         """Send the waiting DISCONNECT to the broker."""
@@ -351,9 +333,7 @@ class Single:
                 give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not (self._paused or self._awaits_receipts or self._careful):
-                self._paused = True
-                self._outbox.put(Pause(broker))
+            link.pace(crowded=self.crowded)
 
     def _downward(self, frame: Frame) -> bytes | None:
         """Return the new head of a broker's frame; see `NewHead`."""
@@ -386,10 +366,7 @@ class Single:
         self.erred = True
         counters["errors_passed"] += 1
         if resender is not None:
-            if receipt is None:
-                resender.unconfirmed.committing.erred()
-            else:
-                resender.refused(receipt)
+            resender.refused(receipt)
         return True
 
     def _receipt_passes(self, receipt: bytes | None) -> bool:
@@ -413,7 +390,7 @@ class Single:
         self._from = self._passing = None
         if resender is None:
             return
-        self._paused = self.erred = False
+        self.erred = False
         try:
             resender.replay(subscriptions=self._receives, now=now)
         finally:

@@ -114,16 +114,6 @@ def test_an_argument_is_quoted_as_twisted_does(argument: str) -> None:
     assert client(f"other:x={quoted(argument)}").arguments["x"] == argument
 
 
-@given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but `ValueError` ever comes of a string."""
-    for read in (server, client):
-        try:
-            read(text)
-        except ValueError:
-            pass
-
-
 def test_ports() -> None:
     """The bounds of a port, and nothing that only looks like digits."""
     assert [port("1"), port("65535"), port("0", lowest=0)] == [1, 65535, 0]

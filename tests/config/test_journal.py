@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.config.config import read_journal as read
 from stomprelay.config.table import ConfigError, ConfigTable
-from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
+from stomprelay.journal.settings import JournalSettings
 
 
 def journal(**values: Any) -> JournalSettings:
@@ -19,39 +19,6 @@ def refusal(**values: Any) -> str:
     with pytest.raises(ConfigError) as error:
         journal(**values)
     return str(error.value)
-
-
-def test_every_key() -> None:
-    """In the units of the code; a relative folder is beside the file."""
-    assert journal(
-        directory="j",
-        relay="eu-1",
-        segment_size=1,
-        segment_age=2,
-        queue=3,
-        when_full="block",
-        flush_interval=0,
-        sync_interval=0.5,
-        bodies="all",
-        redact=["token", "Authorization"],
-        retain_age=60,
-        retain_size=4,
-        capture=[{"destination": "/queue/*", "bodies": 256}, {"destination": "/topic/*", "bodies": "none"}],
-    ) == JournalSettings(
-        "/etc/j",
-        "eu-1",
-        1,
-        2.0,
-        3,
-        WhenFull.BLOCK,
-        0.0,
-        0.5,
-        ALL,
-        ("token", "Authorization"),
-        60.0,
-        4,
-        (BodyRule("/queue/*", 256), BodyRule("/topic/*", NOTHING)),
-    )
 
 
 @pytest.mark.parametrize(

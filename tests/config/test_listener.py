@@ -8,10 +8,8 @@ from stomprelay.config.address import broker
 from stomprelay.config.listener import read
 from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.relay.model.group import alone
-from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS, Web
+from stomprelay.relay.model.listener import Listener, Web
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.leg import Terms
-from stomprelay.wire.frame import Limits
 
 MAIN = Upstream("main", alone(broker("tcp://main")))
 OTHER = Upstream("other", alone(broker("tcp://other")))
@@ -46,58 +44,6 @@ def refusal(**values: Any) -> str:
 def test_websocket(value: object, found: Web | None) -> None:
     """By a word, or by a table of which each key has a default."""
     assert listener(upstream="main", web=value).web == found
-
-
-def test_every_setting_arrives() -> None:
-    """Each key lands in the field that it is for, as what that field takes."""
-    assert listener(
-        endpoint="tcp:1",
-        upstream="other",
-        versions=["1.1"],
-        heart_beat=[1, 2],
-        heart_beat_idle=0.25,
-        heart_beat_tolerance=5,
-        loss="percent",
-        require_utf8=True,
-        trace=True,
-        linger=0,
-        limits={
-            "headers": 1,
-            "header_line": 2,
-            "body": 3,
-            "connect_timeout": 4,
-            "before_connect": 5,
-            "unacknowledged": 6,
-            "transactions": 7,
-            "subscriptions": 8,
-            "kept": 9,
-        },
-        tls={
-            "certificate": "c.pem",
-            "key": "/k.pem",
-            "client_ca": "ca.pem",
-            "require_client_certificate": True,
-        },
-    ) == Listener(
-        "public",
-        "tcp:1",
-        OTHER,
-        (),
-        frozenset({b"1.1"}),
-        Terms(1, 2, 0.25, 5.0),
-        Limits(1, 2, 3),
-        connect_timeout=4.0,
-        before_connect=5,
-        unacknowledged=6,
-        transactions=7,
-        subscriptions=8,
-        kept=9,
-        linger=0.0,
-        loss=LossPolicy.PERCENT,
-        require_utf8=True,
-        trace=True,
-        tls=ServerTLS("/etc/relay/c.pem", "/k.pem", "/etc/relay/ca.pem", True),
-    )
 
 
 def test_an_upstream_must_be_clear() -> None:

@@ -1,12 +1,8 @@
 """What an upstream's URI means: groups of brokers, and what cannot be."""
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from stomprelay.config.uri import Location, locate
+from stomprelay.config.uri import locate
 from stomprelay.relay.model.group import Policy, Reconnect
 
 FAILOVER = Policy.FAILOVER
@@ -210,68 +206,3 @@ def test_policies_that_do_not_fit(policy: Policy, uri: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         locate(uri).groups("main", policy)
     assert str(error.value).startswith(f"{policy.value} {said}")
-
-
-numbers = st.integers(1, 10**6)
-flags = st.booleans()
-options: st.SearchStrategy[dict[str, tuple[str, Any]]] = st.fixed_dictionaries(
-    {},
-    optional={
-        "initialReconnectDelay": numbers.map(lambda ms: ("initial_delay", ms)),
-        "maxReconnectDelay": numbers.map(lambda ms: ("longest_delay", ms)),
-        "timeout": numbers.map(lambda ms: ("timeout", ms)),
-        "maxReconnectAttempts": numbers.map(lambda number: ("attempts", number)),
-        "startupMaxReconnectAttempts": numbers.map(lambda number: ("startup_attempts", number)),
-        "useExponentialBackOff": flags.map(lambda said: ("exponential", said)),
-    },
-)
-TIMES = {"initial_delay", "longest_delay", "timeout"}
-
-
-def spelled(said: dict[str, tuple[str, Any]]) -> str:
-    """Options as a URI has them."""
-    text = "&".join(f"{name}={str(value).lower()}" for name, (_, value) in said.items())
-    return f"?{text}" if text else ""
-
-
-def meant(said: dict[str, tuple[str, Any]]) -> Reconnect:
-    """What they say."""
-    return Reconnect(**{field: value / 1000 if field in TIMES else value for field, value in said.values()})
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3), options), min_size=1, max_size=4),
-    options,
-    st.integers(1, 9),
-)
-def test_any_fanout_comes_back_as_it_was_built(
-    shape: list[tuple[int, dict[str, tuple[str, Any]]]], own: dict[str, tuple[str, Any]], weight: int
-) -> None:
-    """Nested lists with options of their own: 0 stands for a plain address, another number for a list so long."""
-    if all(size for size, _ in shape):
-        own = {}
-    parts, expected = [], []
-    for at, (size, said) in enumerate(shape):
-        hosts = [f"tcp://h{at}-{number}:1" for number in range(max(size, 1))]
-        if size:
-            listed = ",".join(f"{host}?weight={weight}" for host in hosts)
-            parts.append(f"failover:({listed}){spelled(said)}")
-        else:
-            parts.append(hosts[0])
-        expected.append((hosts, meant(said if size else own), weight if size else 1))
-    found = locate(f"fanout:({','.join(parts)}){spelled(own)}")
-    assert [
-        ([str(broker) for broker in place.brokers], place.reconnect, place.brokers[0].weight)
-        for place in found.places
-    ] == expected
-    assert isinstance(found, Location)
-
-
-@given(st.text(alphabet="tcp:/ab,()?&=weightfailover01") | st.text())
-def test_any_text_is_located_or_refused(text: str) -> None:
-    """Nothing but `ValueError` ever comes of a string."""
-    for each in (text, f"failover:({text})", f"fanout:(tcp://x,{text})", f"failover:(tcp://x)?{text}"):
-        try:
-            locate(each)
-        except ValueError:
-            pass

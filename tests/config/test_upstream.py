@@ -7,12 +7,7 @@ import pytest
 
 from stomprelay.config.table import ConfigError, ConfigTable
 from stomprelay.config.upstream import location, moved, read
-from stomprelay.relay.model.group import Checks, Policy
-from stomprelay.relay.model.profile import PROFILES
-from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.session.handshake import Credentials
-from stomprelay.session.leg import Terms
-from stomprelay.wire.frame import Limits
+from stomprelay.relay.model.upstream import Upstream
 
 
 def upstream(folder: str = "/etc/relay", **values: Any) -> Upstream:
@@ -34,71 +29,6 @@ def test_an_address_alone_has_every_default() -> None:
     [broker] = group.brokers
     assert (group.name, broker.uri, group.reconnect, found.movable) == ("main", "tcp://b", None, False)
     assert found == Upstream("main", found.groups)
-
-
-def test_every_setting_arrives() -> None:
-    """Each key lands in the field that it is for, as what that field takes."""
-    found = upstream(
-        uri="fanout:(failover:(ssl://a,tcp://b),tcp://c,tcp://d)?minAckCount=3&fanOutQueues=false",
-        host="/vhost",
-        login="relay",
-        passcode="pa:ss",
-        versions=["1.2", "1.1"],
-        profile="rabbitmq",
-        heart_beat=[1, 2],
-        heart_beat_idle=0.25,
-        heart_beat_tolerance=5,
-        connect_timeout=1,
-        disconnect_timeout=2,
-        keep_alive_eol=0,
-        connect_escape=False,
-        close_on_error=True,
-        policy="round-robin",
-        connected=True,
-        confirm=True,
-        proxy_protocol=True,
-        client_address_header="X-Forwarded-For",
-        resend_buffer=4,
-        reconnect_rate=0,
-        rebalance_rate=6.5,
-        drain_timeout=0,
-        limits={"headers": 1, "header_line": 2, "body": 3},
-        health={"failures": 2, "pause": 3, "longest_pause": 4, "probe": 5, "destination": "/queue/x"},
-        tls={"ca": "ca.pem", "certificate": "/c.pem", "key": "k.pem", "name": "other"},
-    )
-    assert found == Upstream(
-        "main",
-        found.groups,
-        host=b"/vhost",
-        credentials=Credentials(b"relay", b"pa:ss"),
-        versions=frozenset({b"1.1", b"1.2"}),
-        profile=PROFILES["rabbitmq"],
-        heart_beat=Terms(1, 2, 0.25, 5.0),
-        limits=Limits(1, 2, 3),
-        connect_timeout=1.0,
-        disconnect_timeout=2.0,
-        keep_alive=0.0,
-        connect_escape=False,
-        close_on_error=True,
-        proxy_protocol=True,
-        client_address_header=b"X-Forwarded-For",
-        tls=ClientTLS("/etc/relay/ca.pem", "/c.pem", "/etc/relay/k.pem", "other"),
-        quorum=3,
-        fan_out_queues=False,
-        confirm=True,
-        resend_buffer=4,
-        reconnect_rate=0.0,
-        rebalance_rate=6.5,
-        drain_timeout=0.0,
-        policy=Policy.ROUND_ROBIN,
-        connected=True,
-        checks=Checks(2, 3.0, 4.0, 5.0, "/queue/x"),
-    )
-    assert [(each.name, each.policy) for each in found.groups] == [
-        ("main-1", Policy.ROUND_ROBIN),
-        ("main-2", Policy.ROUND_ROBIN),
-        ("main-3", Policy.ROUND_ROBIN),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -159,22 +89,6 @@ def test_what_a_plain_address_has_no_use_for(key: str) -> None:
     assert upstream(uri="fanout:(tcp://b)", **{key: MOVING[key]}).movable
     default: dict[str, Any] = {key: {} if key == "health" else getattr(Upstream, key)}
     assert not upstream(**default).movable
-
-
-@pytest.mark.parametrize(
-    ("values", "uri", "said"),
-    [
-        ({"policy": "random"}, "tcp://c", "upstream.main.policy: random needs brokers to choose from"),
-        ({"policy": "random"}, "failover:(tcp://c)?randomize=true", "upstream.main.policy: random excludes"),
-        ({"confirm": True}, "tcp://c", "upstream.main.confirm: has no effect on a plain address"),
-        ({"health": {"probe": 1}}, "tcp://c", "upstream.main.health: has no effect on a plain address"),
-    ],
-)
-def test_moved_where_a_setting_does_not_fit(values: dict[str, Any], uri: str, said: str) -> None:
-    """The setting is named; nothing is dropped without a word."""
-    with pytest.raises(ValueError, match=r".") as error:
-        moved(upstream(uri="failover:(tcp://a,tcp://b)", **values), location(uri))
-    assert str(error.value).startswith(said)
 
 
 def test_a_file_that_is_no_passcode(tmp_path: Path) -> None:

@@ -1,15 +1,12 @@
 """Who may come in, at a relay that runs: passcodes, tokens, certificates, over plain STOMP, TLS and WebSocket."""
 
-import json
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -18,15 +15,12 @@ from tests.auth.issuing import ISSUER, USERS, public_pem, token
 from tests.e2e import stompjs
 from tests.e2e.brokers import Broker
 from tests.e2e.certificates import Authority
-from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, body
 from tests.e2e.relay import ROOT, Relay, served
 
 pytestmark = pytest.mark.e2e
 
 REFUSED = b"ERROR\nmessage:access refused\n"
-QUICK = 0.9
-"""Seconds before which nobody is refused."""
 
 
 class Door(NamedTuple):
@@ -91,35 +85,6 @@ def door(tmp_path: Path) -> Iterator[Door]:
         yield running
 
 
-def test_a_passcode(door: Door) -> None:
-    """The right one lets in, all others are answered alike, and no secret is in the log."""
-    assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
-    answers = set()
-    for login, passcode in (("alice", "wrong-code"), ("nobody", "secret"), ("carol", "")):
-        begin = time.monotonic()
-        answers.add(door.connect(login, passcode))
-        assert time.monotonic() - begin > QUICK
-    assert len(answers) == 1
-    assert answers.pop().startswith(REFUSED)
-    door.relay.wait_for_log(r"error: access refused \(passcode\): no such user, or another passcode")
-    assert "secret" not in door.relay.log
-    assert "wrong-code" not in door.relay.log
-
-
-def test_a_token(door: Door) -> None:
-    """It lets in until it expires; then the session ends."""
-    with door.asked(2.5) as client, door.asked(600) as other:
-        for each in (client, other):
-            assert each.frame().startswith(b"CONNECTED\n")
-        assert client.frame().startswith(b"ERROR\nmessage:the token has expired\n")
-        other.write(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
-        assert other.frame().startswith(b"RECEIPT\n")
-    with door.asked(-1) as late:
-        assert late.frame().startswith(REFUSED)
-    assert door.connect("alice", token(exp=time.time() + 60, aud="bank").decode()).startswith(REFUSED)
-    assert "eyJ" not in door.relay.log
-
-
 def test_a_users_file_that_is_read_anew(door: Door) -> None:
     """Whoever was added by `passwd` comes in then; a broken file changes nothing, and is named with its line."""
     command = [sys.executable, "-m", "stomprelay", "passwd", "--stdin", str(door.users), "dora"]
@@ -158,69 +123,6 @@ def test_a_certificate(tmp_path: Path, authority: Authority) -> None:
         trust.load_cert_chain(shown.certificate, shown.key)
         with Connection.to(door.port, trust) as client:
             assert client.connect("1.2", "alice", "wrong-code").startswith(b"CONNECTED\n")
-
-
-@pytest.fixture
-def service() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """An HTTP service that knows Alice: its URL, and what it was asked."""
-    asked: list[dict[str, object]] = []
-
-    class Service(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append(said)
-            good = (said["login"], said["passcode"]) == ("alice", "secret")
-            answer = b'{"user": "alice", "groups": ["staff"]}' if good else b""
-            self.send_response(200 if good else 403)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/who", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_a_service(tmp_path: Path, service: tuple[str, list[dict[str, object]]]) -> None:
-    """It is asked over HTTP, or remembered; its groups count in rules, and its no is answered as any other. When it is
-    not there nobody is let in.
-    """
-    url, asked = service
-    rule = """
-[[rule]]
-action = "allow"
-group = "staff"
-send = "/queue/*"
-subscribe = "/queue/*"
-"""
-    with asking(tmp_path, "memory:", rule, f'service = {{ url = "{url}", cache = 600 }}') as door:
-        with Connection.to(door.port) as client:
-            assert client.connect("1.2", "alice", "secret").startswith(b"CONNECTED\n")
-            client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nhello\0")
-            assert body(client.frame()) == b"hello"
-        assert door.connect("alice", "wrong-code").startswith(REFUSED)
-        known = {"login": "alice", "certificate": None, "address": "127.0.0.1", "listener": "main"}
-        assert asked == [{**known, "passcode": code} for code in ("secret", "wrong-code")]
-        assert door.connect("alice", "secret").startswith(b"CONNECTED\n")
-        assert len(asked) == 2
-        assert door.relay.reload().endswith("nothing changed")
-        elsewhere = door.relay.file.read_text().replace(url, f"http://127.0.0.1:{free_port()}/who")
-        assert door.relay.reload(elsewhere).endswith("reloaded; changed: auth.people.service")
-        assert door.connect("alice", "secret").startswith(REFUSED)
-        door.relay.wait_for_log("the service could not be asked: connection refused")
-        assert "secret" not in door.relay.log
 
 
 @pytest.mark.ci

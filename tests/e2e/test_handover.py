@@ -1,7 +1,6 @@
 """Upgrades that refuse nobody: one process takes the sockets of another, and `drain` sees clients off."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -15,7 +14,6 @@ from tests.e2e import brokers
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.crowd import Crowd, taken
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Closed
 from tests.e2e.relay import RUN, Admin, check, launch, start
 from tests.e2e.talker import Talker
 
@@ -173,32 +171,3 @@ def test_a_relay_that_nobody_is_before(tmp_path: Path) -> None:
         daemon = start(tmp_path, ["stomprelay", "-c", str(stage.config), "--take-over"])
         stage.children.append(daemon)
         stage.upgrade(second, daemon)
-
-
-def test_drain(tmp_path: Path) -> None:
-    """It counts the clients that are left, refuses others, and ends when none is there; with workers as without."""
-    with scene(tmp_path, workers=2) as (stage, _):
-        clients = [Talker.at(stage.port) for _ in range(5)]
-        impatient = stage.command("drain", "--within", "0")
-        assert impatient.exited(within=PATIENCE)
-        assert impatient.stop() == 1
-        assert "5 sessions are left; new clients are still refused" in impatient.output
-        with pytest.raises((AssertionError, Closed)) as refusal:
-            Talker.at(stage.port)
-        assert "no new connections" in str(refusal.value)
-        assert stage.admin.ask("/readyz") == (
-            503, '{"ready": false, "reasons": ["draining: new clients are refused"]}\n',
-        )  # fmt: skip
-        patient = stage.command("drain", "--json")
-        for left in range(5, 0, -1):
-            patient.wait_for_output(json.dumps({"draining": True, "sessions": left}))
-            clients[left - 1].send(QUEUE, b"still here")
-            clients[left - 1].leave()
-        assert patient.exited(within=PATIENCE)
-        assert patient.stop() == 0
-        cancel = stage.command("drain", "--cancel")
-        cancel.wait_for_output("new clients are accepted again: no sessions")
-        assert cancel.exited(within=PATIENCE)
-        assert cancel.stop() == 0
-        with Talker.at(stage.port) as client:
-            client.leave()

@@ -1,7 +1,6 @@
 """A relay of several processes: one to its clients, to who watches it and to who stops it, whatever becomes of each."""
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -24,7 +23,6 @@ from tests.e2e.raw import Closed, Connection, ScriptedBroker
 from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, served, start, stomprelay
 from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
-from tests.e2e.test_tail import begun, shown, watching
 from tests.prometheus import samples
 
 pytestmark = pytest.mark.e2e
@@ -173,63 +171,6 @@ def lost(client: Talker) -> bool:
 def ended(client: Talker) -> bool:
     """Whether something came that was not asked for: the ERROR, as no message is under way."""
     return bool(select.select([client.socket], [], [], 0)[0])
-
-
-@pytest.mark.ci
-def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
-    """Also a worker that starts while brokers are paused; `stomprelay` has the commands that it always had."""
-    clients = running.clients()
-    said = stomprelay("pause", "*", "--admin", running.admin.url)
-    assert said.stdout.endswith("paused, no sessions left\n"), said.stdout + said.stderr
-    assert said.returncode == 0
-    os.kill(running.workers()[1][0], signal.SIGKILL)
-    running.relay.wait_until(lambda: running.workers()[1][3] == 1 and running.all_serve())
-    with Connection.to(running.port) as late:
-        late.write(CONNECT)
-        [listed] = running.admin.told("/brokers")["brokers"]
-        assert (listed["state"], listed["sessions"]) == ("paused", 0)
-        assert stomprelay("resume", "*", "--admin", running.admin.url).returncode == 0
-        assert late.frame().startswith(b"CONNECTED\n")
-    exchange([client for client in clients if not lost(client)], queue)
-    for client in clients:
-        client.close()
-
-
-@pytest.mark.ci
-def test_who_is_connected(running: Crew, queue: str) -> None:
-    """`stomprelay sessions` lists the clients of all workers, and finds one, which `stomprelay kill` ends."""
-    clients = running.clients()
-    exchange(clients, queue)
-    listed = stomprelay("sessions", "--json", "--sort", "client_bytes", "--admin", running.admin.url)
-    assert listed.returncode == 0, listed.stderr
-    rows = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert len({row["session"] for row in rows}) == len(rows) == len(clients)
-    assert len({row["session"].rpartition("-")[0] for row in rows}) == WORKERS
-    assert sorted(row["destinations"] for row in rows) == sorted(
-        [f"{queue}.{number}"] for number in range(len(clients))
-    )
-    assert {(row["login"], row["version"], row["client_frames"]) for row in rows} == {("guest", "1.2", 2)}
-    ports = {client.socket.getsockname()[1] for client in clients}
-    assert {int(row["client"].rpartition(":")[2]) for row in rows} == ports
-    sizes = [row["client_bytes"] for row in rows]
-    assert sizes == sorted(sizes, reverse=True)
-    for row in {row["session"].rpartition("-")[0]: row for row in rows}.values():
-        name, [destination] = row["session"], row["destinations"]
-        chosen = stomprelay(
-            "sessions", "--filter", f"destination={destination}", "--admin", running.admin.url
-        )
-        heading, line = chosen.stdout.splitlines()
-        assert (heading.split()[0], line.split()[0]) == ("session", name)
-        done = stomprelay("kill", name, "--admin", running.admin.url)
-        assert (done.returncode, done.stdout) == (0, f"{name}: ended\n"), done.stderr
-        assert b"the session was ended" in clients[int(destination.rpartition(".")[2])].error()
-        running.relay.wait_for_log(f"session {name} is ended, as an operator asked")
-        again = stomprelay("kill", name, "--admin", running.admin.url)
-        assert again.returncode == 1
-        assert again.stderr.endswith(f'says: there is no session "{name}"\n')
-    assert running.admin.metrics()["sessions"] == len(clients) - WORKERS
-    for client in clients:
-        client.close()
 
 
 def test_nobody_else_reaches_a_worker(running: Crew) -> None:
@@ -449,22 +390,3 @@ def test_a_local_socket(tmp_path: Path, broker: int) -> None:
     assert status in (0, -signal.SIGTERM)
     assert not place.exists()
     check(child)
-
-
-@pytest.mark.ci
-def test_what_passes_any_worker_is_shown(running: Crew, queue: str, tmp_path: Path) -> None:
-    """By one command, as of one relay."""
-    clients = running.clients()
-    sessions = {row["session"] for row in running.admin.told("/sessions")["sessions"]}
-    with watching(tmp_path, running.admin.url, "--json") as child:
-        for client in clients:
-            begun(child, client)
-        exchange(clients, queue)
-        clients[-1].ask("SEND", destination=queue, last="1")
-        found = shown(child, '"last"')
-    messages = [row for row in found if row["command"] == "MESSAGE"]
-    assert {row["session"] for row in messages} == sessions
-    places = sorted(row["headers"]["destination"] for row in messages)
-    assert places == sorted(f"{queue}.{number}" for number in range(len(clients)))
-    for client in clients:
-        client.close()

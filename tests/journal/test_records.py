@@ -107,34 +107,6 @@ def test_heads(tmp_path: Path, version: str, head: bytes, headers: list[tuple[st
     assert record.command == head.partition(b"\n")[0].strip().decode()
 
 
-def test_a_frame_for_machines(tmp_path: Path) -> None:
-    """By the names of the pipeline's table; of repeated headers the first."""
-    record = only(tmp_path, frames((b"MESSAGE\na:1\na:2\nb:3\n\n", b"hello"), context=BROKER, number=4))
-    assert record.columns() == {
-        "seen_at": "2026-11-21T08:23:00.123456Z",
-        "ns": NOW,
-        "relay": "eu-1",
-        "listener": "main",
-        "session": "eu-1.7",
-        "peer": "10.0.0.1:5",
-        "client": "orders",
-        "side": "broker",
-        "upstream": "erp",
-        "broker": "tcp://b:61613",
-        "version": "1.2",
-        "direction": "to_client",
-        "kind": "frame",
-        "command": "MESSAGE",
-        "headers": {"a": "1", "b": "3"},
-        "size": len(b"MESSAGE\na:1\na:2\nb:3\n\nhello\0"),
-        "body_size": 5,
-        "segment": NAME,
-        "position": len(header()),
-        "number": 4,
-    }
-    assert list(record.columns()["headers"]) == ["a", "b"]
-
-
 def test_an_event_for_machines(tmp_path: Path) -> None:
     """What is empty is left out."""
     assert only(tmp_path, event("lost", "gone", Context(), broker="b")).columns() == {

@@ -12,7 +12,19 @@ from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
 from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
 from tests.relay.failing import found, over, started
-from tests.relay.several import begun, both_get, comes, copied, fanned, lasting, plain, receipt, routed, send
+from tests.relay.several import (
+    SOON,
+    begun,
+    both_get,
+    comes,
+    copied,
+    fanned,
+    lasting,
+    plain,
+    receipt,
+    routed,
+    send,
+)
 
 GOODBYE: Final = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
 GONE: Final = receipt("relay-session-goodbye")
@@ -167,6 +179,23 @@ def test_a_fan_out_ends() -> None:
         play.broker_says(GONE, at="b")
         play.client_gets_error(b"unknown command")
         assert play.counters["possibly_lost"] == 0
+
+
+def test_a_needed_group_whose_broker_does_not_accept() -> None:
+    """The next one of a fan-out's group answers CONNECT with ERROR: the other group still confirms what it has."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r"))
+        both_get(play, copied(1, send(b"1", receipt="r")))
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        play.broker_accepts(at="a")
+        play.broker_reads(at="a")
+        play.broker_says(b"ERROR\nmessage:no\n\n\0", at="a")
+        play.broker_says(receipt("r"), at="b")
+        play.broker_gets(GOODBYE, at="b")
+        play.broker_says(GONE, at="b")
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
+        assert play.counters["possibly_lost"] == 1
 
 
 def test_a_route_whose_broker_is_lost() -> None:

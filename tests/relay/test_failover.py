@@ -42,6 +42,7 @@ RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 OURS = b"relay-session-receipt-%d"
 STOPPED = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
+CANCELLED = b"java.lang.IllegalStateException: Timer already cancelled."
 BROKER_STOPPED = (
     b"ERROR\ncontent-type:text/plain\nreceipt-id:%%b\nmessage:%b\n\n"
     b"org.apache.activemq.broker.BrokerStoppedException: %b\n"
@@ -163,6 +164,24 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
         play.time_passes(100)
         assert len(play.opened) == 1
         assert over(play)
+
+
+@pytest.mark.parametrize("unasked", [b"", SEND % b"y"])
+def test_the_next_broker_does_not_accept_the_credentials(unasked: bytes) -> None:
+    """That ends the session, too: what no broker has confirmed is counted, and what was not sent."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"x")
+        play.broker_reads()
+        goes_by_itself(play)
+        play.client_says(unasked, unasked=True)
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(DENIED)
+        play.client_gets(DENIED)
+        play.client_is_closed()
+        assert play.counters["possibly_lost"] == 1 + bool(unasked)
+        assert play.noted(Event.DISCONNECTED).endswith("may be lost")
 
 
 def test_attempts_at_the_start() -> None:
@@ -914,8 +933,9 @@ def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
         STOPPING,
         b"ERROR\nmessage:connection_forced\ncontent-type:text/plain\n\n"
         b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'\0",
+        b"ERROR\nmessage:Timer already cancelled.\n\n%b\n\tat java.base/java.util.Timer\0" % CANCELLED,
     ],
-    ids=["stopping", "forced"],
+    ids=["stopping", "forced", "cancelled"],
 )
 def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
     """Such an ERROR is an outage, whoever it is said to: the client never sees it."""

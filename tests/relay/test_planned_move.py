@@ -44,11 +44,12 @@ def parts(play: Playbook, number: int = 1) -> None:
 def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) -> None:
     """DISCONNECT with a receipt, then the next broker, without a pause; the client notices nothing."""
     with started(client, broker, cut=cut) as play:
-        play.client_says(SUBSCRIBE)
+        play.client_says(SUBSCRIBE + SEND % b"0")
         play.broker_reads()
         first = play.brokers[0]
         sent_away(play)
         parts(play)
+        assert play.counters["possibly_lost"] == 0
         assert first.closed is How.LINGER
         assert play.opened[-1].uri == "tcp://b"
         assert play.wake >= play.now

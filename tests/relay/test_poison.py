@@ -258,6 +258,25 @@ def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
         assert b"ERROR\nmessage:a frame cannot be delivered\n" in play.client_reads()
 
 
+@pytest.mark.parametrize("losses", [2, 3])
+def test_an_error_without_a_receipt_is_an_answer(losses: int) -> None:
+    """RabbitMQ names none: what follows with care, many frames at a time or one by one, does not wait for ever."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(b"".join(send(b"%d" % at) for at in range(10)))
+        _is_lost(play, losses, "rabbitmq")
+        if losses == 3:
+            play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        error = b"ERROR\nmessage:not found\n\n\0"
+        play.client_says(send(b"after"))
+        seen = play.broker_reads()
+        for _ in range(10):
+            play.broker_says(error)
+            assert play.client_reads() == error
+            seen += play.broker_reads()
+        assert seen.count(b"SEND\n") == 11
+        assert seen.endswith(b"\n\nafter\0")
+
+
 # Fan-out
 
 

@@ -130,6 +130,21 @@ def test_a_broker_that_is_not_read_from_is_read_again() -> None:
         assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
 
 
+def test_a_broker_that_gives_more_than_is_acknowledged() -> None:
+    """After the relay has begun to stop: the broker is read from all the same."""
+    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
+        )
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        for each in (1, 2):
+            play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0" % each)
+        assert not play.broker.paused
+        play.broker_says(receipt(b"1"))
+        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
+
+
 # An operator ends one
 
 

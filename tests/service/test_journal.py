@@ -88,6 +88,7 @@ def test_from_start_to_end(tmp_path: Path) -> None:
     disk.journal.record(b'["l","s"]', 3, pack_sizes(3, 0, 0), b"a\n\n")
     disk.journal.noted(Note(Event.LOST, "b is down", {"broker": "b"}), "main")
     disk.stop()
+    disk.journal.happened(JournalEvent.PAUSED, "after its end", {})
     begun, frames, lost, ended = disk.read()
     assert begun.event == JournalEvent.BEGUN.value
     assert begun.facts.keys() == {"software", "pid", "within"}

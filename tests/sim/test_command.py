@@ -92,7 +92,9 @@ def test_the_commands_of_the_page(
         if program == "sim":
             assert main([*arguments.split(), "--jobs", "1", "--worlds", "2"]) == 0
         else:
-            assert proof.main([*arguments.split(), "--jobs", "1", "--minutes", "0"]) == ("renew" not in arguments)
+            assert proof.main([*arguments.split(), "--jobs", "1", "--minutes", "0"]) == (
+                "renew" not in arguments
+            )
     said = capsys.readouterr().out
     assert said.startswith("seed 1\n")
     assert " s  2 worlds, " in said

@@ -21,7 +21,7 @@ from stomprelay.relay.effects import (
 )
 from stomprelay.relay.link.link import DISCONNECTING, LOST, Connected, DisconnectState, Link, broker_lost
 from stomprelay.relay.model.listener import Listener
-from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
+from stomprelay.session.effects import Close, How, Note, Send, Wake
 from stomprelay.session.leg import BEAT, Leg, LegState
 from stomprelay.session.reasons import CLOSED
 from stomprelay.session.refusal import complain, not_stomp
@@ -115,8 +115,7 @@ class Shutdown:
         if self.finish_at < inf:
             self._finish_within(now, steps=2)
         self.until = min(now + self._listener.linger, self._last) if confirmed else self._answered_by(now)
-        for link in self._flow.links:
-            link.stay()
+        self._stay()
 
     def searching(self) -> None:
         """A broker was lost, and the session looks for another broker. Such a search has time limits of its own. If the
@@ -222,11 +221,13 @@ class Shutdown:
             client.gone = True
             self._limit(now)
             for link in flow.links:
-                # An ACK that waits needs its subscription.
-                if link.up and link.resender is not None and not self._buffer.unread:
+                # An ACK that waits needs its subscription, and nothing may follow DISCONNECT.
+                there = link.up and link.connection.leg.state is LegState.CONNECTED
+                if there and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
-            self._read_all()
+            for link in flow.links:
+                link.read_all()
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
@@ -327,15 +328,7 @@ class Shutdown:
         """Stop all moves, and read from all brokers."""
         for link in self._flow.links:
             link.stay()
-        self._read_all()
-
-    def _read_all(self) -> None:
-        """Read from all brokers. The awaited receipts can come after MESSAGEs that hold reading back: the client owes
-        too many ACKs, or nobody gets these MESSAGEs any more.
-        """
-        for link in self._flow.links:
-            if link.up and link.state.leg is not None:
-                self._outbox.put(Resume(link.state.leg))
+            link.read_all()
 
     @property
     def drained(self) -> bool:

@@ -17,7 +17,6 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.delivery import THING
 from stomprelay.session.leg import Leg, LegState
-from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame
@@ -109,11 +108,6 @@ class Fanout:
         return any(target.crowded for target in self._router.targets)
 
     @property
-    def _awaits_receipts(self) -> bool:
-        """Whether the client waits for receipts, or leaves. Then brokers are read from, whatever ACKs they are owed."""
-        return self.crowded or self._ends or self.disconnect is not DisconnectState.NONE
-
-    @property
     def safe(self) -> bool:
         """Whether every frame that must not be lost has a known outcome, and a quorum has received all other frames."""
         pending = self._quorum.confirmations.pending
@@ -179,19 +173,13 @@ class Fanout:
     def to_client(self, link: Link, now: float) -> None:
         """Carry the frames that the broker's leg of a link has to the client."""
         target, member = self._places[link]
-        leg = link.connection.leg
         try:
-            try:
-                self._forward(target, member, now)
-            except StompError as error:
-                if not target.fans or isinstance(error, Refused):
-                    raise
-                self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
-            self._go_on(now)
-        finally:
-            needed = self._awaits_receipts or member.resender.line is not None
-            if member.session.full and not leg.closed and not needed:
-                member.pause()
+            self._forward(target, member, now)
+        except StompError as error:
+            if not target.fans or isinstance(error, Refused):
+                raise
+            self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
+        self._go_on(now)
 
     def _forward(self, target: Target, member: Member, now: float) -> None:
         """Carry one turn of a broker's frames as one `Send`. Raises `StompError` for a frame that cannot pass."""
@@ -262,10 +250,7 @@ class Fanout:
             if receipt is not None:
                 member.link.broker_leaves()
             return False
-        if receipt is not None:
-            member.resender.refused(receipt)
-        else:
-            member.resender.unconfirmed.committing.erred()
+        member.resender.refused(receipt)
         if not target.fans:
             self.erred = True
             member.erred = True
@@ -328,13 +313,17 @@ class Fanout:
         self._go_on(now)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker refused CONNECT. Return the ERROR for the client, or None if the other groups are enough."""
+        """A broker refused CONNECT. Return the ERROR for the client, or None if the other groups are enough. Raises
+        `Refused` if they were enough before.
+        """
         target, member = self._places[link]
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
             self._go_on(now)
-        except StompError as failure:
-            return complain(failure, self._session.dialect) if self.flowing and target.fans else error
+        except StompError:
+            if self.flowing and target.fans:
+                raise
+            return error
         return None
 
     def unanswered(self) -> list[Link]:
@@ -367,12 +356,8 @@ class Fanout:
         self.disconnect = DisconnectState.WAITING
 
     def stop_messages(self) -> None:
-        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT. Read from all brokers, even if
-        too many messages are unacknowledged.
-        """
+        """From now on, send the client no MESSAGE and no RECEIPT for its DISCONNECT."""
         self._ends = True
-        for _, member in self._places.values():
-            member.resume()
 
     def send_disconnect(self, now: float) -> None:
         """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
@@ -451,8 +436,7 @@ class Fanout:
             except StompError as error:
                 failures.append(error)
             decided += self._quorum.released(member)
-            if member.paused and (not member.session.crowded or self._awaits_receipts):
-                member.resume()
+            member.link.pace(crowded=self.crowded)
         for failure in failures:
             raise failure
         self._quorum.announce(decided, now)

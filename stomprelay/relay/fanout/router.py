@@ -12,7 +12,6 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.relay.resend.unconfirmed import unknown_outcome
 from stomprelay.session.delivery import THING, Delivery
-from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import LegState
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers
@@ -42,10 +41,9 @@ class Member:
     broker is lost, the resender keeps these frames.
 
     `blocked`: the broker's connection accepts no more. `disconnecting`: the broker was sent DISCONNECT. `erred`: the
-    broker's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
+    group's last frame was an ERROR that answers no request. `faults`: the broker's errors since it last confirmed
     something. `given_up`: the group is left out for the rest of the session. `reason`: what went wrong last, in words
-    for a client. `short`: the group missed SENDs while it was `full`. `paused`: the broker is not read from, because
-    the client owes too many ACKs.
+    for a client. `short`: the group missed SENDs while it was `full`.
     """
 
     link: Link
@@ -57,7 +55,6 @@ class Member:
     erred: bool = False
     faults: int = 0
     given_up: bool = False
-    paused: bool = False
     reason: str = ""
     short: bool = False
     _there: bool = False
@@ -204,27 +201,12 @@ class Member:
         leg.enter(LegState.LEAVING)
         self._outbox.send(leg, wire, now)
 
-    # Reading from the broker
-
-    def pause(self) -> None:
-        """Stop reading from the broker, if it is read from."""
-        if not self.paused:
-            self.paused = True
-            self._outbox.put(Pause(self.link.connection.leg))
-
-    def resume(self) -> None:
-        """Read from the broker again, if `pause` stopped it."""
-        if self.paused and self.link.broker is not None:
-            self.paused = False
-            self._outbox.put(Resume(self.link.connection.leg))
-
     # Brokers come and go
 
     def connected(self) -> None:
         """There is a new broker: reset everything that belonged to the old one."""
         self._there = True
-        self.blocked = self.paused = self.disconnecting = False
-        self.erred = False
+        self.blocked = self.disconnecting = False
 
     def lost(self, now: float) -> list[StompError]:
         """The broker is lost: keep waiting frames for the next one. Return errors for frames that cannot be kept."""
@@ -235,7 +217,7 @@ class Member:
                 self.resender.refused(receipt)
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
-        self._there = self.blocked = self.paused = self.disconnecting = False
+        self._there = self.blocked = self.disconnecting = False
         for each in waiting:
             if isinstance(each, bytes):
                 for frame in self.resender.offline.read(each):

@@ -20,7 +20,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.session.effects import Close, Event, How, Note, Resume
+from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.session import Session
@@ -427,6 +427,7 @@ class Connected:
     `done`: leave the broker at once. `silent`: the broker did not answer. `place`: the session's number at the broker.
     `sent_frames`: how many frames the client sent. `received_frames`: how many frames the broker sent. `queue_sends`
     and `queue_messages` are the numbers of SENDs to queues and MESSAGEs from queues. `tally` has all four numbers.
+    `paused`: the broker is not read from, because the client owes too many ACKs.
     """
 
     leg: Leg
@@ -440,6 +441,7 @@ class Connected:
     received_frames: int = 0
     queue_sends: int = 0
     queue_messages: int = 0
+    paused: bool = False
 
     @property
     def tally(self) -> BrokerTally:
@@ -518,6 +520,7 @@ class Link:
     until: float = inf
     _again: float = 0.0
     _resent: int = 0
+    _eager: bool = False
     _schedule: Schedule | None = None
 
     def __post_init__(self, offer: Offer, resends: bool) -> None:
@@ -892,6 +895,32 @@ class Link:
         self.state = Ended(reason)
         self.until = inf
 
+    # Reading from the broker
+
+    def read_all(self) -> None:
+        """Read from the link's brokers from now on, whatever ACKs they are owed. The awaited receipts can come after
+        MESSAGEs for which the client owes too many ACKs, or which nobody gets any more.
+        """
+        self._eager = True
+        if type(self.state) is Connected:
+            self.state.paused = False
+            self._outbox.put(Resume(self.state.leg))
+
+    def pace(self, *, crowded: bool) -> None:
+        """Read from the broker, unless the client owes it too many ACKs. If the client is not read from (`crowded`), or
+        the broker was not sent its whole line, answers are awaited: then the broker is read from all the same.
+        """
+        state, session, resender = self.state, self.session, self.resender
+        if type(state) is not Connected or state.leg.closed:
+            return
+        waits = crowded or self._eager or (resender is not None and resender.line is not None)
+        if state.paused and (waits or not session.crowded):
+            state.paused = False
+            self._outbox.put(Resume(state.leg))
+        elif session.full and not (state.paused or waits):
+            state.paused = True
+            self._outbox.put(Pause(state.leg))
+
     # Moving
 
     def leave(self, now: float, within: float, target: Broker | None, *, may_stay: bool = False) -> None:
@@ -1022,6 +1051,7 @@ class Link:
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. If it answers our DISCONNECT, the broker can be left now."""
         if isinstance(self.state, Leaving) and receipt == self.state.receipt:
+            self.proved()
             self.state.done = True
 
     def disconnect(self, now: float) -> None:

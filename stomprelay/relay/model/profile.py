@@ -68,6 +68,10 @@ _ACTIVEMQ_LEAVES: Final = (
         rb"org\.apache\.activemq\.broker\.BrokerStoppedException: Broker has been stopped: [^\n]*"
         rb"(?:\n\tat [^\n]*)*\n?",
     ),
+    _saying(
+        rb"Timer already cancelled\.",
+        rb"java\.lang\.IllegalStateException: Timer already cancelled\.(?:\n\tat [^\n]*)*\n?",
+    ),
 )
 _ARTEMIS_LEAVES: Final = (
     # The numbers are from its message bundle; before 2.7 they begin with 119.

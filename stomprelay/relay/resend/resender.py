@@ -250,6 +250,11 @@ class Caution:
             if key == self._suspect:
                 self._acquit()
 
+    def erred(self) -> None:
+        """The broker sent an ERROR without a receipt: it may answer any part, so no part is awaited any more."""
+        for receipt in [*self._flight]:
+            self.answered(receipt)
+
     def through(self) -> None:
         """Record that the whole line was sent and answered: the next line is sent as fast as possible."""
         self.window = 0
@@ -414,6 +419,9 @@ class Sender:
             for frame in self.offline.read(kept.wire):
                 count += 1
                 self.send(frame, AGAIN if kept.sent else b"")
+        except StompError:
+            self.unconfirmed.settle(kept.receipt)  # nobody may give it now
+            raise
         finally:
             self._owing = True
         return count
@@ -704,10 +712,14 @@ class Resender:
         self._caution.answered(receipts[-1])
         return True
 
-    def refused(self, receipt: bytes) -> None:
-        """Record an ERROR that names this receipt. The frame that asked for the receipt gets no other answer."""
-        self._caution.answered(receipt)
-        self.unconfirmed.refused(receipt)
+    def refused(self, receipt: bytes | None) -> None:
+        """Record an ERROR. The frame that asked for this receipt, if the ERROR names one, gets no other answer."""
+        if receipt is None:
+            self._caution.erred()
+            self.unconfirmed.committing.erred()
+        else:
+            self._caution.answered(receipt)
+            self.unconfirmed.refused(receipt)
 
     # Brokers come and go
 

@@ -182,12 +182,14 @@ class JournalQueue(PORTIONS):  # type: ignore[misc, valid-type]
             self._full()
 
     def _drop(self, frames: int, size: int) -> None:
+        if not self.limit:
+            return  # the journal has ended
         if self.dropped is self.told:
             self.dropped_since = self._time()
         self.dropped = self.dropped.plus(1, frames, size)
 
     def close(self) -> None:
-        """Drop all blocks that are put in from now on."""
+        """Forget all blocks that are put in from now on, and do not count them."""
         self.limit = 0
 
     def wake(self) -> None:

@@ -248,6 +248,17 @@ def test_a_loss_can_be_refused(client: bytes, broker: bytes, line: bytes) -> Non
         assert (play.counters["loss_value"], play.counters["loss_name"]) == (0, 0)
 
 
+def test_a_loss_of_a_message_can_be_refused() -> None:
+    """The ERROR names no receipt: RabbitMQ hands on the `receipt` of the SEND, which may be that of another client."""
+    with joined(b"1.0", b"1.2", loss=LossPolicy.REJECT) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        play.broker_says(
+            b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\nreceipt:7\nfoo:a\\nb\n\n\0"
+        )
+        play.client_gets_error(b"a header cannot be said in the other version")
+        play.broker_reads()
+
+
 def test_a_header_injection_is_impossible() -> None:
     """An escaped LF in a value or a name never becomes a line of its own toward 1.0."""
     with joined(b"1.2", b"1.0") as play:

@@ -5,10 +5,13 @@ import pytest
 from stomprelay.session.effects import How
 from tests.playbook import Playbook, listener
 from tests.relay.several import (
+    BEGIN,
     SOON,
+    THERE,
     begun,
     both_get,
     comes,
+    comes_back,
     copied,
     delivers,
     fan_out,
@@ -151,6 +154,21 @@ def test_a_group_that_is_away() -> None:
         play.client_gets(receipt("end"))
 
 
+def test_a_client_that_leaves_while_a_group_is_asked_again() -> None:
+    """No UNSUBSCRIBE follows DISCONNECT at the group that was sent it."""
+    with subscribed(fanned(quorum=2)) as play:
+        play.client_says(BEGIN + DISCONNECT)
+        both_get(play, BEGIN + DISCONNECT)
+        play.broker_goes(at="a")
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").endswith(DISCONNECT)
+        play.broker_goes(at="a")
+        comes_back(play, "a")  # it is sent one frame at a time
+        assert play.broker_reads(at="a").startswith(b"BEGIN\n")
+        play.client_goes()
+        play.broker_gets(b"", at="b")
+
+
 def test_a_broker_that_is_not_read_from() -> None:
     """Because the client owes it ACKs: its RECEIPT is read all the same."""
     with subscribed(begun(listener(fan_out(2), unacknowledged=1)), ack="client") as play:
@@ -161,6 +179,17 @@ def test_a_broker_that_is_not_read_from() -> None:
         assert not play.at("b").paused
         play.broker_says(receipt("end"), at="b")
         play.client_gets(receipt("end"))
+
+
+def test_what_waits_for_a_paused_broker() -> None:
+    """The client gets an ERROR in place of its RECEIPT, and what waits for the route is counted."""
+    there = lasting("there", "b")
+    there.brokers[0].health.paused = True
+    with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
+        play.client_says(send(b"1", THERE) + send(b"2", THERE) + DISCONNECT)
+        play.time_passes(5)
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        assert play.counters["possibly_lost"] == 2
 
 
 def test_what_only_a_lost_group_has() -> None:

@@ -7,6 +7,7 @@ from tests.relay.failing import STOPPING
 from tests.relay.several import (
     SOON,
     begun,
+    both_get,
     comes,
     comes_back,
     copied,
@@ -87,6 +88,18 @@ def test_an_error_of_one_alone() -> None:
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
         play.broker_says(message(b"2"), at="a")
         play.client_gets(message(b"2"))
+
+
+def test_an_error_of_one_after_the_other() -> None:
+    """The client is told of the SEND without a receipt that no broker takes, also if one was left for it before."""
+    with fanned() as play:
+        play.client_says(send(b"1"))
+        both_get(play, copied(1, send(b"1")))
+        play.broker_says(ERROR, at="a")
+        comes_back(play, "a")
+        play.client_gets(b"")
+        play.broker_says(ERROR, at="b")
+        play.client_gets(ERROR)
 
 
 def test_an_error_again() -> None:

@@ -89,3 +89,16 @@ def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:
             Event.LOST
         )
         assert play.client.closed is None
+
+
+def test_a_frame_that_no_broker_can_be_sent() -> None:
+    """The client is told so of its receipt, and gets no RECEIPT."""
+    with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
+        play.broker_goes(at="a")
+        play.broker_goes(at="b")
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n\0")
+        play.time_passes(SOON)
+        comes(play, "a", b"1.0")
+        assert play.client_reads() == b""
+        comes(play, "b", b"1.0")
+        play.client_gets_error(b"the quorum cannot be reached", receipt=b"r")
