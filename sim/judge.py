@@ -889,6 +889,11 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     return {name for name, holds in found.items() if holds}.union(*[each.split()[3:] for each in reads])
 
 
+def undisturbed(case: Case) -> bool:
+    """Return whether nothing happened to the relay in the weather, and nobody told it anything."""
+    return not any(e.who == "relay" and e.detail != "starts" and e.at < case.calm for e in case.fates)
+
+
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
@@ -896,8 +901,7 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     sends what nobody knows reads an ERROR.
     """
     scene, settings = case.scene, case.scene.settings
-    disturbed = any(each.who == "relay" and each.detail != "starts" for each in case.fates)
-    steady = scene.kind == "failover" and settings["beats"] and not disturbed
+    steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
     well = not any(each.detail != "starts" for each in case.fates)
     good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     struck = {each.who for each in case.fates}
@@ -977,6 +981,27 @@ def a_session_ends(case: Case) -> Iterator[str]:
         else:
             if stay.ended is None and (stay is not last[stay.client] or over > case.calm + LONG):
                 yield f"{stay} has no end"
+
+
+@rule_of_brokers
+def nothing_is_noticed_late(case: Case) -> Iterator[str]:
+    """A relay to which nothing happens and that always reads from its clients ends soon, also in bad weather, the
+    session of a client that falls silent, and answers who sends what nobody knows.
+    """
+    settings = case.scene.settings
+    reads = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
+    for stay in case.stays.values() if reads and undisturbed(case) else ():
+        if stay.connected is None or stay.odd or without_relay(case, stay):
+            continue
+        wants = stay.connected.headers.get(b"heart-beat", b"0,0").rpartition(b",")[2]
+        silent = stay.silent if case.scene.clients[stay.client].beats and int(wants) else inf
+        told = min([stay.end, *[event.at for event in stay.errors]])
+        for since, until, most in (
+            (silent, stay.end, SILENT),
+            (stay.faulty, told, 2 * settings["disconnect_timeout"] + 3.0),
+        ):
+            if since < inf and until > max(since, stay.connected.at) + most:
+                yield f"{stay} was silent or sent a fault at {since:.3f}, and this was noticed at {until:.3f}"
 
 
 @rule_of_brokers
