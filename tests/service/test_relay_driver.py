@@ -34,37 +34,6 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half", "abort"]
 
 
-def test_closing_at_any_octet() -> None:
-    """Whichever side goes, wherever in the conversation: the other side is ended, and nothing is left."""
-    said = CONNECT + SEND + b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
-    answers = CONNECTED + MESSAGE + MESSAGE
-    harness = RelayHarness()
-    for cut in range(len(said) + 1):
-        client = harness.client()
-        client.sends(said[:cut])
-        if harness.reactor.tcpClients:
-            broker = harness.broker()
-            client.disconnects()
-            broker.disconnects()
-        else:
-            client.disconnects()
-        assert len(harness.service.state.sessions) == 0, cut
-    for cut in range(len(answers) + 1):
-        client = harness.client()
-        client.sends(CONNECT)
-        broker = harness.broker()
-        broker.sends(answers[:cut])
-        broker.disconnects()
-        assert client.written().startswith((b"ERROR", b"CONNECTED")), cut
-        assert client.ends == ["half"], cut
-        client.disconnects()
-        assert len(harness.service.state.sessions) == 0, cut
-    assert harness.service.state.runtime.protocols == {}
-    assert harness.service.state.runtime.sockets == 0
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    assert harness.reactor.getDelayedCalls() == []
-
-
 def test_sessions_leave_no_objects() -> None:
     """After a thousand sessions, ended in various ways, there are as many objects as before."""
     harness = RelayHarness()
