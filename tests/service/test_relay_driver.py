@@ -34,6 +34,27 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half", "abort"]
 
 
+EARLY = [
+    b"SEND\ndestination:/queue/a\n\nx\0",
+    b"JUMP\n\n\0",
+    b"CONNECT\naccept-version:9.9\nhost:/\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:abc\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\n" + b"x:y\n" * 100000,
+    b"x" * 1000000,
+]
+
+
+@pytest.mark.parametrize("early", EARLY, ids=lambda early: repr(early[:60]))
+def test_bad_input_before_connect(early: bytes) -> None:
+    """It gets an ERROR, and no broker is bothered."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(early)
+    assert client.written().startswith(b"ERROR\n")
+    assert client.ends == ["half"]
+    assert harness.reactor.tcpClients == []
+
+
 def test_sessions_leave_no_objects() -> None:
     """After a thousand sessions, ended in various ways, there are as many objects as before."""
     harness = RelayHarness()
