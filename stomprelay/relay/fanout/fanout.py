@@ -365,6 +365,8 @@ class Fanout:
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
+                if not target.fans:
+                    raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
