@@ -227,19 +227,6 @@ def test_a_route_without_a_broker() -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-def test_a_disconnect_after_a_route_without_a_broker() -> None:
-    """The client gets an ERROR for its RECEIPT, as for an upstream that is the only one."""
-    front = routed(plain("main", "a"), lasting("b", "b"))
-    with begun(front, brokers="a") as play:
-        play.client_says(send(b"1", b"/queue/b.x") + b"DISCONNECT\nreceipt:end\n\n\0")
-        for _ in range(10):
-            play.time_passes(0.5)
-        play.broker_reads(at="a")
-        play.broker_says(GONE, at="a")
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
-        assert play.counters["possibly_lost"] == 1
-
-
 @in_all_cuts
 def test_a_frame_at_fault_in_the_middle(cut: Cut) -> None:
     """However it comes: what is before it passes, and nothing behind it."""
