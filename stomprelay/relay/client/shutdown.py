@@ -399,9 +399,9 @@ class Shutdown:
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
-            counted = counters["possibly_lost"]
+            before = counters["possibly_lost"]
             flow.send_disconnect(now)
-            self.lost += counters["possibly_lost"] - counted
+            self.lost += counters["possibly_lost"] - before
             self.disconnecting(now)
             return
         if flow.settled and not self.ending:
