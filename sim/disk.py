@@ -60,7 +60,7 @@ class Disk:
                 elif isinstance(each, Block) and each.kind is BlockKind.FRAMES:
                     side = Context(*json.loads(each.context)).side
                     for frame in each.frames:
-                        frames[side, frame.head.split(b"\n", 1)[0], bytes(frame.kept)] += 1
+                        frames[side, frame.head.split(None, 1)[0], bytes(frame.kept)] += 1
         self._folder.cleanup()
         return frames, damages, self.failed
 
