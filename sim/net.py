@@ -79,8 +79,9 @@ class Clock:
 
 
 class End:
-    """One end of a connection, with the calls of a socket. `notify` is called when there is something to read, or room
-    to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does so, and all of it has come.
+    """One end of a connection. Its methods up to `close` are those of a socket. `notify` is called when there is
+    something to read, or room to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does
+    so, and all of it has come.
     """
 
     def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
@@ -101,10 +102,7 @@ class End:
         self.failure = 0
         self._moving = self._notified = self._reset = False
 
-    # The calls of a socket
-
     def fileno(self) -> int:
-        """Return the descriptor; -1 where the end is closed."""
         return -1 if self.closed else self.descriptor
 
     def setblocking(self, on: bool) -> None:
@@ -116,11 +114,9 @@ class End:
             self._reset = True
 
     def getsockname(self) -> Place:
-        """Return the address of this end."""
         return self.address
 
     def connect_ex(self, place: Place) -> int:
-        """Begin to connect, or return the outcome, as the system does."""
         if self.peer is not None:
             return errno.EISCONN
         if not self.failure:
@@ -129,7 +125,6 @@ class End:
         return self.failure
 
     def recv(self, size: int) -> bytes:
-        """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
         if self.closed:
             raise OSError(errno.EBADF, "closed")
         if self.inbox:
@@ -147,7 +142,6 @@ class End:
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
     def send(self, data: Any) -> int:
-        """Take bytes, perhaps not all; return how many. Raises `OSError`."""
         if self.closed or self.shut or self.broken:
             raise BrokenPipeError(errno.EPIPE, "closed")
         net = self.net
@@ -161,7 +155,6 @@ class End:
         return count
 
     def shutdown(self, how: int) -> None:
-        """End what is sent; the peer notices it after all bytes."""
         if self.closed or self.peer is None:
             raise OSError(errno.ENOTCONN, "not connected")
         if not self.shut:
@@ -511,38 +504,33 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
     # Sockets
 
     def addReader(self, selectable: Any) -> None:
-        end = self._end(selectable)
-        if end is not None:
-            end.reader = selectable
-            if end.readable:
-                end.changed()
-        elif selectable.fileno() == 0:
+        if selectable.fileno():
+            self._add(selectable, "reader")
+        else:
             self._departures = selectable
 
     def addWriter(self, selectable: Any) -> None:
-        end = self._end(selectable)
-        if end is not None:
-            end.writer = selectable
-            if end.writable:
-                end.changed()
+        self._add(selectable, "writer")
 
-    def _end(self, selectable: Any) -> End | None:
-        """Return the end that belongs to this; None for what watches departures."""
+    def _add(self, selectable: Any, kind: str) -> None:
         end = self.net.ends.get(selectable.fileno())
-        if end is not None and selectable not in self._ends:
+        if end is not None:
             self._ends[selectable] = end
+            setattr(end, kind, selectable)
             end.notify = lambda: self._serve(end)
-        return end
+            end.changed()
 
     def removeReader(self, selectable: Any) -> None:
-        if selectable in self._ends:
-            self._ends[selectable].reader = None
-        elif selectable is self._departures:
-            self._departures = None
+        self._remove(selectable, "reader")
 
     def removeWriter(self, selectable: Any) -> None:
-        if selectable in self._ends:
-            self._ends[selectable].writer = None
+        self._remove(selectable, "writer")
+
+    def _remove(self, selectable: Any, kind: str) -> None:
+        if selectable is self._departures:
+            self._departures = None
+        elif selectable in self._ends:
+            setattr(self._ends[selectable], kind, None)
 
     def _serve(self, end: End) -> None:
         """Call who waits for this end, as far as there is something to be done."""
