@@ -27,17 +27,12 @@ class Frame(NamedTuple):
     body: bytes = b""
 
     def __str__(self) -> str:
-        shown = [
-            f"{name.decode('utf-8', 'backslashreplace')}:{value.decode('utf-8', 'backslashreplace')}"
-            for name, value in self.headers.items()
-        ]
-        return " ".join(
-            [
-                self.command.decode("utf-8", "backslashreplace"),
-                *shown,
-                self.body.decode("utf-8", "backslashreplace")[:40],
-            ]
-        ).rstrip()
+        shown = [f"{_text(name)}:{_text(value)}" for name, value in self.headers.items()]
+        return " ".join([_text(self.command), *shown, _text(self.body)[:40]]).rstrip()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def escaped(text: bytes, version: bytes) -> bytes:
