@@ -119,7 +119,7 @@ class Scene:
         odd = {each.name: getattr(self, each.name) for each in fields(self) if each.default is not MISSING}
         plain = {each.name: each.default for each in fields(self)} | PLAIN
         odd |= self.settings
-        parts += [f"{name}={value}" for name, value in odd.items() if value != plain[name]]
+        parts += [f"{name}={value}" for name, value in odd.items() if value != plain.get(name)]
         return " ".join(parts)
 
     @property
