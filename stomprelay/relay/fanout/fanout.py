@@ -361,10 +361,12 @@ class Fanout:
 
     def send_disconnect(self, now: float) -> None:
         """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
-        Raises `Refused` if the connected brokers lack SENDs that only the other groups were given.
+        Raises `StompError` if the connected brokers lack SENDs that only the others were given.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
+                if not target.fans:
+                    raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:
