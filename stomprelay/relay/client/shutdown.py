@@ -226,7 +226,6 @@ class Shutdown:
                 if there and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
-            for link in flow.links:
                 link.read_all()
             return
         text = f"client left: {reason}"
