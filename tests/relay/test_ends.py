@@ -215,7 +215,7 @@ def test_a_route_whose_broker_is_lost() -> None:
 
 
 def test_a_broker_that_confirms_too_late() -> None:
-    """Its RECEIPT of DISCONNECT says nothing of a SEND whose own RECEIPT has not come (RabbitMQ's): that may be lost."""
+    """Its RECEIPT of DISCONNECT does not speak for a SEND whose own has not come (RabbitMQ): that may be lost."""
     with joined(b"1.2", b"1.2", product="rabbitmq") as play:
         play.client_says(send(b"1", receipt="r") + RUBBISH)
         play.broker_gets(send(b"1", receipt="r"))
