@@ -58,7 +58,7 @@ class Product(NamedTuple):
     names: bool = True  # an ERROR has the receipt of its frame
     closes: bytes = b"never"  # the version from which on it ends the connection behind an ERROR
     nacks_1_0: bool = False  # it has NACK on 1.0
-    refuses_1_0: bool = False  # else it ends the connection there
+    refuses_1_0: bool = False  # it ends the connection at that
     poison: bool = False  # it closes without a word for a `priority` that is no number
     twice: bool = False  # it takes a second SUBSCRIBE of one name
     chokes: bool = False  # it closes without a word at a login with a bad escape
@@ -142,19 +142,17 @@ class Message:
 
 @dataclass(eq=False)
 class Subscription:
-    """A subscription of one connection. `ends`: it was ended, and may be given messages for some time."""
+    """A subscription of one connection. It is named by its id or, without one, its destination. `ends`: it was ended,
+    and may be given messages for some time.
+    """
 
     id: bytes | None
+    name: bytes
     destination: bytes
     mode: bytes
     number: int
     prefetch: int
     ends: bool = False
-
-    @property
-    def name(self) -> bytes:
-        """Return what it is named by."""
-        return self.id or self.destination
 
 
 class Delivery(NamedTuple):
@@ -555,8 +553,7 @@ class Session:
 
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
-        message = self.broker.take(frame, self.number)
-        receipt = frame.headers.get(b"receipt")
+        message, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
         self._confirms = self._confirms or receipt is not None
         taken = [message] if message is not None else []
         if message is None and self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
@@ -579,20 +576,17 @@ class Session:
 
     def _subscribe(self, frame: Frame) -> bool:
         headers, product = frame.headers, self.product
-        prefetch = headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize")
-        self._made += 1
-        made = Subscription(
-            headers.get(b"id"),
-            headers[b"destination"],
-            headers.get(b"ack", b"auto"),
-            self._made,
-            int(prefetch or self.broker.prefetch),
+        prefetch = int(
+            headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize", self.broker.prefetch)
         )
+        self._made += 1
+        id, place, mode = headers.get(b"id"), headers[b"destination"], headers.get(b"ack", b"auto")
+        made = Subscription(id, id or place, place, mode, self._made, prefetch)
         if not product.twice and any(each.name == made.name for each in self.subscriptions):
             self._error(b"Duplicated subscription identifier", None)
-            if product.late and b"receipt" in headers:
-                self._receipt(headers[b"receipt"])
             if product.late:
+                if b"receipt" in headers:
+                    self._receipt(headers[b"receipt"])
                 self._leave()
             return False
         self.subscriptions.append(made)
@@ -628,11 +622,11 @@ class Session:
 
     def _nack(self, frame: Frame) -> bool:
         product = self.product
-        if self.version == b"1.0" and not product.nacks_1_0:
-            if not product.refuses_1_0:
-                raise Wrong(b"no NACK in 1.0")
+        if self.version == b"1.0" and product.refuses_1_0:
             self._error(b"no NACK in 1.0", None, ends=True)
             return False
+        if self.version == b"1.0" and not product.nacks_1_0:
+            raise Wrong(b"no NACK in 1.0")
         if b"transaction" in frame.headers and not product.nacks_inside:
             raise Wrong(b"NACK in a transaction")
         return self._ack(frame)
@@ -763,9 +757,9 @@ class Session:
     def _close(self) -> None:
         if self.broker.stalled:
             self.clock.after(0.5, self._close)
-            return
-        self.line.half_close()
-        self.over(again=False)
+        else:
+            self.line.half_close()
+            self.over(again=False)
 
     # What is written
 
@@ -777,14 +771,12 @@ class Session:
         self._taken = []
 
     def _confirm(self, receipt: bytes, taken: list[Message]) -> None:
-        if self.line.over or not self.broker.up:
-            return
         if self.broker.stalled:
             self.clock.after(0.5, self._confirm, receipt, taken)
-            return
-        for message in taken:
-            message.safe = True
-        self._say(b"RECEIPT", [(b"receipt-id", receipt)])
+        elif self.broker.up and not self.line.over:
+            for message in taken:
+                message.safe = True
+            self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""
