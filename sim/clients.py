@@ -27,9 +27,7 @@ class Habit(NamedTuple):
 
     version: bytes
     pipelines: bool = False  # it does not wait for CONNECTED
-    returns: float | None = (
-        None  # seconds after which it connects again when its connection was lost; None: never
-    )
+    returns: float | None = None  # seconds after which it connects again, longer each time; None: never
     beat: int = 0  # milliseconds between the relay's heart-beats that it asks for
     known: bool = True  # brokers take it; else it comes with a wrong passcode
     web: bool = False  # it speaks WebSocket
@@ -131,7 +129,7 @@ class Client:
         self.note(What.ENDED, detail=how)
         self.connected = False
         if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
-            self.net.clock.after(self.habit.returns, self._again)
+            self.net.clock.after(self.habit.returns * self.session, self._again)
 
     def _again(self) -> None:
         if self.comes_back:

@@ -37,7 +37,7 @@ def _text(data: bytes) -> str:
 
 def escaped(text: bytes, version: bytes) -> bytes:
     """Return a header's name or value as this version writes it."""
-    if version == b"1.0":
+    if version == b"1.0" or len(text.translate(None, b"\\\n:\r")) == len(text):
         return text
     return b"".join([_SIGNS[version].get(text[at : at + 1], text[at : at + 1]) for at in range(len(text))])
 
@@ -90,7 +90,7 @@ class Reader:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
         start = 0
-        while bytes(data[start : start + 1]) in (b"\n", b"\r"):
+        while start < len(data) and data[start] in b"\n\r":
             self.beats += 1
             start += 1
         end = data.find(b"\n\n", start)
