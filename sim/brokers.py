@@ -20,8 +20,6 @@ ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
 REFUSED: Final = b"access refused by the broker"
 """The message with which a broker refuses all clients."""
-ASTRAY: Final = b"Subscription not found"
-"""RabbitMQ's ERROR for a delivery of a subscription that has just ended. The session goes on."""
 SILENT: Final = (
     b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
     b"The connection will now be closed."
@@ -370,7 +368,7 @@ class Session:
         self._refused: bytes | None = None
         self._answered = self._heard = self.clock.now
         over = layers(server=True, web=broker.web, secure=broker.secure)
-        self.line = Line(self.clock, end, self._received, self._ended, over)
+        self.line = Line(self.clock, end, self._received, lambda how: self.over(again=False), over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""
@@ -447,9 +445,6 @@ class Session:
             self._leave()
 
     # What is read
-
-    def _ended(self, how: str) -> None:
-        self.over(again=False)
 
     def _received(self, data: bytes) -> None:
         self._heard = self.clock.now
@@ -605,7 +600,7 @@ class Session:
         else:
             self._end(found)
         if self.product.strays and random() < 0.1:
-            self.clock.after(0.0, self._error, ASTRAY, None)
+            self.clock.after(0.0, self._error, b"Subscription not found", None)
         return True
 
     def _end(self, found: Subscription) -> None:
