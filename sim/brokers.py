@@ -39,21 +39,21 @@ class Product(NamedTuple):
     leaks: bool = False  # a MESSAGE has `receipt` and `transaction` of its SEND
     # Deliveries
     across: bool = False  # what settles a delivery of mode `client` settles all before, of any subscription
-    together: bool = True  # NACK of mode `client` settles those before it, as ACK does
-    dead: bool = True  # NACK removes a message, as to a dead-letter queue
+    together: bool = False  # NACK of mode `client` settles those before it, as ACK does
+    dead: bool = False  # NACK removes a message, as to a dead-letter queue
     same_id: bool = False  # a message keeps its id when it is delivered again
     counts: bool = False  # its message-ids count from 1 on each connection
     holds: bool = False  # what an ended subscription was given stays given until the connection ends
-    marks: bool = True  # `redelivered` is said whenever it is true
+    marks: bool = False  # `redelivered` is said whenever it is true
     recovers: bool = False  # it is also said of all that was read from the disk
     lags: bool = False  # MESSAGEs may come for some time behind the RECEIPT of UNSUBSCRIBE
     strays: bool = False  # deliveries that an UNSUBSCRIBE crosses may cause an ERROR that names no frame
     # Transactions
     early: bool = False  # ACK and NACK in one take effect at once, and a SEND begins one
-    nacks_inside: bool = True  # NACK may be in one
+    nacks_inside: bool = False  # NACK may be in one
     begins_twice: bool = False  # BEGIN of one that is open is confirmed
     # Errors
-    names: bool = True  # an ERROR has the receipt of its frame
+    names: bool = False  # an ERROR has the receipt of its frame
     closes: bytes = b"never"  # the version from which on it ends the connection behind an ERROR
     nacks_1_0: bool = False  # it has NACK on 1.0
     refuses_1_0: bool = False  # it ends the connection at that
@@ -86,11 +86,11 @@ PRODUCTS: Final = (
                 b'{server_initiated_close,320,<<"maintenance">>}}}',
             ),
         ),
-        dead=False,
-        names=False,
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
-        **_has("late leaks across holds recovers strays begins_twice nacks_1_0 chokes"),
+        **_has(
+            "late leaks across together holds marks recovers strays nacks_inside begins_twice nacks_1_0 chokes"
+        ),
     ),
     Product(
         "activemq",
@@ -103,20 +103,17 @@ PRODUCTS: Final = (
                 b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n" % _CANCELLED,
             ),
         ),
-        together=False,
-        nacks_inside=False,
         escapes=((b"1.0", (b"1.1", b"1.0")),),
-        **_has("same_id lags poison twice twofold"),
+        **_has("dead same_id marks lags names poison twice twofold"),
     ),
     Product(
         "artemis",
         b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine",
         ((b"AMQ229005: connections for 127.0.0.1 closed by management", b""),),
-        marks=False,
         closes=b"1.2",
         silence=60.0,
         escapes=((b"1.1", (b"1.1", b"1.2")),),
-        **_has("leaks early refuses_1_0 nameless hasty"),
+        **_has("leaks together dead early nacks_inside names refuses_1_0 nameless hasty"),
     ),
 )
 
