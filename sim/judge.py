@@ -892,7 +892,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
-        silent = stay.silent + SILENT if beats else inf
+        silent = max(stay.silent, stay.began if stay.connected is None else stay.connected.at)
+        silent = silent + SILENT if beats else inf
         for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0)):
             if since < inf and stay.end > max(since, case.calm) + limit:
                 yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
