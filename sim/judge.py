@@ -28,6 +28,7 @@ ENOUGH: Final = (
 )
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
 LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
+LONG: Final = 60.0  # the same for all sessions, at the end of a world
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = (
     50_000  # bytes of a client that the system keeps for a relay that does not read them, nor sees the end
@@ -266,6 +267,8 @@ def _sent(stay: Stay, event: Event) -> None:
 
 def _read(stay: Stay, event: Event) -> None:
     stay.read.append(event)
+    if (event.command == b"CONNECTED") is (stay.connected is not None) and event.command != b"ERROR":
+        stay.strange.append(f"{event.frame}, {'twice' if stay.connected else 'before CONNECTED'}")
     if event.command == b"CONNECTED":
         stay.connected = event
     elif event.command == b"ERROR":
@@ -274,7 +277,7 @@ def _read(stay: Stay, event: Event) -> None:
         name = event.headers.get(b"receipt-id", b"")
         asked = stay.asked.get(name)
         if asked is None or name in stay.receipts:
-            stay.strange.append(f"{event.frame} {'twice' if name in stay.receipts else 'unasked'}")
+            stay.strange.append(f"{event.frame}, {'twice' if name in stay.receipts else 'unasked'}")
             return
         stay.receipts[name] = event
         transaction = asked.headers.get(b"transaction")
@@ -358,6 +361,30 @@ def spells(case: Case) -> list[tuple[float, float]]:
     return found + [(each, inf) for each in since.values()]
 
 
+GOES: Final = ("goes", "refuses", "serves nobody")
+"""What a broker does that answers CONNECT, and serves nobody."""
+
+
+def slowed(case: Case, stay: Stay, until: float) -> float:
+    """Return how long rate limits (configuration.md, `frames`), and a slow network with small buffers, delay what a
+    client sent up to a time.
+    """
+    settings = case.scene.settings
+    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
+    rate: float = min(settings["frames"] or inf, 4.0 if reads else inf)
+    sent = [each for each in stay.sent if each.at <= until]
+    rounds: float = sum(len(each.body) for each in sent + stay.messages) / settings["size"]
+    return len(sent) / rate + rounds * 2 * case.scene.weather[2]
+
+
+def refused(case: Case, stay: Stay) -> float:
+    """Return when a client sent what `loss = "reject"` may refuse: it ends the session (translation.md)."""
+    odd = [
+        {*name, *value} & {*b":\n\r\\ "} for send in stay.sends for name, value in send.event.headers.items()
+    ]
+    return 0.0 if case.scene.loss is LossPolicy.REJECT and any(odd) else inf
+
+
 def unread(case: Case, send: Sent) -> bool:
     """Return whether the relay need not have read a SEND before the session ended, soon after it (failover.md, "When
     the relay ends a session").
@@ -366,7 +393,7 @@ def unread(case: Case, send: Sent) -> bool:
     at = stay.over.get(send.transaction or b"", send.event).at
     if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
         return True
-    if stay.odd or at >= stay.faulty:
+    if stay.odd or at >= stay.faulty or at >= refused(case, stay):
         return True
     if stay.unknown is not None:
         return False  # all that was sent before it is read
@@ -381,6 +408,10 @@ def unread(case: Case, send: Sent) -> bool:
     ends = [event.at - patience - 2.5 for event in stay.errors]
     if stay.ended is not None and not stay.orderly:
         ends.append(stay.end if scene.kind != "plain" and scene.settings["buffer"] > 600 else -inf)
+        if (
+            sum(len(each.body) for each in stay.sends) > scene.settings["size"]
+        ):  # configuration.md: accepts no more data
+            ends += [each.at for each in case.fates if each.detail == "hangs" and each.at < stay.end]
     ends += [each.at for each in case.fates if each.who == stay.client and each.at >= stay.began]
     return at > min(ends, default=inf) - (0.5 if scene.weather[2] < 0.1 else 5.0) - slowed(case, stay, at)
 
@@ -423,8 +454,8 @@ UNKNOWN: Final = ("an ACK names nothing that waits", "the relay wrote what the b
 
 @rule
 def a_receipt_comes_once(case: Case) -> Iterator[str]:
-    """A client reads a RECEIPT once for each that it asked for, after it asked, and none besides an ERROR that names
-    it.
+    """A client reads CONNECTED once, before all else, and a RECEIPT once for each that it asked for, after it asked,
+    and not beside an ERROR that names it.
     """
     for stay in case.stays.values():
         yield from (f"{stay} read {each}" for each in stay.strange)
@@ -448,10 +479,28 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
 
 @rule
 def nothing_uncommitted_is_taken(case: Case) -> Iterator[str]:
-    """What is in a transaction that the client did not commit is taken by no broker."""
+    """Brokers take only what a client sent, and of a transaction only what it committed."""
     for send in case.sends:
         if send.number is None and case.took.get(send.body):
             yield f"{send.stay}: {send} was taken, and never committed"
+    for body in case.took.keys() - {each.body for each in case.sends} if case.seen and not case.rough else ():
+        yield f"{case.took[body][0].who} took {_shown(body)}, which nobody sent"
+
+
+@rule_of_brokers
+def what_is_taken_is_kept(case: Case) -> Iterator[str]:
+    """What a broker takes into a queue it removes when it is acknowledged, forgets when it is killed, or has in the
+    end. Without a message in the end it is not known what is there.
+    """
+    held: Counter[tuple[str, bytes]] = Counter()
+    settled = case.of[What.KEPT] and not (case.rough or case.of[What.WRONG])
+    for what, sign in ((What.TOOK, 1), (What.SETTLED, -1), (What.FORGOT, -1), (What.KEPT, -1)):
+        for event in case.of[what] if settled else ():
+            held[event.who, event.body] += sign
+    topics = {send.body for send in case.sends if _topic(send.destination)}
+    for (who, body), count in held.items():
+        if count and body not in topics:
+            yield f"{who} has {_shown(body)} {'less' if count > 0 else 'more'} often than it took it"
 
 
 @rule
@@ -539,14 +588,17 @@ def _same(case: Case, stay: Stay, event: Event, sent: dict[bytes, bytes], read: 
     Between equal versions bytes pass unchanged, even if the product has escapes of its own.
     """
     version = case.versions.get((event.who, event.session), b"1.0")
-    own = b"1.0" if stay.connected is None else stay.connected.headers.get(b"version", b"1.0")
+    own = case.scene.clients[stay.client].version
+    if stay.connected is not None:
+        own = stay.connected.headers.get(b"version", b"1.0")
     escapes = dict(case.scene.brokers[event.who][0].escapes)
-    if stay.connected is None or (own == version and version in escapes):
-        return True
+    raw = own == version and version in escapes
     target = escapes.get(version, (version,))[0] if event.what is What.TOOK else own
     bare = own != version and target != b"1.2"  # a CR at the end would be the line's
     for name, value in sent.items():
         if name not in read and {*name} & {*b":\n"} and b"1.0" in (own, version):
+            continue
+        if raw and {*name, *value} & {*b":\\\n\r "}:
             continue
         both = [value, read.get(name, b"")]
         if b"1.0" in (own, version):
@@ -556,7 +608,7 @@ def _same(case: Case, stay: Stay, event: Event, sent: dict[bytes, bytes], read: 
         ends = bare and read.get(name, b"").endswith(b"\r")
         if name.startswith(b"x") and (ends or both[0] != both[1]):
             return False
-    return True
+    return sent.get(b"destination") == read.get(b"destination")
 
 
 @rule_of_brokers
@@ -606,7 +658,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
         match event.what:
             case What.GAVE if not _topic(event.headers.get(b"destination", b"")):
                 given.add(key)
-            case What.ACKED if event.at > case.calm + 50.0:
+            case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 if copy in given:
                     due[copy] = event.who
@@ -620,15 +672,33 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
 
 @rule_of_brokers
 def deliveries_keep_their_order(case: Case) -> Iterator[str]:
-    """A client reads what one connection to a broker gave in the broker's order."""
+    """A client reads what one connection to a broker gave in the broker's order, and leaves nothing out, but for
+    subscriptions that it ended.
+    """
+    given: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    for event in case.of[What.GAVE]:
+        given[event.who, event.session].append(event)
     for stay in case.stays.values():
-        last: dict[tuple[str, int], float] = {}
-        for event in stay.messages:
-            given = case.gave.get(event.body, ())
-            for one in given if len(given) == 1 else ():
-                if one.at < last.get((one.who, one.session), 0.0):
-                    yield f"{stay} read {_shown(event.body)} too late"
-                last[one.who, one.session] = one.at
+        read = Counter([event.body for event in stay.messages])
+        single = [case.gave[body][0] for body in read if len(case.gave.get(body, ())) == 1]
+        keys = dict.fromkeys([(event.who, event.session) for event in single])
+        often = Counter([(event.who, event.body) for key in keys for event in given[key]])
+        for key in keys:
+            places = {each.body: at for at, each in enumerate(given[key]) if often[key[0], each.body] == 1}
+            last = -1
+            for event in stay.messages:
+                if (
+                    event.headers.get(b"from", b"") == key[0].encode()
+                    and event.body in places
+                    and read[event.body] == 1
+                ):
+                    if places[event.body] < last:
+                        yield f"{stay} read {_shown(event.body)} too late"
+                    last = max(last, places[event.body])
+            for event in given[key][: last + 1]:
+                name = event.headers.get(b"subscription", event.headers[b"destination"])
+                if event.body not in read and name not in stay.unsubscribed:
+                    yield f"{stay} did not read {_shown(event.body)}, which {key[0]} gave"
 
 
 @rule
@@ -675,13 +745,17 @@ def counters_fit(case: Case) -> Iterator[str]:
     stays = list(case.stays.values())
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
+    told = [len(stay.sent) - 1 if stay.orderly else len(stay.receipts) for stay in stays]
+    quiet = not any(each.detail != "starts" for each in case.fates) and not any(
+        stay.odd or stay.errors for stay in stays
+    )
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
-        "client_frames": (sum(len(stay.receipts) for stay in stays), len(case.of[What.SENT])),
+        "client_frames": (sum(told), len(case.of[What.SENT]) - connected),
         "broker_frames": (sum(len(stay.messages) for stay in stays), inf),
         "clients_vanished": (0, sum(not stay.orderly for stay in stays)),
-        "frames_resent": (marked, inf),
+        "frames_resent": (marked, marked if quiet else inf),
     }
     for name, (least, most) in bounds.items():
         if name in case.counters and not least <= case.counters[name] <= most:
@@ -698,9 +772,10 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
         return
     counted = case.counters.get("possibly_lost", 0)
     copies = len(scene.brokers) if scene.kind == "fanout" else 1
-    unsure = sum(copies > 1 or send.confirmed is None for send in case.sends)
-    if counted > copies * unsure:
-        yield f"{counted} SENDs are counted as possibly lost, and only {unsure} have no RECEIPT"
+    sure = scene.confirm and scene.kind == "failover"
+    unsure = [send for send in case.sends if send.confirmed is None and not (sure and send.stay.orderly)]
+    if counted > (len(unsure) if copies == 1 else copies * len(case.sends)):
+        yield f"{counted} SENDs are counted as possibly lost, and only {len(unsure)} have no RECEIPT"
     harm = scene.settings["disconnect_timeout"] < SOON or scene.settings["buffer"] <= 600 or copies > 1
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
@@ -736,12 +811,19 @@ def nobody_is_disturbed(case: Case) -> Iterator[str]:
     cut = {event.who for event in case.fates if event.who in case.scene.clients}
     for stay in case.stays.values():
         habit = case.scene.clients[stay.client]
-        if case.scene.kind == "plain" or without_relay(case, stay):
+        if (case.scene.kind == "plain" and troubles(case)) or without_relay(case, stay):
             continue
         lost = stay.ended is not None and stay.ended.detail != "left" and stay.client not in cut
-        if lost and not stay.errors and min(stay.left, stay.halved) == inf:
+        if lost and not stay.errors and not (stay.odd or stay.orderly or stay.halved < inf):
             yield f"{stay} was disconnected without an ERROR"
-        if stay.faulty < inf or stay.odd or not habit.known or habit.chokes or case.scene.tight:
+        if (
+            case.scene.kind == "plain"
+            or stay.faulty < inf
+            or stay.odd
+            or not habit.known
+            or habit.chokes
+            or case.scene.tight
+        ):
             continue
         for event in stay.errors:
             text = event.headers.get(b"message", b"")
@@ -821,27 +903,24 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     """
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
-    good = [(*each, ENOUGH) for each in (spells(case) if steady else ())]
+    well = not any(each.detail != "starts" for each in case.fates)
+    good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     struck = {each.who for each in case.fates}
+    # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
+    # reached for lack of descriptors is not down, so nobody else asks it
+    grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
     for stay in case.stays.values():
         if without_relay(case, stay):
             continue
         if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
             yield f"{stay} was never told that it sent what nobody knows"
+        clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
-            calm = max(case.calm, 2 * case.calm - since)  # brokers are asked again after pauses that double
-            clear = [] if stay.faulty < inf or stay.odd else [(calm, inf, SOON)]
+            pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
-            spans = [(span, most) for span, most in spans if span > most + slowed(case, stay, since)]
+            spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
-
-
-def slowed(case: Case, stay: Stay, until: float) -> float:
-    """Return how long rate limits delay what a client sent up to a time (configuration.md, `frames`)."""
-    reads = any("frames" in each.detail for each in case.fates if each.detail.startswith("reads"))
-    rate = min(case.scene.settings["frames"] or inf, 4.0 if reads else inf)
-    return sum(each.at <= until for each in stay.sent) / rate
 
 
 def _waits(case: Case, stay: Stay) -> Iterator[tuple[float, float, str]]:
@@ -878,6 +957,7 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
+            due = due or (stay.orderly and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
@@ -889,18 +969,20 @@ def a_session_ends(case: Case) -> Iterator[str]:
     promised heart-beats; in calm weather. In the end no session is left.
     """
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
+    over = max([event.at for event in case.history.events[-1:]], default=0.0)
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         silent = max(stay.silent, stay.began if stay.connected is None else stay.connected.at)
         silent = silent + SILENT if beats else inf
-        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0)):
+        erred = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
+        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0), (erred, ENDS)):
             if since < inf and stay.end > max(since, case.calm) + limit:
                 yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
                 break
         else:
-            if stay.ended is None and stay is not last[stay.client]:
-                yield f"{stay} has no end, and its client connected again"
+            if stay.ended is None and (stay is not last[stay.client] or over > case.calm + LONG):
+                yield f"{stay} has no end"
 
 
 @rule_of_brokers

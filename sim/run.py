@@ -172,8 +172,10 @@ def _blocks() -> int:
     """Empty all caches. Return the blocks of memory in use then."""
     linecache.clearcache()  # tracebacks fill it
     sys._clear_type_cache()  # it keeps names of methods that were looked for, such as rough clients' commands
+    gc.unfreeze()
     _empty_caches()
     gc.collect()
+    gc.freeze()
     return sys.getallocatedblocks()
 
 

@@ -124,6 +124,7 @@ FALSE = [
     ("a_receipt_comes_once", RECEIPT, RECEIPT + RECEIPT),
     ("a_receipt_comes_once", RECEIPT, RECEIPT + RECEIPT.replace("r-2", "r-9")),
     ("a_receipt_comes_once", RECEIPT, f"{RECEIPT}c1.1 read ERROR message:no receipt-id:r-2\n"),
+    ("a_receipt_comes_once", "c1.1 read CONNECTED version:1.2 heart-beat:1000,1000\n", ""),
     ("a_receipt_comes_once", SEND + TAKEN + RECEIPT, TAKEN + RECEIPT + SEND),
     # before a broker has the message; though its broker lost it; though none took it; of a COMMIT
     ("a_receipt_is_true", TAKEN + RECEIPT, RECEIPT + TAKEN),
@@ -131,17 +132,21 @@ FALSE = [
     ("a_receipt_is_true", TAKEN + RECEIPT, RECEIPT),
     ("a_receipt_is_true", ABORTS, COMMITTED),
     ("nothing_uncommitted_is_taken", END, f"a.1 took SEND destination:/queue/b c1.2\n{END}"),
+    ("nothing_uncommitted_is_taken", END, f"a.1 took SEND destination:/queue/b c1.9\n{END}"),
+    # a message is missing in the end
+    ("what_is_taken_is_kept", CALMS, f"{CALMS}a.0 kept c1.3\n"),
     ("order_is_kept", THIRD + FOURTH, FOURTH + THIRD),
     # at one broker, or at two
     ("a_copy_is_marked", THIRD, THIRD + THIRD),
     ("a_copy_is_marked", THIRD, THIRD + THIRD.replace("a.1", "b.1")),
-    # of another destination; after the end of the subscription; more often than it was given; never given
+    # of another destination; after the end of its subscription; more often than brokers gave it; never given
     ("only_what_was_subscribed", READS, READS.replace("/a", "/b")),
     ("only_what_was_subscribed", UNSUBSCRIBES, UNSUBSCRIBES + GIVES + READS),
     ("only_what_was_subscribed", READS, READS + READS),
     ("only_what_was_subscribed", GIVES, ""),
     # another value, taken or read; a trace; a receipt of the relay's
     ("values_arrive", TAKEN, TAKEN.replace("x:v", "x:w")),
+    ("values_arrive", TAKEN, TAKEN.replace("/a", "/c")),
     ("values_arrive", GIVES, GIVES.replace("from", "x:w from")),
     ("values_arrive", READS, READS.replace("from", "relay-trace:t from")),
     ("values_arrive", LAST, LAST + LAST.replace("r-4", "relay-1-receipt-1")),
@@ -164,6 +169,11 @@ FALSE = [
         GIVES + SECOND + SECOND.replace("a.1 gave", "c1.1 read") + READS,
     ),
     # nobody was told; an ERROR says nothing of it
+    (
+        "deliveries_keep_their_order",
+        UNSUBSCRIBES,
+        GIVES.replace("c1.1", "c1.4") + SECOND + SECOND.replace("a.1 gave", "c1.1 read"),
+    ),
     ("nothing_is_lost_quietly", FOURTH, ""),
     (
         "nothing_is_lost_quietly",
