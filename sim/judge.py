@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
 from sim.history import Event, History, What
-from sim.plan import Scene
+from sim.plan import PLAIN, Scene
 from stomprelay.relay.model.listener import LossPolicy
 
 LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
@@ -27,6 +27,7 @@ ENOUGH: Final = (
     7.0  # seconds in which a broker that is well serves everybody; clients may read nothing for two
 )
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
+LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
 LONG: Final = 60.0  # the same for all sessions, at the end of a world
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = (
@@ -972,7 +973,8 @@ def a_session_ends(case: Case) -> Iterator[str]:
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
-        silent = stay.silent + SILENT if beats else inf
+        silent = max(stay.silent, stay.began if stay.connected is None else stay.connected.at)
+        silent = silent + SILENT if beats else inf
         erred = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
         for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0), (erred, ENDS)):
             if since < inf and stay.end > max(since, case.calm) + limit:
@@ -989,9 +991,10 @@ def nothing_is_noticed_late(case: Case) -> Iterator[str]:
     session of a client that falls silent, and answers who sends what nobody knows.
     """
     settings = case.scene.settings
-    reads = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
-    for stay in case.stays.values() if reads and undisturbed(case) else ():
-        if stay.connected is None or stay.odd or without_relay(case, stay):
+    plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
+    for stay in case.stays.values() if plain and undisturbed(case) else ():
+        sent = sum(len(each.body) for each in stay.sends)
+        if stay.connected is None or stay.odd or without_relay(case, stay) or sent > LITTLE:
             continue
         wants = stay.connected.headers.get(b"heart-beat", b"0,0").rpartition(b",")[2]
         silent = stay.silent if case.scene.clients[stay.client].beats and int(wants) else inf
