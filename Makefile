@@ -70,14 +70,14 @@ check: lint types test ## all that must hold before a change goes in
 bench: ready ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
 	$(BIN)/python -m bench $(ARGS)
 
-sim: ready ## clients, relays, brokers and bad networks in virtual time (ARGS="--seed 1 --world 7 --watch", ARGS="--shrink")
+sim: ready ## clients, relays, brokers and bad networks in virtual time, for a minute (ARGS="--seed 1 --world 7 --watch", ARGS="--shrink")
 	$(BIN)/python -m sim --seed $$(date -u +%Y%m%d) $(ARGS)
 
 sim-models: ready ## the simulator's models of brokers, held against those that are installed (ARGS="--only nack rabbitmq")
 	$(BIN)/python -m sim.models $(ARGS)
 
-chaos: ready ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
-	$(BIN)/python -m chaos $(ARGS)
+chaos: ready ## sessions while their brokers are killed, frozen, cut off, for a minute (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
+	$(BIN)/python -m chaos --seed $$(date -u +%Y%m%d) $(ARGS)
 
 crash: ready ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
 	$(BIN)/python -m chaos.crash $(ARGS)

@@ -17,45 +17,44 @@ from tests.e2e.brokers import Absent
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line, read."""
+    """Return the command line, read."""
     parser = argparse.ArgumentParser(
         prog="python -m chaos", description="Sessions through the relay while their brokers fail."
     )
-    parser.add_argument(
-        "--seed", type=int, help="what is done and when; another each time, and it is printed"
+    add = parser.add_argument
+    add(
+        "--seed",
+        type=int,
+        default=random.randrange(1_000_000),
+        help="what is done and when; else drawn, and printed",
     )
-    parser.add_argument("--seconds", type=float, help="how long faults are injected (60)")
-    parser.add_argument(
-        "--faults", type=int, help="inject so many, as fast as the brokers recover, in place of --seconds"
-    )
-    parser.add_argument(
+    add("--seconds", type=float, help="how long faults are injected (60)")
+    add("--faults", type=int, help="inject so many, as fast as the brokers recover, in place of --seconds")
+    add(
         "--poison",
         type=int,
-        help="clients at a time that say what brokers close the connection for (8 with --faults, else 0)",
+        help="clients at a time whose words cost brokers connections (8 with --faults, else 0)",
     )
-    parser.add_argument(
-        "--history", type=Path, metavar="FILE", help="write down what happened, an event a line"
-    )
-    parser.add_argument("--sessions", type=int, default=24, help="clients (24)")
-    parser.add_argument(
+    add("--history", type=Path, metavar="FILE", help="write down what happened, an event a line")
+    add("--sessions", type=int, default=24, help="clients (24)")
+    add(
         "--brokers",
         type=_kinds,
         default=("rabbitmq", "activemq"),
         help=f"two or more of {', '.join(KINDS)} (rabbitmq,activemq); one alone is doubled",
     )
     parsed = parser.parse_args(arguments)
-    if parsed.seed is None:
-        parsed.seed = random.randrange(1_000_000)
-    if parsed.poison is None:
-        parsed.poison = 0 if parsed.faults is None else 8
     if parsed.faults is not None and parsed.seconds is not None:
         parser.error("--faults and --seconds exclude each other")
     if parsed.faults is not None and parsed.faults < 1:
         parser.error("--faults must be at least 1")
-    if parsed.seconds is None:
-        parsed.seconds = 60.0 if parsed.faults is None else inf
     if parsed.sessions < 2:
         parser.error("--sessions must be at least 2")
+    many = parsed.faults is not None
+    if parsed.poison is None:
+        parsed.poison = 8 if many else 0
+    if parsed.seconds is None:
+        parsed.seconds = inf if many else 60.0
     return parsed
 
 
@@ -68,41 +67,37 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it. Answers the exit status."""
+    """Do what the command line says. Return the exit status."""
     asked = options(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children are ended on the way out
     strikes = [
         blows(asked.seed, number, durable=kind != "memory", many=asked.faults is not None)
         for number, kind in enumerate(asked.brokers)
     ]
-    poison = Poison(asked.seed, asked.poison) if asked.poison else None
+    poison = Poison(asked.seed, asked.poison)
     chance = random.Random(asked.seed)
     how = "&".join(f"{name}={str(chance.random() < 0.5).lower()}" for name in ("randomize", "priorityBackup"))
     title = f"seed {asked.seed}: {', '.join(asked.brokers)}; {how}"
     print(title, flush=True)
-    with tempfile.TemporaryDirectory(prefix="stomprelay-chaos-") as directory:
-        try:
-            with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000") as (running, secure):
-                run = Run(
-                    running, secure, asked.brokers, habits(asked.seed, asked.sessions), asked.seed, poison
-                )
-                try:
-                    asyncio.run(
-                        run.play(strikes, asked.seconds, inf if asked.faults is None else asked.faults)
-                    )
-                finally:
-                    if asked.history is not None:
-                        asked.history.write_text("".join(f"{event}\n" for event in run.history))
-                verdict = run.verdict(title)
-                print(verdict, flush=True)
-        except Absent as absent:
-            print(absent, file=sys.stderr)
-            return 2
-        except (
-            AssertionError
-        ) as error:  # a broker did not come up again, or the relay logged what it must not
-            print(error, file=sys.stderr)
-            return 1
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="stomprelay-chaos-") as directory,
+            arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000") as (running, secure),
+        ):
+            run = Run(running, secure, asked.brokers, habits(asked.seed, asked.sessions), asked.seed, poison)
+            try:
+                asyncio.run(run.play(strikes, asked.seconds, asked.faults or inf))
+            finally:
+                if asked.history is not None:
+                    asked.history.write_text("".join(f"{event}\n" for event in run.history))
+            verdict = run.verdict(title)
+            print(verdict, flush=True)
+    except Absent as absent:
+        print(absent, file=sys.stderr)
+        return 2
+    except AssertionError as error:  # a broker did not come up again, or the relay logged what it must not
+        print(error, file=sys.stderr)
+        return 1
     return 1 if verdict.broken else 0
 
 

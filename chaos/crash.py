@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import cluster, source, tables
+from chaos import cluster, source
 from chaos.verdict import Verdict
 from tests.e2e import test_journal, test_replay
 
@@ -40,7 +40,7 @@ def replay(home: Path, rounds: int, seed: int) -> Verdict:
 
 RUNS: Final[Mapping[str, Run]] = {
     "journal": journal,
-    "pipeline": tables.run,
+    "pipeline": cluster.alone,
     "cluster": cluster.run,
     "source": source.run,
     "replay": replay,
@@ -48,18 +48,21 @@ RUNS: Final[Mapping[str, Run]] = {
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line, read."""
+    """Return the command line, read."""
     parser = argparse.ArgumentParser(
         prog="python -m chaos.crash", description="What survives SIGKILL is killed, again and again."
     )
     parser.add_argument("--rounds", type=int, default=20, help="how often each of them is killed (20)")
-    parser.add_argument("--seed", type=int, help="of the moments; another each time, and it is printed")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(1_000_000),
+        help="of the moments; else drawn, and printed",
+    )
     parser.add_argument("--only", nargs="+", choices=list(RUNS), default=list(RUNS), help="these, not all")
     parsed = parser.parse_args(arguments)
     if parsed.rounds < 1:
         parser.error("--rounds must be at least 1")
-    if parsed.seed is None:
-        parsed.seed = random.randrange(1_000_000)
     return parsed
 
 

@@ -7,21 +7,18 @@ from typing import Final
 
 from tests.e2e.fleet import FLAP, FREEZE, KILL, MUTE, RESET, STOP, SWALLOW, Fault
 
-LASTING: Final[Mapping[Fault, tuple[float, float]]] = {
-    KILL: (0.0, 0.5),
-    STOP: (0.0, 0.5),
-    FREEZE: (0.2, 2.0),
-    SWALLOW: (0.2, 2.0),
-    MUTE: (0.2, 2.0),
-    FLAP: (0.3, 1.5),
-    RESET: (0.0, 0.0),
+FAULTS: Final[Mapping[Fault, tuple[int, float, float]]] = {
+    KILL: (2, 0.0, 0.5),
+    STOP: (1, 0.0, 0.5),
+    FREEZE: (5, 0.2, 2.0),
+    SWALLOW: (5, 0.2, 2.0),
+    MUTE: (5, 0.2, 2.0),
+    FLAP: (4, 0.3, 1.5),
+    RESET: (10, 0.0, 0.0),
 }
-"""For how many seconds, at least and at most, before the healing begins: now and then longer than a broker may be
-silent.
+"""How often each strikes: those that a broker recovers from soon, more. And for how many seconds, at least and at most,
+before the healing begins: now and then longer than a broker may be silent.
 """
-
-OFTEN: Final[Mapping[Fault, int]] = {KILL: 2, STOP: 1, FREEZE: 5, SWALLOW: 5, MUTE: 5, FLAP: 4, RESET: 10}
-"""How often each strikes: those that a broker recovers from soon, more."""
 
 DEADLY: Final = frozenset({KILL, STOP})
 """What a broker that keeps its messages in memory loses them by."""
@@ -50,10 +47,10 @@ def blows(seed: int, broker: int, *, durable: bool, many: bool) -> Iterator[Blow
     The brokers' blows do not know of each other: at times no broker is well.
     """
     chance = Random(f"{seed}/{broker}")
-    faults = sorted(OFTEN if durable else OFTEN.keys() - DEADLY, key=lambda fault: fault.name)
-    weights = [OFTEN[fault] for fault in faults]
+    faults = sorted(FAULTS if durable else FAULTS.keys() - DEADLY, key=lambda fault: fault.name)
+    weights = [FAULTS[fault][0] for fault in faults]
     well, longer = (SOON, 1.0) if many else (LATE, LONGER)
     while True:
         fault = chance.choices(faults, weights)[0]
-        lasting = longer * chance.uniform(*LASTING[fault])
+        lasting = longer * chance.uniform(*FAULTS[fault][1:])
         yield Blow(broker, fault, 0.2 + chance.expovariate(1 / well), lasting)

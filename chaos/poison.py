@@ -16,8 +16,10 @@ _GUEST: Final = _CONNECT % b"guest"
 _SEND: Final = b"SEND\ndestination:" + TOPIC + b"\n%b\n%b\0"
 _SUBSCRIBE: Final = b"SUBSCRIBE\nid:1\nack:client\ndestination:" + TOPIC + b"\n%b\n\0"
 
-FLOOD: Final = b"flood"
-DEAF: Final = b"deaf"
+_LARGE: Final = _SEND % (b"", b"x" * 1000)
+
+STAY: Final = b"stay"
+"""In place of a piece: stay, and read nothing."""
 
 SAID: Final[Mapping[str, tuple[bytes, ...]]] = {
     "a login that RabbitMQ closes on": (_CONNECT % b"a\\qb", _SEND % (b"", b"hi")),
@@ -29,8 +31,8 @@ SAID: Final[Mapping[str, tuple[bytes, ...]]] = {
         _SEND % (b"priority:abc\n", b"hi") + _SEND % (b"", b"x") * 20,
     ),
     "a selector that is none": (_GUEST, _SUBSCRIBE % b"selector:shutdown ==== 1\n"),
-    "a flood": (_GUEST, FLOOD),
-    "one that never reads": (_GUEST, _SUBSCRIBE % b"", DEAF),
+    "a flood": (_GUEST, _LARGE * 500),
+    "one that never reads": (_GUEST, _SUBSCRIBE % b"", _LARGE * 200, STAY),
     "one that vanishes at once": (),
     "one that vanishes before it is answered": (_GUEST + _SUBSCRIBE % b"" + _SEND % (b"receipt:1\n", b"x"),),
     "half a frame": (_GUEST, b"SEND\ndestination:" + TOPIC + b"\ncontent-length:1000000\n\nx"),
@@ -47,7 +49,7 @@ SAID: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """What each kind writes, piece by piece."""
 
-STAY: Final = 3.0
+LONG: Final = 3.0
 """Seconds that a client stays at most."""
 
 
@@ -75,7 +77,7 @@ class Poison:
             kind = chance.choice(kinds)
             self.came[kind] += 1
             with contextlib.suppress(OSError, TimeoutError):
-                await asyncio.wait_for(_speak(port, SAID[kind], chance), STAY * 2)
+                await asyncio.wait_for(_speak(port, SAID[kind], chance), 2 * LONG)
             await asyncio.sleep(chance.uniform(0, 0.2))
 
 
@@ -84,18 +86,12 @@ async def _speak(port: int, said: tuple[bytes, ...], chance: Random) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for piece in said:
-            if piece is DEAF:
-                for _ in range(200):
-                    writer.write(_SEND % (b"", b"x" * 1000))
-                await asyncio.sleep(STAY)
-            elif piece is FLOOD:
-                for _ in range(500):
-                    writer.write(_SEND % (b"", b"x" * 1000))
-                    await writer.drain()
-            else:
-                writer.write(piece)
-                if chance.random() < 0.7:
-                    await asyncio.wait_for(reader.read(65536), chance.uniform(0.1, STAY))
+            if piece is STAY:
+                await asyncio.sleep(LONG)
+                continue
+            writer.write(piece)
+            if STAY not in said and chance.random() < 0.7:
+                await asyncio.wait_for(reader.read(65536), chance.uniform(0.1, LONG))
     finally:
         if chance.random() < 0.5:
             writer.transport.abort()

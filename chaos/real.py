@@ -77,7 +77,7 @@ class End(net.End):
             if self._reset:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._socket.close()
-            self.net.closed(self)
+            del self.net.ends[self.descriptor]
 
     def changed(self) -> None:
         """Do nothing: the system says what changes."""

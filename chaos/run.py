@@ -18,7 +18,7 @@ from sim.brokers import PRODUCTS
 from sim.case import arranged
 from sim.clients import Client, Habit, place_name
 from sim.history import History, What
-from sim.judge import Finding, judge
+from sim.judge import judge
 from sim.plan import CALM, PLAIN, VERSIONS, Scene, client_act
 from sim.stomp import Frame
 from tests.e2e import brokers
@@ -95,18 +95,16 @@ class Short(History):
         self, at: float, who: str, what: What, session: int = 0, frame: Frame | None = None, detail: str = ""
     ) -> None:
         """Add an event, which is the last one so far."""
-        if frame is not None:
-            frame = frame._replace(body=frame.body.rstrip(b"."))
-        super().add(at, who, what, session, frame, detail)
+        short = frame and frame._replace(body=frame.body.rstrip(b"."))
+        super().add(at, who, what, session, short, detail)
 
 
 def habits(seed: int, count: int) -> dict[str, Habit]:
     """Return the habits of so many clients, by their names."""
     chance = Random(seed)
     random, choice = chance.random, chance.choice
-    made = {}
-    for number in range(1, count + 1):
-        made[f"c{number}"] = Habit(
+    return {
+        f"c{number}": Habit(
             VERSIONS[number % 3],
             random() < 0.2,
             choice((0.1, 1.0)),
@@ -116,11 +114,12 @@ def habits(seed: int, count: int) -> dict[str, Habit]:
             beats=random() < 0.5,
             login=b"guest",
         )
-    return made
+        for number in range(1, count + 1)
+    }
 
 
 class Run:
-    """The time between the first session and the last. Where there is `poison` its clients come and go all the time."""
+    """The time between the first session and the last. The clients of `poison` come and go all the time."""
 
     def __init__(
         self,
@@ -129,7 +128,7 @@ class Run:
         kinds: Sequence[str],
         habits: dict[str, Habit],
         seed: int,
-        poison: Poison | None = None,
+        poison: Poison,
     ) -> None:
         self.faults: Counter[str] = Counter()
         self.figures: list[tuple[str, str]] = []
@@ -159,9 +158,7 @@ class Run:
             client = Client(name, habit, ("127.0.0.1", port), Network(self._clock), self.history)
             self._clients.append(client)
             self._clock.after(0.0, self._live, client, Random(f"{self._seed}/{name}"))
-        poison = None
-        if self._poison is not None:
-            poison = asyncio.create_task(self._poison.run(self._running.port))
+        poison = asyncio.create_task(self._poison.run(self._running.port))
         memory = self._running.relay.memory()
         strikers = [asyncio.create_task(self._strike(*each, most)) for each in enumerate(blows)]
         if seconds < inf:
@@ -170,9 +167,8 @@ class Run:
             self._over = True
         await asyncio.gather(*strikers)
         await asyncio.to_thread(self._running.heal)
-        if self._poison is not None and poison is not None:
-            self._poison.stop()
-            await poison
+        self._poison.stop()
+        await poison
         self._over = True
         self._note("relay", What.CALM, "all is well")
         await self._settle()
@@ -294,7 +290,6 @@ class Run:
         case, findings = arranged(self.history), judge(self.history)
         found = Counter(each.rule for each in findings)
         sends = case.sends
-        poison = [] if self._poison is None else [("poison clients", f"{self._poison.came.total():,}")]
         rows = [
             ("sessions", f"{len(case.stays):,}"),
             ("SENDs", f"{len(sends):,}"),
@@ -304,18 +299,12 @@ class Run:
             ("disturbed", f"{found['nobody_is_disturbed']:,}"),
             ("faults", f"{self.faults.total():,}"),
             *((f"  {name}", f"{count:,}") for name, count in sorted(self.faults.items())),
-            *poison,
+            ("poison clients", f"{self._poison.came.total():,}"),
             *self.figures,
         ]
-        return Verdict(title, rows, _few(findings))
-
-
-def _few(findings: Sequence[Finding]) -> list[str]:
-    """Return findings as text, a few of each rule."""
-    told: list[str] = []
-    seen: Counter[str] = Counter()
-    for each in findings:
-        seen[each.rule] += 1
-        if seen[each.rule] <= FEW:
-            told.append(str(each))
-    return [*told, *(f"{rule}: {count - FEW:,} more" for rule, count in seen.items() if count > FEW)]
+        few: dict[str, list[str]] = {}
+        for each in findings:
+            few.setdefault(each.rule, []).append(str(each))
+        told = [each for lines in few.values() for each in lines[:FEW]]
+        told += [f"{rule}: {count:,} in all" for rule, count in found.items() if count > FEW]
+        return Verdict(title, rows, told)

@@ -5,6 +5,7 @@ Python by SIGKILL at a random moment. A last round is left to read all that ther
 table, and once after dropDuplicates by its key.
 """
 
+import json
 import os
 import random
 import signal
@@ -17,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
+
+import pyarrow.parquet
 
 from bench.machine import ROOT, family
 from chaos.verdict import Verdict
@@ -69,18 +72,12 @@ def drive(uri: str, folder: str, ack: str, trigger: str) -> None:
 
 
 def result(folder: str) -> tuple[Counter[str], int]:
-    """How often each key is in the table, and how many batches there were. Without Spark: by what its log says."""
-    import json
-
-    import pyarrow.parquet
-
-    keys: Counter[str] = Counter()
+    """Return how often each key is in the table, and how many batches there were. What files count is in its log."""
     log = Path(folder, "table", "_spark_metadata")
-    files: dict[str, None] = {}
     names = [path for path in log.iterdir() if path.name.split(".")[0].isdigit() and "crc" not in path.name]
-    for path in sorted(names, key=lambda path: (int(path.name.split(".")[0]), "compact" not in path.name)):
-        for line in path.read_text().splitlines()[1:]:
-            files[json.loads(line)["path"].removeprefix("file:")] = None
+    lines = [line for path in names for line in path.read_text().splitlines()[1:]]
+    files = {json.loads(line)["path"].removeprefix("file:") for line in lines}
+    keys: Counter[str] = Counter()
     for file in files:
         keys.update(pyarrow.parquet.read_table(f"/{file.lstrip('/')}", columns=["key"])["key"].to_pylist())
     return keys, len(list(Path(folder, "checkpoint", "commits").glob("[0-9]*")))

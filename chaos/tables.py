@@ -1,23 +1,17 @@
-"""The pipeline is killed while it makes tables, again and again.
-
-`stomprelay-pipeline once` makes the tables of a journal undisturbed. Then the same is done in another folder, and its
-Java and all its Python get SIGKILL at random moments, until it gets through; more such folders follow where kills are
-left over. Row for row the tables must be the same, as DuckDB sees them, which shares nothing with the pipeline. Only
-`batch` may differ: which batch a row came with.
+"""A journal, and the tables that `stomprelay-pipeline once` makes of it: compared row for row, as DuckDB sees them,
+which shares nothing with the pipeline. Only `batch` may differ: which batch a row came with.
 """
 
 import os
-import random
-import re
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
 from bench import journals
+from bench.machine import ROOT
 from chaos.source import end
 from chaos.verdict import Verdict
 from stomprelay.pipeline.schema import TABLES
@@ -110,16 +104,8 @@ def once(journal: Path, tables: Path) -> Child:
     """Start the pipeline as its users do, with small batches."""
     command = [sys.executable, "-m", "stomprelay.pipeline.cli", "once", "--master", "local[2]"]
     command += ["--bytes-per-batch", str(few(journal)), "--conf", "spark.driver.memory=768m"]
-    command += [
-        "--conf",
-        "spark.sql.shuffle.partitions=1",
-        "--journal",
-        str(journal),
-        "--tables",
-        str(tables),
-    ]
-    root = Path(__file__).resolve().parent.parent
-    return Child("once", command, cwd=root)
+    command += ["--conf", "spark.sql.shuffle.partitions=1"]
+    return Child("once", [*command, "--journal", str(journal), "--tables", str(tables)], cwd=ROOT)
 
 
 def batches(tables: Path) -> int:
@@ -136,12 +122,6 @@ def torn(tables: Path) -> bool:
     return max((int(each) for each in numbers if each.isdigit()), default=-1) >= batches(tables)
 
 
-def spans(output: str, took: float) -> tuple[float, float]:
-    """How long a run took to start, and for a batch, by what it said."""
-    spent = [float(each) for each in re.findall(r"^batch \d+: .* in ([\d.]+) s", output, re.MULTILINE)]
-    return max(took - sum(spent), 0.0), sum(spent) / max(len(spent), 1)
-
-
 def through(child: Child, within: float) -> bool:
     """Whether a run ends by itself in so many seconds. Raises `AssertionError` where it fails."""
     if not child.exited(within):
@@ -150,28 +130,17 @@ def through(child: Child, within: float) -> bool:
     return True
 
 
-def moments(chance: random.Random, start: float, batch: float) -> Iterator[float]:
-    """Seconds after its start at which a run is killed: one in five while it starts, the others at its work."""
-    while True:
-        if chance.random() < 0.2:
-            yield chance.uniform(0, start)
-        else:
-            yield start + chance.uniform(0, 2 * batch)
-
-
 class Undisturbed:
     """A journal in `home`, and the tables that nobody disturbed when they were made of it."""
 
     def __init__(self, home: Path, records: int, seed: int) -> None:
         self.journal, self.tables = home / "journal", home / "undisturbed"
         self._segments = journal(self.journal, records, seed)
-        began = time.monotonic()
         child = once(self.journal, self.tables)
         try:
             assert through(child, PATIENCE), f"it does not end:\n{child.last_words}"
         finally:
             end(child)
-        self.spans = spans(child.output, time.monotonic() - began)
         self._batches = batches(self.tables)
 
     def verdict(self, title: str, folders: int, broken: Sequence[str]) -> Verdict:
@@ -186,34 +155,6 @@ class Undisturbed:
             ),
             tuple(broken),
         )
-
-
-def run(home: Path, rounds: int, seed: int, records: int = 6000) -> Verdict:
-    """So many kills. `home` is an empty folder."""
-    chance = random.Random(seed)
-    whole = Undisturbed(home, records, seed)
-    began = time.monotonic()
-    when = moments(chance, *whole.spans)
-    broken: list[str] = []
-    kills, folders, mid = 0, 0, 0
-    while kills < rounds:
-        folders += 1
-        tables = home / f"disturbed-{folders}"
-        while True:
-            child = once(whole.journal, tables)
-            try:
-                if through(child, PATIENCE if kills == rounds else next(when)):
-                    break
-                assert kills < rounds, f"it does not end:\n{child.last_words}"
-            finally:
-                end(child)
-            kills += 1
-            mid += torn(tables)
-            done = batches(tables)
-            print(f"  {time.monotonic() - began:6.1f} s  kill {kills}, {done} batches done", flush=True)
-        broken += compared(whole.tables, tables, list(TABLES))
-    title = f"pipeline: {kills} kills of Java and Python, {mid} of them in the middle of a batch"
-    return whole.verdict(title, folders, broken)
 
 
 def compared(one: Path, other: Path, tables: Sequence[str]) -> list[str]:

@@ -22,22 +22,15 @@ class Line:
         layers: Sequence[Layer] = (),
     ) -> None:
         self._clock = clock
-        self._end = end
+        self.end = end
         self._received = received
         self._ended = ended
         self._layers = layers
         self._waiting = bytearray()
-        self.leaving = False
-        self.slow = False
-        self.over = False
+        self.leaving = self.slow = self.over = False
         end.notify = self.serve
         end.changed()
         self.write(b"")
-
-    @property
-    def end(self) -> End:
-        """Return the end, for the weather."""
-        return self._end
 
     def write(self, data: bytes) -> None:
         """Write this, now or when there is room."""
@@ -53,13 +46,13 @@ class Line:
     def close(self) -> None:
         """Close the connection: `ended` is not called."""
         self.over = True
-        self._end.close()
+        self.end.close()
 
     def abort(self) -> None:
         """Reset the connection: `ended` is not called."""
         self.over = True
-        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"")
-        self._end.close()
+        self.end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"")
+        self.end.close()
 
     def pause(self, seconds: float) -> None:
         """Read nothing for so long."""
@@ -71,37 +64,34 @@ class Line:
         self.serve()
 
     def _flush(self) -> None:
-        if self.over or self._end.peer is None:
-            return
-        while self._waiting:
+        while self._waiting and not self.over and self.end.peer is not None:
             try:
-                count = self._end.send(bytes(self._waiting))
+                count = self.end.send(bytes(self._waiting))
             except BlockingIOError:
                 return
             except OSError:
                 self._waiting.clear()  # the end is read, too
                 return
             del self._waiting[:count]
-        if self.leaving and not self._end.shut and not self._end.broken:
-            self._end.shutdown(1)
+        end = self.end
+        if self.leaving and not (self.over or self._waiting or end.peer is None or end.shut or end.broken):
+            end.shutdown(1)
 
     def serve(self) -> None:
         """Read what there is, and write what waits. The connection calls this when either is possible."""
         if self.over:
             return
         self._flush()
-        while not self.slow and not self.over:
+        while self.end.readable and not (self.slow or self.over):
             try:
-                data = self._end.recv(65536)
-            except BlockingIOError:
-                return
+                data = self.end.recv(65536)
             except OSError:
-                self._gone("refused" if self._end.peer is None else "reset")
+                self._gone("refused" if self.end.peer is None else "reset")
                 return
-            if not data:
+            if data:
+                self._read(data)
+            else:
                 self._gone("closed")
-                return
-            self._read(data)
 
     def _write(self, data: bytes, at: int) -> None:
         for layer in self._layers[at:]:
@@ -110,10 +100,9 @@ class Line:
 
     def _read(self, data: bytes) -> None:
         for at in reversed(range(len(self._layers))):
-            if not data:
-                break
-            data, answer = self._layers[at].take(data)
-            self._write(answer, at + 1)
+            if data:
+                data, answer = self._layers[at].take(data)
+                self._write(answer, at + 1)
         self._flush()
         if data:
             self._received(data)
@@ -122,5 +111,5 @@ class Line:
 
     def _gone(self, how: str) -> None:
         self.over = True
-        self._end.close()
+        self.end.close()
         self._ended(how)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sim.actors import Line
 from sim.history import History, What
@@ -26,71 +26,55 @@ SILENT: Final = (
     b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
     b"The connection will now be closed."
 )
+_STOPPED: Final = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
+_CANCELLED: Final = b"Timer already cancelled."
 
 
 class Product(NamedTuple):
-    """How a broker product behaves.
-
-    Receipts. `late`: it confirms each SEND by itself, in any order, and COMMIT before the SENDs in it. `leaks`: a
-    MESSAGE has `receipt` and `transaction` of its SEND.
-
-    Deliveries. `across`: what settles a delivery of mode `client` settles all before it, of any subscription.
-    `together`: NACK of mode `client` settles those before it, as ACK does. `dead`: NACK removes a message, as to a
-    dead-letter queue. `same_id`: a message keeps its id when it is delivered again. `holds`: what an ended subscription
-    was given stays given until the connection ends. `marks`: `redelivered` is said whenever it is true. `recovers`: it
-    is also said of all that was read from the disk.
-
-    Transactions. `early`: ACK and NACK in one take effect at once, and a SEND begins one. `nacks_inside`: NACK may
-    be in one. `begins_twice`: BEGIN of one that is open is confirmed.
-
-    Errors. `names`: an ERROR has the receipt of its frame. `closes`: the version from which on it ends the connection
-    behind an ERROR. `nacks_1_0`: it has NACK on 1.0. `refuses_1_0`: else it ends the connection there. `poison`: it
-    closes without a word for a `priority` that is no number. `lingers`: seconds for which a connection whose CONNECT
-    was refused stays open. `twice`: it takes a second SUBSCRIBE of one name.
-
-    `hasty`: behind an acknowledgement it may end a connection without the RECEIPT of its DISCONNECT. `twofold`: it may
-    confirm DISCONNECT twice. `chokes`: it closes without a word at a login with a bad escape.
-
-    `silence`: seconds of silence after which it ends any connection, 0 for none. `nameless`: on 1.0 it says
-    neither its name nor its version, and makes up names of subscriptions. `escapes`: by version, the versions whose
-    escapes it reads and writes. `counts`: its message-ids count from 1 on each connection. `goodbyes`: `message`
-    and body of its ERRORs when it ends a connection.
-
-    UNSUBSCRIBE. `lags`: MESSAGEs may come for some time behind its RECEIPT. `strays`: deliveries that it crosses may
-    cause an ERROR behind it that names no frame.
-    """
+    """How a broker product behaves."""
 
     name: str
     server: bytes
-    goodbyes: tuple[tuple[bytes, bytes], ...]
-    late: bool = False
-    leaks: bool = False
-    across: bool = False
-    together: bool = True
-    dead: bool = True
-    same_id: bool = False
-    holds: bool = False
-    marks: bool = True
-    recovers: bool = False
-    early: bool = False
-    nacks_inside: bool = True
-    begins_twice: bool = False
-    names: bool = True
-    closes: bytes = b"never"
-    nacks_1_0: bool = False
-    refuses_1_0: bool = False
-    poison: bool = False
-    lingers: float = 0.0
-    twice: bool = False
-    silence: float = 0.0
-    nameless: bool = False
-    hasty: bool = False
-    escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()
-    counts: bool = False
-    twofold: bool = False
-    chokes: bool = False
-    lags: bool = False
-    strays: bool = False
+    goodbyes: tuple[tuple[bytes, bytes], ...]  # `message` and body of its ERRORs when it ends a connection
+    # Receipts
+    late: bool = False  # it confirms each SEND by itself, in any order, and COMMIT before the SENDs in it
+    leaks: bool = False  # a MESSAGE has `receipt` and `transaction` of its SEND
+    # Deliveries
+    across: bool = False  # what settles a delivery of mode `client` settles all before, of any subscription
+    together: bool = True  # NACK of mode `client` settles those before it, as ACK does
+    dead: bool = True  # NACK removes a message, as to a dead-letter queue
+    same_id: bool = False  # a message keeps its id when it is delivered again
+    counts: bool = False  # its message-ids count from 1 on each connection
+    holds: bool = False  # what an ended subscription was given stays given until the connection ends
+    marks: bool = True  # `redelivered` is said whenever it is true
+    recovers: bool = False  # it is also said of all that was read from the disk
+    lags: bool = False  # MESSAGEs may come for some time behind the RECEIPT of UNSUBSCRIBE
+    strays: bool = False  # deliveries that an UNSUBSCRIBE crosses may cause an ERROR that names no frame
+    # Transactions
+    early: bool = False  # ACK and NACK in one take effect at once, and a SEND begins one
+    nacks_inside: bool = True  # NACK may be in one
+    begins_twice: bool = False  # BEGIN of one that is open is confirmed
+    # Errors
+    names: bool = True  # an ERROR has the receipt of its frame
+    closes: bytes = b"never"  # the version from which on it ends the connection behind an ERROR
+    nacks_1_0: bool = False  # it has NACK on 1.0
+    refuses_1_0: bool = False  # else it ends the connection there
+    poison: bool = False  # it closes without a word for a `priority` that is no number
+    twice: bool = False  # it takes a second SUBSCRIBE of one name
+    chokes: bool = False  # it closes without a word at a login with a bad escape
+    # Connections
+    lingers: float = 0.0  # seconds for which one whose CONNECT was refused stays open
+    silence: float = 0.0  # seconds of silence after which it ends any, 0 for none
+    hasty: bool = False  # behind an acknowledgement it may end one without the RECEIPT of its DISCONNECT
+    twofold: bool = False  # it may confirm DISCONNECT twice
+    nameless: bool = (
+        False  # on 1.0 it says neither its name nor its version, and makes up subscriptions' names
+    )
+    escapes: tuple[tuple[bytes, tuple[bytes, bytes]], ...] = ()  # by version, those that it reads and writes
+
+
+def _has(facts: str) -> dict[str, Any]:
+    return dict.fromkeys(facts.split(), True)
 
 
 PRODUCTS: Final = (
@@ -104,57 +88,37 @@ PRODUCTS: Final = (
                 b'{server_initiated_close,320,<<"maintenance">>}}}',
             ),
         ),
-        late=True,
-        leaks=True,
-        across=True,
         dead=False,
-        holds=True,
-        recovers=True,
-        begins_twice=True,
         names=False,
-        nacks_1_0=True,
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
-        chokes=True,
-        strays=True,
+        **_has("late leaks across holds recovers strays begins_twice nacks_1_0 chokes"),
     ),
     Product(
         "activemq",
         b"ActiveMQ/5.17.2",
         (
+            (_STOPPED, b"org.apache.activemq.broker.BrokerStoppedException: " + _STOPPED),
             (
-                b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1",
-                b"org.apache.activemq.broker.BrokerStoppedException: Broker has been stopped: "
-                b"org.apache.activemq.broker.BrokerService$3@271053e1",
-            ),
-            (
-                b"Timer already cancelled.",
-                b"java.lang.IllegalStateException: Timer already cancelled.\n"
-                b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n",
+                _CANCELLED,
+                b"java.lang.IllegalStateException: %b\n"
+                b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n" % _CANCELLED,
             ),
         ),
         together=False,
-        same_id=True,
         nacks_inside=False,
-        poison=True,
-        twice=True,
         escapes=((b"1.0", (b"1.1", b"1.0")),),
-        twofold=True,
-        lags=True,
+        **_has("same_id lags poison twice twofold"),
     ),
     Product(
         "artemis",
         b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine",
         ((b"AMQ229005: connections for 127.0.0.1 closed by management", b""),),
-        leaks=True,
         marks=False,
-        early=True,
         closes=b"1.2",
-        refuses_1_0=True,
         silence=60.0,
-        nameless=True,
         escapes=((b"1.1", (b"1.1", b"1.2")),),
-        hasty=True,
+        **_has("leaks early refuses_1_0 nameless hasty"),
     ),
 )
 
@@ -170,18 +134,15 @@ class Message:
     safe: bool = False
     returned: bool = False
 
-
-class Delivery(NamedTuple):
-    """A message that was delivered, by its `id`, and waits for an ACK."""
-
-    id: bytes
-    subscription: "Subscription"
-    message: Message
+    @property
+    def text(self) -> str:
+        """Return the body as the history has it."""
+        return self.body.decode(errors="replace")
 
 
 @dataclass(eq=False)
 class Subscription:
-    """A subscription of one connection."""
+    """A subscription of one connection. `ends`: it was ended, and may be given messages for some time."""
 
     id: bytes | None
     destination: bytes
@@ -196,8 +157,22 @@ class Subscription:
         return self.id or self.destination
 
 
+class Delivery(NamedTuple):
+    """A message that was delivered, by its `id`, and waits for an ACK."""
+
+    id: bytes
+    subscription: Subscription
+    message: Message
+
+
+class Wrong(Exception):
+    """A frame that gets an ERROR, which names it."""
+
+
 class Broker:
-    """A broker at one place of the network. It begins to listen with `start`."""
+    """A broker at one place of the network. It begins to listen with `start`. `rude`: it closes at DISCONNECT without
+    a RECEIPT. `feeling`: how it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED.
+    """
 
     def __init__(
         self, name: str, product: Product, version: bytes, net: Network, history: History, chance: Random
@@ -213,15 +188,11 @@ class Broker:
         self.prefetch = chance.choice((1000, 4, 1))
         self.queues: dict[bytes, deque[Message]] = {}
         self.sessions: list[Session] = []
-        self.stalled = self.refuses = self.full = False
-        self.up = False
+        self.up = self.stalled = self.refuses = self.full = False
         self.rude = chance.random() < 0.15
-        """Whether it closes at DISCONNECT without a RECEIPT."""
         self.feeling = ""
-        """How it answers CONNECT: "" well, "refuses", or "goes" at once after CONNECTED."""
         self.web = self.secure = False
-        self._count = 0
-        self._connections = 0
+        self._count = self._connections = 0
 
     def note(self, what: What, session: int = 0, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this broker to the history."""
@@ -253,19 +224,24 @@ class Broker:
             for message in list(queue):
                 if not message.safe and self.chance.random() < 0.5:
                     queue.remove(message)
-                    self.note(What.FORGOT, detail=message.body.decode(errors="replace"))
+                    self.note(What.FORGOT, detail=message.text)
                 else:
                     message.safe = True
                     message.returned = self.product.recovers
 
+    def _turn(self, name: str, on: bool, *words: str) -> bool:
+        """Turn what has this name on or off, of a broker that is up. Return whether it was otherwise."""
+        if not self.up or getattr(self, name) is on:
+            return False
+        setattr(self, name, on)
+        self.note(What.FATE, detail=words[not on])
+        return True
+
     def stall(self, on: bool) -> None:
         """Hang: the port is open, and nothing is answered. Or go on."""
-        if self.up and self.stalled is not on:
-            self.stalled = on
-            self.note(What.FATE, detail="hangs" if on else "goes on")
-            for session in self.sessions:
-                session.line.slow = on
-                session.line.end.changed()
+        for session in self.sessions if self._turn("stalled", on, "hangs", "goes on") else ():
+            session.line.slow = on
+            session.line.end.changed()
 
     def mute(self, on: bool) -> None:
         """Take no new connection, as where the queue is full; those that are there go on. Or take them again."""
@@ -275,11 +251,9 @@ class Broker:
 
     def refuse(self, on: bool) -> None:
         """End all connections, and answer each CONNECT with an ERROR: the broker serves nobody. Or serve again."""
-        if self.up and self.refuses is not on:
-            if on:
-                self.part()
-            self.refuses = on
-            self.note(What.FATE, detail="serves nobody" if on else "serves again")
+        if on and not self.refuses:
+            self.part()
+        self._turn("refuses", on, "serves nobody", "serves again")
 
     def part(self) -> None:
         """End all connections with an ERROR that says that an operator wants it so."""
@@ -290,9 +264,8 @@ class Broker:
 
     def fill(self, on: bool) -> None:
         """Reject what comes for a queue, where the product does that: all queues are full. Or have room again."""
-        if self.up and self.full is not on and self.product.late:
-            self.full = on
-            self.note(What.FATE, detail="has full queues" if on else "has room again")
+        if self.product.late:
+            self._turn("full", on, "has full queues", "has room again")
 
     def feel(self, how: str) -> None:
         """Answer CONNECT in this way from now on."""
@@ -338,7 +311,7 @@ class Broker:
                         each.deliver(subscription, message)
             return None
         if self.full:
-            self.note(What.FORGOT, session, detail=message.body.decode())
+            self.note(What.FORGOT, session, detail=message.text)
             return None
         self.queues.setdefault(destination, deque()).append(message)
         self.dispatch(destination)
@@ -350,9 +323,8 @@ class Broker:
             return
         message.returned = True
         queue = self.queues.setdefault(message.destination, deque())
-        at = next((at for at, each in enumerate(queue) if each.number > message.number), len(queue))
-        queue.insert(at, message)
-        self.note(What.RETURNED, detail=message.body.decode(errors="replace"))
+        queue.insert(sum(each.number < message.number for each in queue), message)
+        self.note(What.RETURNED, detail=message.text)
 
     def dispatch(self, destination: bytes) -> None:
         """Deliver what waits in a queue to consumers that have room."""
@@ -376,28 +348,31 @@ class Broker:
 
 
 class Session:
-    """A connection to a broker."""
+    """A connection to a broker. What reads a frame returns whether it is confirmed; it raises `Wrong`, or `KeyError` of
+    a header.
+    """
 
     def __init__(self, broker: Broker, number: int, end: End) -> None:
         self.broker = broker
+        self.product = broker.product
+        self.clock = broker.net.clock
         self.number = number
         self.version = b""
         self._writes = b"1.0"
         self.subscriptions: list[Subscription] = []
-        self.given: deque[Delivery] = deque()
+        self.given: list[Delivery] = []
         self._reader = Reader(b"1.2")
         self._transactions: dict[bytes, list[Frame]] = {}
         self._taken: list[Message] = []
         self._covered: set[bytes] = set()
         self._dropped: set[bytes] = set()
-        self._made = 0
-        self._gives = 0
+        self._made = self._gives = 0
         self._leaving = self._confirms = self._settled = self._parted = False
         self._unanswered: bytes | None = None
         self._refused: bytes | None = None
-        self._answered = self._heard = broker.net.clock.now
+        self._answered = self._heard = self.clock.now
         over = layers(server=True, web=broker.web, secure=broker.secure)
-        self.line = Line(broker.net.clock, end, self._received, self._ended, over)
+        self.line = Line(self.clock, end, self._received, self._ended, over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""
@@ -412,17 +387,16 @@ class Session:
     def deliver(self, subscription: Subscription, message: Message) -> None:
         """Write a message to a subscriber."""
         self._gives += 1
-        product = self.broker.product
+        product, giver = self.product, self.broker.name.encode()
         if product.counts:
             id = b"%d" % self._gives
         elif product.same_id:
-            id = b"ID:%b-%d" % (self.broker.name.encode(), message.number)
+            id = b"ID:%b-%d" % (giver, message.number)
         elif product.across:
             id = b"T_%b@@session-%d@@%d" % (subscription.name, self.number, self._gives)
         else:
             id = b"%d,%d" % (1000 * self.number + subscription.number, message.number)
-        headers: Pairs = [(b"destination", message.destination), (b"message-id", id)]
-        headers.append((b"from", self.broker.name.encode()))
+        headers: Pairs = [(b"destination", message.destination), (b"message-id", id), (b"from", giver)]
         if subscription.id is not None:
             headers.append((b"subscription", subscription.id))
         elif product.nameless:
@@ -441,7 +415,7 @@ class Session:
         self.note(What.GAVE, Frame(b"MESSAGE", dict(headers), message.body))
         if subscription.mode == b"auto":
             self._settled = True
-            self.note(What.SETTLED, detail=message.body.decode(errors="replace"))
+            self.note(What.SETTLED, detail=message.text)
         else:
             self.given.append(Delivery(name, subscription, message))
         self._say(b"MESSAGE", headers, message.body)
@@ -451,21 +425,24 @@ class Session:
         if self not in self.broker.sessions:
             return
         self.broker.sessions.remove(self)
-        places = dict.fromkeys(each.message.destination for each in self.given)
         self.subscriptions.clear()
-        for each in reversed(self.given):
+        places = self._back(self.given)
+        self.given = []
+        for place in () if again else places:
+            self.broker.dispatch(place)
+
+    def _back(self, given: list[Delivery]) -> dict[bytes, None]:
+        """Put what was delivered back. Return its destinations."""
+        for each in reversed(given):
             self.broker.back(each.message)
-        self.given.clear()
-        if not again:
-            for place in places:
-                self.broker.dispatch(place)
+        return dict.fromkeys(each.message.destination for each in given)
 
     def part(self) -> None:
         """End the connection with the product's own words."""
         if self.version and not self._leaving:
-            message, body = self.broker.chance.choice(self.broker.product.goodbyes)
+            message, body = self.broker.chance.choice(self.product.goodbyes)
             headers: Pairs = [(b"message", message)]
-            if self.broker.product.twofold and self._unanswered is not None:
+            if self.product.twofold and self._unanswered is not None:
                 headers.append((b"receipt-id", self._unanswered))  # as ActiveMQ answers while it stops
                 self._refused = self._unanswered
             self._say(b"ERROR", headers, body)
@@ -477,7 +454,7 @@ class Session:
         self.over(again=False)
 
     def _received(self, data: bytes) -> None:
-        self._heard = self.broker.net.clock.now
+        self._heard = self.clock.now
         self._reader.feed(data)
         try:
             while not (self.line.over or self._leaving) and (frame := self._reader.next()) is not None:
@@ -497,50 +474,49 @@ class Session:
             else:
                 self.note(What.WRONG, detail=f"{frame} before CONNECT")
             return
-        command = frame.command.decode().lower()
-        act: Callable[[Frame], bool] | None = getattr(self, f"_{command}", None)
+        act: Callable[[Frame], bool] | None = getattr(self, f"_{frame.command.decode().lower()}", None)
         try:
             if act is None:
-                self._error(b"unknown command", receipt)
-            elif act(frame) and receipt is not None:
+                raise Wrong(b"unknown command")
+            if act(frame) and receipt is not None:
                 self._receipt(receipt)
+        except Wrong as wrong:
+            self._error(wrong.args[0], receipt)
         except KeyError as error:
             self._error(b"missing header: %b" % error.args[0], receipt)
 
     def _connect(self, frame: Frame) -> None:
-        headers = frame.headers
-        product = self.broker.product
+        headers, product, refuses = frame.headers, self.product, self.broker.refuses
+        asked_for = headers.get(b"accept-version", b"1.0").split(b",")
+        both = [each for each in self.broker.versions if each in asked_for]
         if product.chokes and b"\\q" in headers.get(b"login", b""):
             self._leave()
-            return
-        if self.broker.feeling == "refuses":
+        elif self.broker.feeling == "refuses":
             self._say(b"ERROR", [(b"message", REFUSED)])
             self._leave()
-            return
-        both = [
-            each
-            for each in self.broker.versions
-            if each in headers.get(b"accept-version", b"1.0").split(b",")
-        ]
-        if self.broker.refuses or not both or headers.get(b"passcode") == b"wrong":
+        elif refuses or not both or headers.get(b"passcode") == b"wrong":
             refusal = (b"Bad CONNECT", b"Access refused") if both else (b"Version mismatch", b"1.0")
-            message, body = product.goodbyes[0] if self.broker.refuses else refusal
+            message, body = product.goodbyes[0] if refuses else refusal
             self._say(b"ERROR", [(b"message", message)], body)
-            self._leave(0.0 if self.broker.refuses else product.lingers)
-            return
-        self.version = self._reader.version = both[-1]
-        spelled = dict(product.escapes).get(self.version, (self.version, self.version))
+            self._leave(0.0 if refuses else product.lingers)
+        else:
+            self._agree(headers, both[-1])
+
+    def _agree(self, headers: dict[bytes, bytes], version: bytes) -> None:
+        """Speak this version from now on."""
+        product = self.product
+        self.version = self._reader.version = version
+        spelled = dict(product.escapes).get(version, (version, version))
         self._reader.escapes, self._writes = spelled
-        self._reader.lenient = spelled != (self.version, self.version)
-        self.note(What.CONNECTED, detail=self.version.decode())
-        ours = product.silence * 500
+        self._reader.lenient = spelled != (version, version)
+        self.note(What.CONNECTED, detail=version.decode())
         promised, asked = 0, 0
         answer: Pairs = [(b"session", b"s-%d" % self.number)]
-        if not (product.nameless and self.version == b"1.0"):
-            answer += [(b"version", self.version), (b"server", product.server)]
-        if self.version != b"1.0" and b"heart-beat" in headers:
+        if not (product.nameless and version == b"1.0"):
+            answer += [(b"version", version), (b"server", product.server)]
+        if version != b"1.0" and b"heart-beat" in headers:
             promised, asked = map(int, headers[b"heart-beat"].split(b","))
-            answer.append((b"heart-beat", b"%d,%d" % (asked, promised or ours)))
+            answer.append((b"heart-beat", b"%d,%d" % (asked, promised or product.silence * 500)))
         self._say(b"CONNECTED", answer)
         if self.broker.feeling:
             self._leave()
@@ -551,82 +527,66 @@ class Session:
 
     def _listen(self, seconds: float) -> None:
         """End the connection when it has been silent for so long."""
-        clock = self.broker.net.clock
         if not self.line.over:
-            if clock.now >= self._heard + seconds and not self.broker.stalled:
-                if self.broker.product.silence:
+            if self.clock.now >= self._heard + seconds and not self.broker.stalled:
+                if self.product.silence:
                     self._say(b"ERROR", [(b"message", SILENT % (seconds * 1000))])
                 self._leave()
-            clock.at(max(self._heard + seconds, clock.now + 0.1), self._listen, seconds)
+            self.clock.at(max(self._heard + seconds, self.clock.now + 0.1), self._listen, seconds)
 
     def _beat(self, seconds: float) -> None:
         if not self.line.over:
             if not self.broker.stalled:
                 self.line.write(b"\n")
-            self.broker.net.clock.after(seconds, self._beat, seconds)
+            self.clock.after(seconds, self._beat, seconds)
 
     def _send(self, frame: Frame) -> bool:
-        product = self.broker.product
-        receipt = frame.headers.get(b"receipt")
         if not frame.headers.get(b"priority", b"4").isdigit():
-            if product.poison:
-                self._leave()
-            else:
-                self._error(b"Processing error", receipt)
+            if not self.product.poison:
+                raise Wrong(b"Processing error")
+            self._leave()
             return False
         frame.headers[b"destination"]
-        if frame.headers.get(b"transaction") is not None:
-            return self._inside(frame) and not product.late
-        self._take(frame)
-        return not product.late
+        if b"transaction" in frame.headers:
+            self._put_inside(frame)
+        else:
+            self._take(frame)
+        return not self.product.late
 
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
         message = self.broker.take(frame, self.number)
         receipt = frame.headers.get(b"receipt")
         self._confirms = self._confirms or receipt is not None
-        if message is not None:
-            self._taken.append(message)
-        elif self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
+        taken = [message] if message is not None else []
+        if message is None and self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
             if self._confirms:
                 self._leave()
-            return
-        if receipt is not None and self.broker.product.late:
-            clock = self.broker.net.clock
+        elif not self.product.late:
+            self._taken += taken
+        elif receipt is not None:
             delay = self.broker.slowness * self.broker.chance.random() * 10
-            clock.at(max(clock.now, self._answered) + delay, self._confirm, receipt, message)
+            self.clock.at(max(self.clock.now, self._answered) + delay, self._confirm, receipt, taken)
 
-    def _confirm(self, receipt: bytes, message: Message | None) -> None:
-        if self.line.over or not self.broker.up:
-            return
-        if self.broker.stalled:
-            self.broker.net.clock.after(0.5, self._confirm, receipt, message)
-            return
-        if message is not None:
-            message.safe = True
-        self._say(b"RECEIPT", [(b"receipt-id", receipt)])
-
-    def _inside(self, frame: Frame) -> bool:
+    def _put_inside(self, frame: Frame) -> None:
+        """Put a frame into its transaction."""
         name = frame.headers[b"transaction"]
-        if self.broker.product.early:
+        if self.product.early:
             self._transactions.setdefault(name, [])
-        frames = self._transactions.get(name)
-        if frames is None:
-            self._error(b"no such transaction", frame.headers.get(b"receipt"))
-            return False
-        frames.append(frame)
-        return True
+        if name not in self._transactions:
+            raise Wrong(b"no such transaction")
+        self._transactions[name].append(frame)
 
     def _subscribe(self, frame: Frame) -> bool:
-        headers, product = frame.headers, self.broker.product
-        wanted = headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize")
+        headers, product = frame.headers, self.product
+        prefetch = headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize")
         self._made += 1
         made = Subscription(
             headers.get(b"id"),
             headers[b"destination"],
             headers.get(b"ack", b"auto"),
             self._made,
-            self.broker.prefetch if wanted is None else int(wanted),
+            int(prefetch or self.broker.prefetch),
         )
         if not product.twice and any(each.name == made.name for each in self.subscriptions):
             self._error(b"Duplicated subscription identifier", None)
@@ -636,93 +596,85 @@ class Session:
                 self._leave()
             return False
         self.subscriptions.append(made)
-        self.broker.net.clock.after(0.0, self.broker.dispatch, made.destination)
+        self.clock.after(0.0, self.broker.dispatch, made.destination)
         return True
 
     def _unsubscribe(self, frame: Frame) -> bool:
         name = frame.headers.get(b"id") or frame.headers.get(b"destination")
         found = next((each for each in self.subscriptions if each.name == name and not each.ends), None)
         if found is None:
-            self._error(b"no such subscription", frame.headers.get(b"receipt"))
-            return False
+            raise Wrong(b"no such subscription")
         found.ends = True
-        product, clock, random = self.broker.product, self.broker.net.clock, self.broker.chance.random
-        if product.lags:
-            clock.after(0.25 * random(), self._end, found)
+        random = self.broker.chance.random
+        if self.product.lags:
+            self.clock.after(0.25 * random(), self._end, found)
         else:
             self._end(found)
-        if product.strays and random() < 0.1:
-            clock.after(0.0, self._stray)
+        if self.product.strays and random() < 0.1:
+            self.clock.after(0.0, self._error, ASTRAY, None)
         return True
-
-    def _stray(self) -> None:
-        if not (self.line.over or self._leaving):
-            self._error(ASTRAY, None)
 
     def _end(self, found: Subscription) -> None:
         """Deliver nothing to a subscription any more."""
         if found not in self.subscriptions:
             return
         self.subscriptions.remove(found)
-        if not self.broker.product.holds:
+        if not self.product.holds:
             back = [each for each in self.given if each.subscription is found]
-            self.given = deque(each for each in self.given if each.subscription is not found)
+            self.given = [each for each in self.given if each.subscription is not found]
             self._dropped.update([each.id for each in back])
-            for each in reversed(back):
-                self.broker.back(each.message)
-            self.broker.net.clock.after(0.0, self.broker.dispatch, found.destination)
-
-    def _ack(self, frame: Frame) -> bool:
-        return self._settle(frame)
+            self._back(back)
+            self.clock.after(0.0, self.broker.dispatch, found.destination)
 
     def _nack(self, frame: Frame) -> bool:
-        product, receipt = self.broker.product, frame.headers.get(b"receipt")
+        product = self.product
         if self.version == b"1.0" and not product.nacks_1_0:
-            self._error(b"no NACK in 1.0", None if product.refuses_1_0 else receipt, ends=product.refuses_1_0)
-        elif b"transaction" in frame.headers and not product.nacks_inside:
-            self._error(b"NACK in a transaction", receipt)
-        else:
-            return self._settle(frame)
-        return False
+            if not product.refuses_1_0:
+                raise Wrong(b"no NACK in 1.0")
+            self._error(b"no NACK in 1.0", None, ends=True)
+            return False
+        if b"transaction" in frame.headers and not product.nacks_inside:
+            raise Wrong(b"NACK in a transaction")
+        return self._ack(frame)
+
+    def _id(self, frame: Frame) -> bytes:
+        return frame.headers.get(b"id" if self.version == b"1.2" else b"message-id", b"")
 
     def _named(self, frame: Frame) -> Delivery | None:
         """Return the delivery that an ACK names, of a subscription that there is."""
-        headers = frame.headers
-        id = headers.get(b"id") if self.version == b"1.2" else headers.get(b"message-id")
-        wanted = headers.get(b"subscription") if self.version != b"1.2" else None
+        id = self._id(frame)
+        wanted = frame.headers.get(b"subscription") if self.version != b"1.2" else None
         names = {each.name for each in self.subscriptions}
         for each in self.given:
             if each.id == id and wanted in (None, each.subscription.id) and each.subscription.name in names:
                 return each
         return None
 
-    def _settle(self, frame: Frame) -> bool:
+    def _ack(self, frame: Frame) -> bool:
         """Do what ACK or NACK says, now or in its transaction."""
-        product = self.broker.product
-        found = self._named(frame)
-        if found is None and not (product.across and b"transaction" in frame.headers and self._tag(frame)):
+        found, inside = self._named(frame), b"transaction" in frame.headers
+        if found is None and not (self.product.across and inside and self._tagged(frame)):
             return self._unawaited(frame)
-        if b"transaction" in frame.headers and not self._inside(frame):
-            return False
-        if b"transaction" not in frame.headers or product.early:
-            self._settle_now(frame)
-        if found is not None and b"transaction" in frame.headers:
+        if inside:
+            self._put_inside(frame)
+        if not inside or self.product.early:
+            self._settle(frame)
+        if found is not None and inside:
             self._covered.add(found.id)  # a client that aborts may say it again
         return True
 
-    def _tag(self, frame: Frame) -> bool:
+    def _tagged(self, frame: Frame) -> bool:
         """Whether an ACK names a subscription in the way of RabbitMQ's ids."""
-        id = frame.headers.get(b"id" if self.version == b"1.2" else b"message-id", b"")
+        id = self._id(frame)
         name = id.removeprefix(b"T_").partition(b"@@")[0]
         return id.startswith(b"T_") and any(each.name == name for each in self.subscriptions)
 
     def _unawaited(self, frame: Frame) -> bool:
         """Answer an ACK that names nothing that waits. Return whether it is confirmed."""
-        product, receipt = self.broker.product, frame.headers.get(b"receipt")
-        id = frame.headers.get(b"id" if self.version == b"1.2" else b"message-id", b"")
+        product, receipt, id = self.product, frame.headers.get(b"receipt"), self._id(frame)
         if id not in self._covered | self._dropped:
             self.note(What.WRONG, detail=f"an ACK names nothing that waits: {frame}")
-        if product.across and self._tag(frame):  # the channel ends, behind the receipt
+        if product.across and self._tagged(frame):  # the channel ends, behind the receipt
             if receipt is not None and b"transaction" not in frame.headers:
                 self._receipt(receipt)
             self._error(b"AMQP channel died", None, ends=True)
@@ -734,43 +686,38 @@ class Session:
             self._error(b"not found", receipt)
         return False
 
-    def _settle_now(self, frame: Frame) -> None:
-        product, accept = self.broker.product, frame.command == b"ACK"
+    def _settle(self, frame: Frame) -> None:
+        product, accept = self.product, frame.command == b"ACK"
         found = self._named(frame)
         if found is None:
             self._unawaited(frame)
             return
         covered = [found]
         if found.subscription.mode == b"client" and (accept or product.together):
-            before = list(self.given)[: self.given.index(found)]
-            covered = [
-                each for each in before if product.across or each.subscription is found.subscription
-            ] + covered
+            before = self.given[: self.given.index(found) + 1]
+            covered = [each for each in before if product.across or each.subscription is found.subscription]
         for each in covered:
             self.given.remove(each)
             if each.subscription is not found.subscription:
                 self._covered.add(each.id)
             self._settled = True
             if accept or product.dead:
-                self.note(What.SETTLED, detail=each.message.body.decode(errors="replace"))
+                self.note(What.SETTLED, detail=each.message.text)
             else:
                 self.broker.back(each.message)
         for place in dict.fromkeys(each.subscription.destination for each in covered):
-            self.broker.net.clock.after(0.0, self.broker.dispatch, place)
+            self.clock.after(0.0, self.broker.dispatch, place)
 
     def _begin(self, frame: Frame) -> bool:
         name = frame.headers[b"transaction"]
-        if name in self._transactions and not self.broker.product.begins_twice:
-            self._error(b"transaction exists", frame.headers.get(b"receipt"))
-            return False
+        if name in self._transactions and not self.product.begins_twice:
+            raise Wrong(b"transaction exists")
         self._transactions[name] = []
         return True
 
     def _commit(self, frame: Frame) -> bool:
-        product, receipt = self.broker.product, frame.headers.get(b"receipt")
+        product, receipt = self.product, frame.headers.get(b"receipt")
         frames = self._ended_transaction(frame)
-        if frames is None:
-            return False
         if product.late and receipt is not None:
             self._receipt(receipt)
         for each in frames:
@@ -779,22 +726,22 @@ class Session:
             if each.command == b"SEND":
                 self._take(each)
             elif not product.early:
-                self._settle_now(each)
+                self._settle(each)
         return not product.late
 
     def _abort(self, frame: Frame) -> bool:
-        return self._ended_transaction(frame) is not None
+        self._ended_transaction(frame)
+        return True
 
-    def _ended_transaction(self, frame: Frame) -> list[Frame] | None:
-        frames = self._transactions.pop(frame.headers[b"transaction"], None)
-        if frames is None:
-            self._error(b"no such transaction", frame.headers.get(b"receipt"))
-        return frames
+    def _ended_transaction(self, frame: Frame) -> list[Frame]:
+        if frame.headers[b"transaction"] not in self._transactions:
+            raise Wrong(b"no such transaction")
+        return self._transactions.pop(frame.headers[b"transaction"])
 
     def _disconnect(self, frame: Frame) -> bool:
-        receipt = frame.headers.get(b"receipt")
+        receipt, random = frame.headers.get(b"receipt"), self.broker.chance.random
         self._parted = True
-        hasty = self.broker.product.hasty and self._settled and self.broker.chance.random() < 0.1
+        hasty = self.product.hasty and self._settled and random() < 0.1
         if self.broker.rude:
             self.note(What.FATE, detail="closes at DISCONNECT")
             self._answered = 0.0
@@ -802,7 +749,7 @@ class Session:
             self.note(What.FATE, detail="closes in haste")
         elif receipt is not None:
             self._receipt(receipt)
-            if self.broker.product.twofold and self.broker.chance.random() < 0.3:
+            if self.product.twofold and random() < 0.3:
                 self._receipt(receipt)
         self._leave()
         return False
@@ -811,12 +758,11 @@ class Session:
         """Close the connection, when all answers are written and so many seconds are over. Nothing more is read."""
         if not (self.line.over or self._leaving):
             self._leaving = True
-            clock = self.broker.net.clock
-            clock.at(max(self._answered, clock.now) + seconds, self._close)
+            self.clock.at(max(self._answered, self.clock.now) + seconds, self._close)
 
     def _close(self) -> None:
         if self.broker.stalled:
-            self.broker.net.clock.after(0.5, self._close)
+            self.clock.after(0.5, self._close)
             return
         self.line.half_close()
         self.over(again=False)
@@ -825,30 +771,30 @@ class Session:
 
     def _receipt(self, receipt: bytes) -> None:
         """Confirm a frame, and everything before it, after some time. Receipts keep their order."""
-        clock = self.broker.net.clock
         delay = self.broker.slowness * self.broker.chance.random()
-        self._answered = max(self._answered, clock.now + delay)
-        clock.at(self._answered, self._confirm_all, receipt, len(self._taken))
+        self._answered = max(self._answered, self.clock.now + delay)
+        self.clock.at(self._answered, self._confirm, receipt, self._taken)
+        self._taken = []
 
-    def _confirm_all(self, receipt: bytes, count: int) -> None:
+    def _confirm(self, receipt: bytes, taken: list[Message]) -> None:
         if self.line.over or not self.broker.up:
             return
         if self.broker.stalled:
-            self.broker.net.clock.after(0.5, self._confirm_all, receipt, count)
+            self.clock.after(0.5, self._confirm, receipt, taken)
             return
-        if not self.broker.product.late:
-            for message in self._taken[:count]:
-                message.safe = True
+        for message in taken:
+            message.safe = True
         self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""
-        product, clock = self.broker.product, self.broker.net.clock
+        if self.line.over or self._leaving:
+            return
         headers = [(b"message", message)]
-        if receipt is not None and product.names:
+        if receipt is not None and self.product.names:
             headers.append((b"receipt-id", receipt))
-        clock.at(max(self._answered, clock.now), self._say, b"ERROR", headers)
-        if ends or self.version >= product.closes:
+        self.clock.at(max(self._answered, self.clock.now), self._say, b"ERROR", headers)
+        if ends or self.version >= self.product.closes:
             self._leave()
 
     def _say(self, command: bytes, headers: Pairs, body: bytes = b"") -> None:

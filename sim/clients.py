@@ -13,41 +13,31 @@ from sim.stomp import Frame, Malformed, Pairs, Reader, write
 CHOKING: Final = b"a\\q"
 """A login with an escape that there is not."""
 MODES: Final = (b"auto", b"client", b"client-individual")
-HEADERS: Final = (
-    *[
-        (b"x", b""),
-        (b"x", b"plain"),
-        (b"x", b"a:b\\c\\\\n"),
-        (b"x-\xc3\xa9", b"a\nb"),
-        (b"x.y z", b" blanks "),
-    ],
-    *[(b"x", b"the end\r"), (b"x", b"a\rb"), (b"x", b"\\"), (b"x:y", b"a name"), (b"x\ny", b"a name")],
-)
+HEADERS: Final = [
+    each.partition(b"=")[::2]
+    for each in (
+        b"x=|x=plain|x=a:b\\c\\\\n|x-\xc3\xa9=a\nb|x.y z= blanks |x=the end\r|x=a\rb|x=\\|x:y=a name|x\ny=a name"
+    ).split(b"|")
+]
 """Headers of SENDs. A client of 1.0 cannot say an LF."""
 
 
 class Habit(NamedTuple):
-    """How a client behaves. `pipelines`: it does not wait for CONNECTED. `returns`: seconds after which it connects
-    again when its connection was lost; None: never. `beat`: the milliseconds between the relay's heart-beats that it
-    asks for. `known`: brokers take it; else it comes with a wrong passcode. `web`: it speaks WebSocket; `secure`: over
-    TLS. `rough`: the share of its frames that are wrong. `lenient`: it reads what brokers say wrongly. `beats`: it
-    promises heart-beats, and keeps the promise. `login`: its name, and its passcode, too. `chokes`: RabbitMQ cannot
-    read its login. `nacks`: brokers have NACK in its version.
-    """
+    """How a client behaves."""
 
     version: bytes
-    pipelines: bool = False
-    returns: float | None = None
-    beat: int = 0
-    known: bool = True
-    web: bool = False
-    secure: bool = False
-    rough: float = 0.0
-    lenient: bool = False
-    beats: bool = False
-    login: bytes = b""
-    chokes: bool = False
-    nacks: bool = True
+    pipelines: bool = False  # it does not wait for CONNECTED
+    returns: float | None = None  # seconds after which it connects again, longer each time; None: never
+    beat: int = 0  # milliseconds between the relay's heart-beats that it asks for
+    known: bool = True  # brokers take it; else it comes with a wrong passcode
+    web: bool = False  # it speaks WebSocket
+    secure: bool = False  # it speaks TLS
+    rough: float = 0.0  # the share of its frames that are wrong
+    lenient: bool = False  # it reads what brokers say wrongly
+    beats: bool = False  # it promises heart-beats, and keeps the promise
+    login: bytes = b""  # its name, and its passcode, too
+    chokes: bool = False  # RabbitMQ cannot read its login
+    nacks: bool = True  # brokers have NACK in its version
 
 
 def reader(habit: Habit) -> Reader:
@@ -76,21 +66,23 @@ class Client:
         self.history = history
         self.session = 0
         self.line: Line | None = None
-        self.connected = False
-        self.leaving = False
-        self.silent = False
+        self.comes_back = True
+        self._inside: dict[bytes, list[Owed]] = {}
+        self._number = self._bodies = 0
+        self._heard = 0.0
+        self._renew()
+
+    def _renew(self) -> None:
+        """Forget what was of a connection."""
+        self._interval = 0.0
+        self.connected = self.leaving = self.silent = False
         self.subscriptions: dict[bytes, tuple[bytes, bytes]] = {}
         self.transactions: list[bytes] = []
         self.owed: list[Owed] = []
         self.awaited: dict[bytes, Frame] = {}
-        self._reader = reader(habit)
-        self._waiting: deque[Callable[[], None]] = deque()
         self._used: set[bytes] = set()
-        self._inside: dict[bytes, list[Owed]] = {}
-        self._number = 0
-        self._bodies = 0
-        self._heard = self._interval = 0.0
-        self.comes_back = True
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._reader = reader(self.habit)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""
@@ -100,18 +92,10 @@ class Client:
 
     def connect(self) -> None:
         """Connect to the relay, and send CONNECT. Does nothing if there is a connection."""
-        if self.line is not None and not self.line.over:
+        if self._there() is not None:
             return
         self.session += 1
-        self._interval = 0.0
-        self.connected = self.leaving = self.silent = False
-        self.subscriptions.clear()
-        self._used.clear()
-        self.transactions.clear()
-        self.owed.clear()
-        self.awaited.clear()
-        self._waiting.clear()
-        self._reader = reader(self.habit)
+        self._renew()
         end = self.net.end(self.name)
         self.note(What.CONNECTED)
         over = layers(server=False, web=self.habit.web, secure=self.habit.secure)
@@ -132,16 +116,20 @@ class Client:
         if self.habit.beats:
             self._beat(self.line)
 
+    def _there(self) -> Line | None:
+        """Return the connection, if there is one."""
+        return None if self.line is None or self.line.over else self.line
+
     @property
     def open(self) -> bool:
         """Whether the client has a connection, and did not send DISCONNECT on it."""
-        return self.line is not None and not self.line.over and not self.leaving
+        return self._there() is not None and not self.leaving
 
     def _ended(self, how: str) -> None:
         self.note(What.ENDED, detail=how)
         self.connected = False
         if self.comes_back and self.habit.known and self.habit.returns is not None and not self.leaving:
-            self.net.clock.after(self.habit.returns, self._again)
+            self.net.clock.after(self.habit.returns * self.session, self._again)
 
     def _again(self) -> None:
         if self.comes_back:
@@ -182,18 +170,15 @@ class Client:
             subscription = frame.headers.get(b"subscription", b"")
             _, mode = self.subscriptions.get(subscription, (b"", b"auto"))
             if self.habit.version == b"1.0":  # any name is made up by the broker
-                found = [
-                    each
-                    for each in self.subscriptions.items()
-                    if each[1][0] == frame.headers.get(b"destination")
-                ]
-                subscription, (_, mode) = found[0] if found else (b"", (b"", b"auto"))
+                place = frame.headers.get(b"destination")
+                found = [(name, mode) for name, (at, mode) in self.subscriptions.items() if at == place]
+                subscription, mode = found[0] if found else (b"", b"auto")
             if mode != b"auto":
                 self.owed.append(Owed(frame, subscription, mode))
         elif frame.command == b"RECEIPT":
             asked = self.awaited.pop(frame.headers.get(b"receipt-id", b""), None)
             if asked is not None and asked.command == b"DISCONNECT":
-                self.leave()
+                self.vanish()
 
     # What the plan asks for
 
@@ -209,20 +194,19 @@ class Client:
 
     def vanish(self) -> None:
         """Close the connection without a word."""
-        if self.line is not None and not self.line.over:
+        if self._there() is not None:
             self._hears()
-            self.comes_back = False
-            self.note(What.ENDED, detail="left")
-            self.line.close()
-
-    leave = vanish
+            self._leave(Line.close)
 
     def reset(self) -> None:
         """Reset the connection."""
-        if self.line is not None and not self.line.over:
+        self._leave(Line.abort)
+
+    def _leave(self, how: Callable[[Line], None]) -> None:
+        if (line := self._there()) is not None:
             self.comes_back = False
             self.note(What.ENDED, detail="left")
-            self.line.abort()
+            how(line)
 
     def half_close(self) -> None:
         """Close the sending direction only, or all where there is no such thing."""
@@ -250,15 +234,15 @@ class Client:
 
     def pause(self, milliseconds: int) -> None:
         """Read nothing for so long."""
-        if self.line is not None and not self.line.over:
+        if (line := self._there()) is not None:
             self._heard = self.net.clock.now + milliseconds / 1000
-            self.line.pause(milliseconds / 1000)
+            line.pause(milliseconds / 1000)
 
     def poison(self, place: int, receipt: int) -> None:
         """Send a message that no broker takes: ActiveMQ closes the connection without a word."""
         self.send(place, receipt, 0, 0, b"abc")
-        if receipt and self.awaited:
-            self.awaited.popitem()  # it is not owed an answer that names it
+        if receipt:
+            self.awaited.pop(b"r-%d" % self._number, None)  # it is not owed an answer that names it
 
     def send(self, place: int, receipt: int, inside: int, size: int, priority: bytes = b"4") -> None:
         """Send a message to a destination, with odd headers; `inside`: in an open transaction."""
@@ -284,20 +268,18 @@ class Client:
         for the subscription before could not be told apart.
         """
         destination = place_name(place)
-        if destination in self._used if self.habit.version == b"1.0" else destination in self.places():
+        places = [place for place, _ in self.subscriptions.values()]
+        if destination in (self._used if self.habit.version == b"1.0" else places):
             return
         self._used.add(destination)
         self._number += 1
-        name = b"%d" % self._number if self.habit.version != b"1.0" else destination
+        name = destination
         headers: Pairs = [(b"destination", destination), (b"ack", MODES[mode % 3])]
         if self.habit.version != b"1.0":
+            name = b"%d" % self._number
             headers.append((b"id", name))
         self.subscriptions[name] = (destination, MODES[mode % 3])
         self._ask(b"SUBSCRIBE", headers, receipt)
-
-    def places(self) -> list[bytes]:
-        """Return the destinations of the subscriptions."""
-        return [destination for destination, _ in self.subscriptions.values()]
 
     def unsubscribe(self, which: int, receipt: int) -> None:
         """End a subscription. With an open transaction do nothing: its ACKs would name nothing any more."""
@@ -358,9 +340,11 @@ class Client:
         if self.transactions:
             name = self.transactions.pop(which % len(self.transactions))
             self.owed += self._inside[name]
-            for asked, frame in list(self.awaited.items()):
-                if frame.headers.get(b"transaction") == name and frame.command != b"BEGIN":
-                    del self.awaited[asked]
+            self.awaited = {
+                asked: each
+                for asked, each in self.awaited.items()
+                if each.headers.get(b"transaction") != name or each.command == b"BEGIN"
+            }
             self._ask(b"ABORT", [(b"transaction", name)], receipt)
 
     def disconnect(self) -> None:
@@ -381,10 +365,9 @@ class Client:
         """Note what the relay has not answered, if the client is still there."""
         if self.open and not self.connected:
             self.note(What.WRONG, detail="was not answered in calm weather")
-        for receipt, frame in self.awaited.items():
-            if self.open:
-                detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
-                self.note(What.WRONG, detail=detail)
+        for receipt, frame in self.awaited.items() if self.open else ():
+            detail = f"got no RECEIPT {receipt.decode()} in calm weather, for {frame}"
+            self.note(What.WRONG, detail=detail)
 
     # What is written
 

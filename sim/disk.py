@@ -5,8 +5,8 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -52,7 +52,7 @@ class Disk:
         failed. Remove all.
         """
         frames: Counter[tuple[str, bytes, bytes]] = Counter()
-        damages: list[str] = []
+        damages = []
         for path in sorted(Path(self._folder.name).iterdir()):
             for each in segment.read(path):
                 if isinstance(each, Damage):
@@ -111,24 +111,20 @@ class _System:
 class _Time:
     """Stands for the module `time` in the writer's thread."""
 
-    def monotonic(self) -> float:
-        return OS.disk.clock.now
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
+        return (lambda: OS.disk.clock.now) if name == "monotonic" else getattr(time, name)
 
 
 OS: Final = _System()
 
 
-def on_disks() -> ExitStack:
-    """Return a context in which journals are written to the disk of the world that is played."""
-    patches = ExitStack()
-    for module, name, value in (
-        (writer, "os", OS),
-        (disk, "os", OS),
-        (writer_thread, "Thread", _Thread),
-        (writer_thread, "time", _Time()),
+@contextmanager
+def on_disks() -> Iterator[None]:
+    """Let journals be written to the disk of the world that is played."""
+    with (
+        patch.object(writer, "os", OS),
+        patch.object(disk, "os", OS),
+        patch.object(writer_thread, "Thread", _Thread),
+        patch.object(writer_thread, "time", _Time()),
     ):
-        patches.enter_context(patch.object(module, name, value))
-    return patches
+        yield

@@ -23,7 +23,6 @@ RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
 ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
-LONG: Final = 60.0  # the same for all sessions, at the end of a world
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
 
@@ -388,7 +387,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
         match event.what:
             case What.GAVE if not topic(event.headers.get(b"destination", b"")):
                 given.add(key)
-            case What.ACKED if event.at > case.calm + 50.0:
+            case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 if copy in given:
                     due[copy] = event.who
@@ -476,9 +475,7 @@ def counters_fit(case: Case) -> Iterator[str]:
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
     told = [len(stay.sent) - 1 if stay.orderly else len(stay.receipts) for stay in stays]
-    quiet = not any(each.detail != "starts" for each in case.fates) and not any(
-        stay.odd or stay.errors for stay in stays
-    )
+    quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
@@ -620,6 +617,16 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     return {name for name, holds in found.items() if holds}.union(*[each.split()[3:] for each in reads])
 
 
+def uneventful(case: Case) -> bool:
+    """Return whether nothing happened in the weather."""
+    return not any(each.detail != "starts" and each.at < case.calm for each in case.fates)
+
+
+def undisturbed(case: Case) -> bool:
+    """Return whether nothing happened to the relay in the weather, and nobody told it anything."""
+    return not any(e.who == "relay" and e.detail != "starts" and e.at < case.calm for e in case.fates)
+
+
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
@@ -627,9 +634,8 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     sends what nobody knows reads an ERROR.
     """
     scene, settings = case.scene, case.scene.settings
-    disturbed = any(each.who == "relay" and each.detail != "starts" for each in case.fates)
-    steady = scene.kind == "failover" and settings["beats"] and not disturbed
-    well = not any(each.detail != "starts" for each in case.fates)
+    steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
+    well = uneventful(case)
     good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
     struck = {each.who for each in case.fates}
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
@@ -695,7 +701,7 @@ def a_session_ends(case: Case) -> Iterator[str]:
     promised heart-beats; in calm weather. In the end no session is left.
     """
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    over = max([event.at for event in case.history.events[-1:]], default=0.0)
+    over = any(each.detail == "stops" and each.at > case.calm for each in case.fates)
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
@@ -706,8 +712,29 @@ def a_session_ends(case: Case) -> Iterator[str]:
                 yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
                 break
         else:
-            if stay.ended is None and (stay is not last[stay.client] or over > case.calm + LONG):
+            if stay.ended is None and (over or stay is not last[stay.client]):
                 yield f"{stay} has no end"
+
+
+@rule_of_brokers
+def nothing_is_noticed_late(case: Case) -> Iterator[str]:
+    """A relay to which nothing happens and that always reads from its clients ends soon, also in bad weather, the
+    session of a client that falls silent, and answers who sends what nobody knows.
+    """
+    settings = case.scene.settings
+    reads = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
+    for stay in case.stays.values() if reads and undisturbed(case) else ():
+        if stay.connected is None or stay.odd or without_relay(case, stay):
+            continue
+        wants = stay.connected.headers.get(b"heart-beat", b"0,0").rpartition(b",")[2]
+        silent = stay.silent if case.scene.clients[stay.client].beats and int(wants) else inf
+        told = min([stay.end, *[event.at for event in stay.errors]])
+        for since, until, most in (
+            (silent, stay.end, SILENT),
+            (stay.faulty, told, 2 * settings["disconnect_timeout"] + 3.0),
+        ):
+            if since < inf and until > max(since, stay.connected.at) + most:
+                yield f"{stay} was silent or sent a fault at {since:.3f}, and this was noticed at {until:.3f}"
 
 
 @rule_of_brokers

@@ -5,30 +5,29 @@
 """
 
 import argparse
-import select
-import socket
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from chaos import real
 from sim.actors import Line
 from sim.brokers import PRODUCTS, Broker, Product
 from sim.history import History
-from sim.net import Clock, End, Network, Weather
+from sim.net import Clock, Network, Weather
 from sim.stomp import Frame, Malformed, Pairs, Reader, write
 from tests.e2e import brokers
 from tests.e2e.certificates import Authority
 
 SCRIPT: Final = Path(__file__).with_name("conversations.txt")
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "corpus" / "models"
-VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+VERSIONS: Final = ["1.0", "1.1", "1.2"]
 MODELS: Final = {each.name: each for each in PRODUCTS}
 MODELS["activemq_6"] = MODELS["activemq"]
 """The models, by the names of the brokers that they are held against."""
@@ -39,43 +38,47 @@ QUIET: Final = 0.5
 class Conversation(NamedTuple):
     """What is written, line by line, in one version."""
 
-    name: str
+    title: str
     version: bytes
-    lines: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """Return its name and version."""
-        return f"{self.name} in {self.version.decode()}"
+    lines: list[str]
 
 
 def conversations() -> list[Conversation]:
     """Return all conversations, in all their versions."""
     made = []
     for part in SCRIPT.read_text().split("\n== ")[1:]:
-        name, *lines = part.strip().splitlines()
-        versions: tuple[bytes, ...] = VERSIONS
-        if lines[0].startswith("in "):
-            versions = tuple(lines.pop(0).encode().split()[1:])
-        made += [Conversation(name, version, tuple(lines)) for version in versions]
+        name, *rows = part.strip().splitlines()
+        versions = rows.pop(0).split()[1:] if rows[0].startswith("in ") else VERSIONS
+        lines = list(_lines(" ".join(rows).split("; ")))
+        made += [Conversation(f"{name} in {version}", version.encode(), lines) for version in versions]
     return made
 
 
-@dataclass(eq=False)
+def _lines(steps: list[str]) -> Iterator[str]:
+    who, known = "", set[str]()
+    for step in steps:
+        first, _, rest = step.partition(" ")
+        if first in ("kill", "wait"):
+            yield step
+            continue
+        who, said = (first, rest) if len(first) == 1 else (who, step)
+        if who not in known and not said.startswith("CONNECT"):
+            yield f"{who} CONNECT"
+        known.add(who)
+        yield f"{who} {said}"
+
+
 class Talk:
     """A client of a conversation: what it has read since it was last asked."""
 
-    version: bytes
-    wire: "Line | Cable | None" = None
-    answers: list[str] = field(default_factory=list)
-    messages: list[Frame] = field(default_factory=list)
-    got: dict[bytes, Frame] = field(default_factory=dict)
+    def __init__(self, version: bytes, side: "Model | Real") -> None:
+        self.answers: list[str] = []
+        self.messages: list[Frame] = []
+        self.got: dict[bytes, Frame] = {}
+        self._reader = Reader(version)
+        self.wire = side.connect(self._received, lambda how: self.answers.append("ended"))
 
-    def __post_init__(self) -> None:
-        self._reader = Reader(self.version)
-
-    def received(self, data: bytes) -> None:
-        """Read bytes of the broker."""
+    def _received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
             while (frame := self._reader.next()) is not None:
@@ -96,10 +99,6 @@ class Talk:
             shown.append(f"heart-beat:{headers.get(b'heart-beat', b'0,0').decode()}")
         self.answers.append(" ".join(shown).rstrip())
 
-    def ended(self, how: str) -> None:
-        """Note that the broker ended the connection."""
-        self.answers.append("ended")
-
 
 class Player:
     """Plays one conversation, a line at a time. `seen` is what came, a line of text for each frame."""
@@ -116,14 +115,11 @@ class Player:
         """Do what a line says."""
         self.seen.append(line)
         who, command, *words = line.split()
-        talk = self._talks.get(who)
-        if talk is None or (command == "CONNECT" and talk.answers[-1:] == ["dropped"]):
-            talk = self._talks[who] = Talk(self.conversation.version)
-            talk.wire = self._side.connect(talk.received, talk.ended)
-        assert talk.wire is not None
+        if who not in self._talks:
+            self._talks[who] = Talk(self.conversation.version, self._side)
+        talk = self._talks[who]
         if command == "drop":
-            talk.wire.close()
-            talk.answers.append("dropped")
+            self._talks.pop(who).wire.close()
         elif command == "shut":
             talk.wire.half_close()
         else:
@@ -169,11 +165,10 @@ class Player:
     def look(self) -> None:
         """Add what came to `seen`: answers in their order, then messages in that of their queue."""
         for who, talk in self._talks.items():
-            answers = [each for each in talk.answers if each != "dropped"]
             talk.messages.sort(key=lambda each: each.headers.get(b"destination", b""))
-            shown = [*answers, *[self._shown(each) for each in talk.messages]]
+            shown = [*talk.answers, *[self._shown(each) for each in talk.messages]]
             self.seen += [f"  {who} {each}" for each in shown]
-            talk.answers = [each for each in talk.answers if each == "dropped"]
+            talk.answers.clear()
             talk.messages.clear()
 
     def _shown(self, frame: Frame) -> str:
@@ -196,11 +191,10 @@ class Player:
 def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str, list[str]]:
     """Play conversations side by side, a line of each at a time. Return what was seen of each, by its title."""
     players = [Player(each, side, f"{mark}-{number}") for number, each in enumerate(asked)]
-    for at in range(max(len(each.lines) for each in asked)):
+    for at in range(max([len(each.lines) for each in asked], default=0)):
         pause = 0.0
         for player in players:
-            if at < len(player.conversation.lines):
-                line = player.conversation.lines[at]
+            for line in player.conversation.lines[at : at + 1]:
                 if line == "kill":
                     player.seen.append(line)
                     side.kill()
@@ -217,10 +211,7 @@ def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str
 
 def play_all(asked: list[Conversation], side: "Model | Real", mark: str = "m") -> dict[str, list[str]]:
     """Play conversations, in queues named with `mark`: those that kill the broker last, each by itself."""
-    seen = {}
-    quiet = [each for each in asked if "kill" not in each.lines]
-    if quiet:
-        seen = play(quiet, side, mark)
+    seen = play([each for each in asked if "kill" not in each.lines], side, mark)
     for number, each in enumerate(each for each in asked if "kill" in each.lines):
         seen |= play([each], side, f"{mark}k{number}")
     return seen
@@ -234,93 +225,74 @@ class Steady(Random):
         return 0.25
 
 
-class Model:
-    """A model, without any weather."""
+class Side:
+    """What is connected to."""
 
-    def __init__(self, product: Product) -> None:
-        self.clock = Clock()
-        self.net = Network(self.clock, Random(0), Weather(slowest=0.0))
-        self.broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
-        self.broker.rude = False
-        self.broker.slowness, self.broker.prefetch = 0.0, 1000
-        self.broker.start()
+    net: Network
+    place: tuple[str, int]
 
     def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
         """Connect."""
-        end = End(self.net)
-        line = Line(self.clock, end, received, ended)
-        end.connect_ex(self.broker.place)
+        end = self.net.end("client")
+        line = Line(self.net.clock, end, received, ended)
+        end.connect_ex(self.place)
         return line
 
-    def settle(self, seconds: float = 0.0) -> None:
+
+class Model(Side):
+    """A model, without any weather."""
+
+    def __init__(self, product: Product) -> None:
+        self.net = Network(Clock(), Random(0), Weather(slowest=0.0))
+        self._broker = Broker("a", product._replace(twofold=False), b"1.2", self.net, History(), Steady())
+        self._broker.rude = False
+        self._broker.slowness, self._broker.prefetch = 0.0, 1000
+        self._broker.start()
+        self.place = self._broker.place
+
+    def settle(self, seconds: float) -> None:
         """Let time pass."""
-        self.clock.run(self.clock.now + QUIET + seconds)
+        self.net.clock.run(self.net.clock.now + QUIET + seconds)
 
     def kill(self) -> None:
-        """Kill the broker when all is written, and start it again."""
-        self.broker.kill(0)
-        self.broker.start()
+        """Kill it, and start it again."""
+        self._broker.kill(0)
+        self._broker.start()
 
 
-class Cable:
-    """A connection to a broker over TCP."""
-
-    def __init__(self, port: int, received: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.received = received
-        self.ended = ended
-        self.over = False
-
-    def write(self, data: bytes) -> None:
-        """Write this, if the broker still reads."""
-        try:
-            self.socket.sendall(data)
-        except OSError:
-            pass  # `serve` notices the end
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.over = True
-        self.socket.close()
-
-    def half_close(self) -> None:
-        """Close the sending direction."""
-        self.socket.shutdown(socket.SHUT_WR)
-
-    def serve(self) -> bool:
-        """Read what has come. Return whether it is more than heart-beats."""
-        try:
-            data = self.socket.recv(65536)
-        except ConnectionResetError:
-            data = b""
-        if data:
-            self.received(data)
-        else:
-            self.close()
-            self.ended("closed")
-        return not data or bool(data.strip(b"\r\n"))
-
-
-class Real:
+class Real(Side):
     """A broker that runs. `running` is one of `tests.e2e.brokers`."""
 
     def __init__(self, running: brokers.Broker) -> None:
         self._running = running
-        self._cables: list[Cable] = []
+        self.place = ("127.0.0.1", running.port)
+        self._runner = asyncio.Runner()
+        self.net = self._runner.run(self._network())
+        self._lines: list[Line] = []
+        self._until = 0.0
 
-    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Cable:
+    async def _network(self) -> Network:
+        return real.Network(real.Clock())
+
+    async def _line(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
+        return super().connect(received, ended)
+
+    def connect(self, received: Callable[[bytes], None], ended: Callable[[str], None]) -> Line:
         """Connect."""
-        self._cables.append(Cable(self._running.port, received, ended))
-        return self._cables[-1]
 
-    def settle(self, seconds: float = 0.0) -> None:
+        def heard(data: bytes) -> None:
+            received(data)
+            if data.strip(b"\r\n"):  # more than heart-beats
+                self._until = max(self._until, time.monotonic() + QUIET)
+
+        self._lines.append(self._runner.run(self._line(heard, ended)))
+        return self._lines[-1]
+
+    def settle(self, seconds: float) -> None:
         """Read until nothing but heart-beats has come for a while."""
-        until = time.monotonic() + QUIET + seconds
-        while (left := until - time.monotonic()) > 0:
-            cables = {each.socket: each for each in self._cables if not each.over}
-            for found in select.select(list(cables), [], [], left)[0]:
-                if cables[found].serve():
-                    until = max(until, time.monotonic() + QUIET)
+        self._until = time.monotonic() + QUIET + seconds
+        while (left := self._until - time.monotonic()) > 0:
+            self._runner.run(asyncio.sleep(left))
 
     def kill(self) -> None:
         """Kill it, and wait until it is up again."""
@@ -330,12 +302,13 @@ class Real:
 
     def close(self) -> None:
         """Close all connections."""
-        for each in self._cables:
-            each.close()
+        for line in self._lines:
+            line.close()
+        self._runner.close()
 
 
 @contextmanager
-def real(name: str) -> Iterator[Real]:
+def run(name: str) -> Iterator[Real]:
     """Run a broker. Raises `brokers.Absent`."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "authority").mkdir()
@@ -382,7 +355,7 @@ def main() -> int:
     for name in options.brokers or MODELS:
         product = MODELS[name]
         try:
-            with real(name) as side:
+            with run(name) as side:
                 said = play_all(asked, Model(product))
                 expected = play_all(asked, side)
                 # What a broker does now and then is no difference: once more.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.base import DelayedCall
@@ -25,6 +25,8 @@ BEGIN: Final = 1000.0
 """The time at which a world begins, in seconds."""
 SPIN: Final = 20_000
 """Calls at one moment that are taken for a loop."""
+Place = tuple[str, int]
+"""The host and the port of an address."""
 
 
 class Spinning(Exception):
@@ -32,13 +34,19 @@ class Spinning(Exception):
 
 
 class Clock:
-    """Virtual time, in seconds, and what is to be called at which time. Calls of one moment keep their order."""
+    """Virtual time, in seconds, and what is to be called at which time. Calls of one moment keep their order; those
+    that are made without a delay come before all that were timed.
+    """
 
     def __init__(self) -> None:
         self.now = BEGIN
         self._calls: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._soon: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._number = 0
-        self._here = 0
+
+    def soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call this now, but later than what calls this method."""
+        self._soon.append((call, arguments))
 
     def at(self, time: float, call: Callable[..., object], *arguments: Any) -> None:
         """Call this at a time, which is not earlier than now."""
@@ -47,28 +55,31 @@ class Clock:
 
     def after(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         """Call this after so many seconds."""
-        self.at(self.now + seconds, call, *arguments)
+        self._number += 1
+        heappush(self._calls, (self.now + seconds, self._number, call, arguments))
 
-    def run(self, until: float, over: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass up to `until`, or until `over` returns True. Raises `Spinning`."""
-        calls = self._calls
-        while calls and calls[0][0] <= until:
-            time, _, call, arguments = heappop(calls)
-            if time > self.now:
-                self.now = time
-                self._here = 0
-            self._here += 1
-            if self._here > SPIN:
-                raise Spinning(f"{self._here} calls at one moment, the last of {call}")
+    def run(self, until: float) -> None:
+        """Let time pass up to `until`. Raises `Spinning`."""
+        calls, soon, here = self._calls, self._soon, 0
+        while True:
+            if soon:
+                call, arguments = soon.popleft()
+            elif calls and calls[0][0] <= until:
+                time, _, call, arguments = heappop(calls)
+                if time > self.now:
+                    self.now, here = time, 0
+            else:
+                break
+            here += 1
+            if here > SPIN:
+                raise Spinning(f"{here} calls at one moment, the last of {call}")
             call(*arguments)
-            if over():
-                return
         self.now = max(self.now, until)
 
 
 class End:
     """One end of a connection, with the calls of a socket. `notify` is called when there is something to read, or room
-    to write. `frozen`: nothing that it sends arrives until `thaw`.
+    to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does so, and all of it has come.
     """
 
     def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
@@ -78,12 +89,12 @@ class End:
         self.descriptor = net.opened(self)
         self.peer: End | None = None
         self.notify: Callable[[], None] = lambda: None
+        self.reader: Any = None
+        self.writer: Any = None
         self.inbox = bytearray()
         self.outbox = bytearray()
-        self.room = self.size = net.size
         self.delay = 0.0
-        self.chance = net.chance
-        self.heard_all = self.broken = self.shut = self.closed = self.frozen = False
+        self.heard_all = self.broken = self.shut = self.closed = False
         self._moving = self._notified = self._reset = False
         self._failure = 0
         self.address = ("192.0.2.7", 40000 + self.descriptor)
@@ -102,19 +113,18 @@ class End:
         if option == socket.SO_LINGER:
             self._reset = True
 
-    def getsockname(self) -> tuple[str, int]:
+    def getsockname(self) -> Place:
         """Return the address of this end."""
         return self.address
 
-    def connect_ex(self, place: tuple[str, int]) -> int:
+    def connect_ex(self, place: Place) -> int:
         """Begin to connect, or return the outcome, as the system does."""
         if self.peer is not None:
             return errno.EISCONN
-        if self._failure:
-            return self._failure
-        self._failure = errno.EINPROGRESS
-        self.net.connect(self, place)
-        return errno.EINPROGRESS
+        if not self._failure:
+            self._failure = errno.EINPROGRESS
+            self.net.connect(self, place)
+        return self._failure
 
     def recv(self, size: int) -> bytes:
         """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
@@ -123,14 +133,14 @@ class End:
         if self.inbox:
             data = bytes(self.inbox[:size])
             del self.inbox[:size]
-            if self.peer is not None:
-                self.peer._move_soon()
+            if self.peer is not None and self.peer.outbox:
+                self.peer._move_soon()  # there is room for it
             return data
         if self.broken:
             raise ConnectionResetError(errno.ECONNRESET, "reset")
         if self.heard_all:
             return b""
-        if self._failure not in (0, errno.EINPROGRESS):
+        if self.failed:
             raise OSError(self._failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
@@ -138,11 +148,12 @@ class End:
         """Take bytes, perhaps not all; return how many. Raises `OSError`."""
         if self.closed or self.shut or self.broken:
             raise BrokenPipeError(errno.EPIPE, "closed")
-        count = min(len(data), self.size - len(self.outbox))
+        net = self.net
+        count = min(len(data), net.size - len(self.outbox))
         if count <= 0:
             raise BlockingIOError(errno.EAGAIN, "full")
-        if count > 1 and self.chance.random() < self.net.weather.short:
-            count = 1 + int(self.chance.random() * (count - 1))
+        if count > 1 and net.weather.short and net.chance.random() < net.weather.short:
+            count = 1 + int(net.chance.random() * (count - 1))
         self.outbox += data[:count]
         self._move_soon()
         return count
@@ -151,7 +162,7 @@ class End:
         """End what is sent; the peer notices it after all bytes."""
         if self.closed or self.peer is None:
             raise OSError(errno.ENOTCONN, "not connected")
-        if how != socket.SHUT_RD and not self.shut:
+        if not self.shut:
             self.shut = True
             self._move_soon()
 
@@ -160,13 +171,12 @@ class End:
         if self.closed:
             return
         self.closed = True
-        self.net.closed(self)
-        peer = self.peer
-        if peer is None:
+        del self.net.ends[self.descriptor]
+        if self.peer is None:
             return
         if self._reset or self.inbox:
             self.outbox.clear()
-            self.net.clock.after(self._time(), peer.reset)
+            self.net.clock.after(self._time(), self.peer.reset)
         else:
             self.shut = True
             self._move_soon()
@@ -174,16 +184,19 @@ class End:
     # The network
 
     @property
+    def failed(self) -> bool:
+        """Whether the attempt to connect has failed."""
+        return self._failure not in (0, errno.EINPROGRESS)
+
+    @property
     def readable(self) -> bool:
         """Whether `recv` returns something, or raises for the connection's end."""
-        return bool(self.inbox) or self.heard_all or self.broken
+        return bool(self.inbox) or self.heard_all or self.broken or self.failed
 
     @property
     def writable(self) -> bool:
         """Whether `send` takes something, or raises for the connection's end; whether an attempt has its outcome."""
-        if self.peer is None:
-            return self._failure not in (0, errno.EINPROGRESS)
-        return self.broken or len(self.outbox) < self.size
+        return self.failed if self.peer is None else self.broken or len(self.outbox) < self.net.size
 
     def join(self, other: "End", delay: float) -> None:
         """Be connected with this other end. Bytes take about `delay` seconds."""
@@ -206,27 +219,19 @@ class End:
     def cut(self, most: int) -> None:
         """Cut the connection for both ends: at most so many more bytes of each direction arrive."""
         assert self.peer is not None
-        for end in (self, self.peer):
-            other = end.peer
-            assert other is not None
+        for end, other in ((self, self.peer), (self.peer, self)):
             if not other.closed:
                 other.inbox += end.outbox[:most]
-                other.changed()
             end.outbox.clear()
             end.shut = True
         self.reset()
         self.peer.reset()
 
-    def thaw(self) -> None:
-        """Let bytes arrive again."""
-        self.frozen = False
-        self._move_soon()
-
     def changed(self) -> None:
         """Call `notify` in a later turn."""
         if not self._notified:
             self._notified = True
-            self.net.clock.after(0.0, self._notify)
+            self.net.clock.soon(self._notify)
 
     def _notify(self) -> None:
         self._notified = False
@@ -234,65 +239,65 @@ class End:
             self.notify()
 
     def _time(self) -> float:
-        return self.delay * (0.5 + self.chance.random())
+        return self.delay * (0.5 + self.net.chance.random())
 
     def _move_soon(self) -> None:
-        if not self._moving and (self.outbox or self.shut):
+        if not self._moving:
             self._moving = True
             self.net.clock.after(self._time(), self._move)
 
     def _move(self) -> None:
         """Let a piece of what was sent arrive, or the end behind it."""
         self._moving = False
-        peer = self.peer
-        if peer is None or self.frozen or self.broken:
+        peer, net = self.peer, self.net
+        if peer is None or self.broken:
             return
-        if peer.closed:
-            if self.outbox:
-                self.outbox.clear()
-                self.net.clock.after(self._time(), self.reset)
-            return
-        if self.outbox:
-            count = min(len(self.outbox), peer.room - len(peer.inbox))
+        if self.outbox and peer.closed:
+            self.outbox.clear()
+            net.clock.after(self._time(), self.reset)
+        elif self.outbox:
+            before = len(self.outbox)
+            count = min(before, net.size - len(peer.inbox))
             if count <= 0:
                 return  # `recv` makes room, and goes on
-            if count > 1 and self.chance.random() < self.net.weather.pieces:
-                count = 1 + int(self.chance.random() * (count - 1))
+            if count > 1 and net.weather.pieces and net.chance.random() < net.weather.pieces:
+                count = 1 + int(net.chance.random() * (count - 1))
             peer.inbox += self.outbox[:count]
             del self.outbox[:count]
             peer.changed()
-            self.changed()
-            self._move_soon()
-        elif self.shut and not peer.heard_all:
+            if before >= net.size:
+                self.changed()  # there is room again
+            if self.outbox or self.shut:
+                self._move_soon()
+        elif self.shut and not peer.heard_all and not peer.closed:
             peer.heard_all = True
             peer.changed()
             if peer.own:
-                self.net.clock.after(1.0, self.net.look, peer)
+                net.clock.after(1.0, net.look, peer)
 
 
-class Weather:
+class Weather(NamedTuple):
     """How bad the network is. `pieces`: the share of arrivals that are cut; `short`: the share of writes that are not
-    taken whole; `slowest`: the longest delay of a connection in seconds; `descriptors`: how many a process may have.
+    taken whole; `slowest`: the longest delay of a connection in seconds.
     """
 
-    def __init__(self, pieces: float = 0.0, short: float = 0.0, slowest: float = 0.01) -> None:
-        self.pieces = pieces
-        self.short = short
-        self.slowest = slowest
+    pieces: float = 0.0
+    short: float = 0.0
+    slowest: float = 0.01
 
 
 class Network:
-    """All connections of a world, and where a connection is accepted: by `(host, port)` the function that gets the
-    other end. A `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a
-    socket's buffers in bytes.
+    """All connections of a world, and where a connection is accepted: by place the function that gets the other end. A
+    `silent` place never answers. While it is `lacking`, relays get no descriptors. `size` is that of a socket's buffers
+    in bytes. `dead`: so many ends of relays were kept though both sides had closed.
     """
 
     def __init__(self, clock: Clock, chance: Random, weather: Weather) -> None:
         self.clock = clock
         self.chance = chance
         self.weather = weather
-        self.places: dict[tuple[str, int], Callable[[End], None]] = {}
-        self.silent: set[tuple[str, int]] = set()
+        self.places: dict[Place, Callable[[End], None]] = {}
+        self.silent: set[Place] = set()
         self.ends: dict[int, End] = {}
         self.dead = 0
         self.lacking = False
@@ -314,17 +319,13 @@ class Network:
         if end.shut and not (end.closed or end.inbox or end.outbox):
             self.dead += 1
 
-    def closed(self, end: End) -> None:
-        """Forget an end that is closed."""
-        self.ends.pop(end.descriptor, None)
-
-    def connect(self, end: End, place: tuple[str, int]) -> None:
+    def connect(self, end: End, place: Place) -> None:
         """Connect an end to a place, or let the attempt fail, after some time."""
         delay = self.chance.random() ** 3 * self.weather.slowest
         if place not in self.silent:
             self.clock.after(2 * delay, self._answer, end, place, delay)
 
-    def _answer(self, end: End, place: tuple[str, int], delay: float) -> None:
+    def _answer(self, end: End, place: Place, delay: float) -> None:
         accept = self.places.get(place)
         if end.closed:
             return
@@ -332,7 +333,7 @@ class Network:
             end.fail(errno.ECONNREFUSED)
             return
         other = End(self, end.name)
-        other.address, end.address = place, ("192.0.2.7", 40000 + end.descriptor)
+        other.address = place
         end.join(other, delay)
         accept(other)
 
@@ -352,25 +353,22 @@ class _Sockets:
         return End(self.net, own=True)
 
 
-class _Poller:
+class _Epoll:
     """Stands for `select.epoll`, by which a relay learns that clients leave which it does not read from."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
         self.watched: dict[int, int] = {}
-        self.ready = lambda: None
-        self.descriptor = -2
 
     def register(self, descriptor: int, events: int) -> None:
         self.watched[descriptor] = 0
-
-    modify = register
+        self.net.ends[descriptor].changed()
 
     def unregister(self, descriptor: int) -> None:
         self.watched.pop(descriptor, None)
 
     def fileno(self) -> int:
-        return self.descriptor
+        return 0
 
     def close(self) -> None:
         self.watched.clear()
@@ -380,10 +378,9 @@ class _Poller:
         found = []
         for descriptor, told in self.watched.items():
             end = self.net.ends.get(descriptor)
-            if end is not None:
-                events = 0x2000 * end.heard_all | 0x18 * end.broken
-                if events & ~told:
-                    found.append((descriptor, events))
+            events = 0 if end is None else 0x2000 * end.heard_all | 0x18 * end.broken
+            if events & ~told:
+                found.append((descriptor, events))
         return found
 
     def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
@@ -392,30 +389,30 @@ class _Poller:
         return found
 
 
+class _Poll:
+    """Stands for `select.poll`, by which a relay looks whether one connection has something to read."""
+
+    def __init__(self, net: Network) -> None:
+        self._net = net
+
+    def register(self, descriptor: int, events: int) -> None:
+        self._end = self._net.ends.get(descriptor)
+
+    def poll(self, timeout: int) -> list[int]:
+        return [1] if self._end is not None and self._end.readable else []
+
+
 class _Select:
     """Stands for the module `select` in the relay's connections."""
 
     EPOLLRDHUP, EPOLLET, EPOLLHUP, EPOLLERR, POLLIN = 0x2000, 1 << 31, 0x10, 0x08, 1
     net: Network
 
-    def epoll(self) -> _Poller:
-        return _Poller(self.net)
+    def epoll(self) -> _Epoll:
+        return _Epoll(self.net)
 
-    def poll(self) -> "_Look":
-        return _Look(self.net)
-
-
-class _Look:
-    def __init__(self, net: Network) -> None:
-        self._net = net
-        self._asked = 0
-
-    def register(self, descriptor: int, events: int) -> None:
-        self._asked = descriptor
-
-    def poll(self, timeout: int) -> list[int]:
-        end = self._net.ends.get(self._asked)
-        return [1] if end is not None and end.readable else []
+    def poll(self) -> _Poll:
+        return _Poll(self.net)
 
 
 SOCKETS: Final = _Sockets()
@@ -427,7 +424,7 @@ class Port:
 
     numberAccepts = 16
 
-    def __init__(self, reactor: "Reactor", place: tuple[str, int], factory: Any) -> None:
+    def __init__(self, reactor: "Reactor", place: Place, factory: Any) -> None:
         self.reactor = reactor
         self.place = place
         self.factory = factory
@@ -445,7 +442,7 @@ class Port:
         while self._waiting:
             self._waiting.popleft().close()
 
-    def accept(self) -> tuple[End, tuple[str, int]]:
+    def accept(self) -> tuple[End, Place]:
         """Return the next connection and its client's address. Raises `OSError`."""
         if not self._waiting:
             raise BlockingIOError(errno.EAGAIN, "nobody waits")
@@ -453,18 +450,20 @@ class Port:
             raise OSError(errno.EMFILE, "no descriptors")
         end = self._waiting.popleft()
         assert end.peer is not None
-        self.reactor.adopted(end)
         return end, end.peer.address
 
     def getHost(self) -> IPv4Address:
         return IPv4Address("TCP", *self.place)
 
-    def stopListening(self) -> Deferred[None]:
+    def leave(self) -> None:
         """Accept no more."""
         if self.reactor.net.places.get(self.place) == self._arrived:
             del self.reactor.net.places[self.place]
-        self.factory.doStop()
         self._refuse()
+
+    def stopListening(self) -> Deferred[None]:
+        self.factory.doStop()
+        self.leave()
         return succeed(None)
 
 
@@ -472,17 +471,17 @@ class Port:
 class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
     """The reactor of one relay, on the world's clock and network. After `kill` nothing of it is called any more."""
 
+    running = True
+
     def __init__(self, clock: Clock, net: Network) -> None:
         self.clock = clock
         self.net = net
         self.alive = True
         self.faults: list[BaseException] = []
-        self.ports: list[Port] = []
-        self._readers: dict[int, Any] = {}
-        self._writers: dict[int, Any] = {}
-        self._numbers: dict[Any, int] = {}
+        self._ports: list[Port] = []
+        self._ends: dict[Any, End] = {}
+        self._departures: Any = None
         self._calls: dict[DelayedCall, None] = {}
-        self.running = True
 
     # Time
 
@@ -492,11 +491,13 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kwargs: object
     ) -> DelayedCall:
-        made = DelayedCall(
-            self.clock.now + delay, callable, args, kwargs, self._cancelled, self._moved, self.seconds
-        )
+        time = self.clock.now + delay
+        made = DelayedCall(time, callable, args, kwargs, self._cancelled, self._moved, self.seconds)
         self._calls[made] = None
-        self.clock.at(made.time, self._call, made)
+        if delay:
+            self.clock.at(time, self._call, made)
+        else:
+            self.clock.soon(self._call, made)
         return made
 
     def _call(self, made: DelayedCall) -> None:
@@ -506,7 +507,7 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
             self.clock.at(made.getTime(), self._call, made)
             return
         made.called = 1
-        self._calls.pop(made, None)
+        del self._calls[made]
         try:
             made.func(*made.args, **made.kw)
         except Exception as error:
@@ -525,82 +526,75 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
     def callWhenRunning(self, call: Callable[..., object], *arguments: Any, **named: Any) -> None:
         self.callLater(0, call, *arguments, **named)
 
-    def callFromThread(self, call: Callable[..., object], *arguments: Any, **named: Any) -> None:
-        self.callLater(0, call, *arguments, **named)
+    callFromThread = callWhenRunning
 
     def addSystemEventTrigger(self, *arguments: Any) -> None:
         """Do nothing: a world has no system events."""
 
-    def removeSystemEventTrigger(self, *arguments: Any) -> None:
-        """Do nothing."""
+    removeSystemEventTrigger = addSystemEventTrigger
 
     # Sockets
 
     def addReader(self, selectable: Any) -> None:
-        self._add(self._readers, selectable)
+        end = self._end(selectable)
+        if end is not None:
+            end.reader = selectable
+            if end.readable:
+                end.changed()
+        elif selectable.fileno() == 0:
+            self._departures = selectable
 
     def addWriter(self, selectable: Any) -> None:
-        self._add(self._writers, selectable)
-
-    def _add(self, kind: dict[int, Any], selectable: Any) -> None:
-        number = selectable.fileno()
-        self._numbers[selectable] = number
-        kind[number] = selectable
-        end = self.net.ends.get(number)
+        end = self._end(selectable)
         if end is not None:
-            end.notify = lambda: self._serve(number)
-            if (end.readable and kind is self._readers) or (end.writable and kind is self._writers):
+            end.writer = selectable
+            if end.writable:
                 end.changed()
 
+    def _end(self, selectable: Any) -> End | None:
+        """Return the end that belongs to this; None for what watches departures."""
+        end = self.net.ends.get(selectable.fileno())
+        if end is not None and selectable not in self._ends:
+            self._ends[selectable] = end
+            end.notify = lambda: self._serve(end)
+        return end
+
     def removeReader(self, selectable: Any) -> None:
-        self._readers.pop(self._numbers.get(selectable, -1), None)
+        if selectable in self._ends:
+            self._ends[selectable].reader = None
+        elif selectable is self._departures:
+            self._departures = None
 
     def removeWriter(self, selectable: Any) -> None:
-        self._writers.pop(self._numbers.get(selectable, -1), None)
+        if selectable in self._ends:
+            self._ends[selectable].writer = None
 
-    def adopted(self, end: End) -> None:
-        """An accepted end belongs to this relay."""
-
-    def _serve(self, number: int) -> None:
-        """Call who waits for this descriptor, as far as there is something to be done."""
+    def _serve(self, end: End) -> None:
+        """Call who waits for this end, as far as there is something to be done."""
         if not self.alive:
             return
-        for kind, ready, act in (
-            (self._readers, "readable", "doRead"),
-            (self._writers, "writable", "doWrite"),
-        ):
-            selectable, end = kind.get(number), self.net.ends.get(number)
-            if selectable is None or end is None or not getattr(end, ready):
-                continue
-            try:
-                why = getattr(selectable, act)()
-            except Exception as error:
-                self.faults.append(error)
-                why = error
-            if why is not None:
-                self._disconnectSelectable(selectable, why, act == "doRead")
-        end = self.net.ends.get(number)
-        if end is not None and (
-            (number in self._readers and end.readable) or (number in self._writers and end.writable)
-        ):
+        if end.reader is not None and end.readable:
+            self._act(end.reader, end.reader.doRead, True)
+        if end.writer is not None and end.writable:
+            self._act(end.writer, end.writer.doWrite, False)
+        if (end.reader is not None and end.readable) or (end.writer is not None and end.writable):
             end.changed()
-        self._look()
+        watched = self._departures
+        if watched is not None and watched._poller.watched and watched._poller.news():
+            watched.doRead()
 
-    def _look(self) -> None:
-        """Tell the relay's poller of clients that leave."""
-        found = self._readers.get(-2)
-        if found is not None and found._poller is not None and found._poller.news():
-            found.doRead()
-
-    def watch_departures(self) -> None:
-        """Call what waits for the poller, if a watched connection ended."""
-        if self.alive:
-            self._look()
+    def _act(self, selectable: Any, act: Callable[[], Any], reads: bool) -> None:
+        try:
+            why = act()
+        except Exception as error:
+            self.faults.append(error)
+            why = error
+        if why is not None:
+            self._disconnectSelectable(selectable, why, reads)
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
-        made = Port(self, (interface or "192.0.2.100", port), factory)
-        self.ports.append(made)
-        return made
+        self._ports.append(Port(self, (interface, port), factory))
+        return self._ports[-1]
 
     def connectTCP(
         self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: Any = None
@@ -613,15 +607,12 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
 
     def open_ends(self) -> list[End]:
         """Return the ends that this relay has open."""
-        numbers = {*self._numbers.values()}
-        return [end for number, end in self.net.ends.items() if number in numbers]
+        return [end for end in dict.fromkeys(self._ends.values()) if not end.closed]
 
     def kill(self) -> None:
         """The process is killed: the system closes its sockets, and nothing of it is called any more."""
         self.alive = False
-        for port in self.ports:
-            if self.net.places.get(port.place) == port._arrived:
-                del self.net.places[port.place]
-            port._refuse()
+        for port in self._ports:
+            port.leave()
         for end in self.open_ends():
             end.close()

@@ -1,6 +1,7 @@
 """The relay's fast path, on sockets of a world: what `stomprelay/service/connection/_pipe.pyx` does, in Python."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
@@ -9,37 +10,30 @@ from stomprelay.service.connection import protocol
 from stomprelay.wire.run import Run
 
 
+@dataclass(eq=False)
 class Pipe:
     """Reads the socket of `source` while it is `open`, and writes whole runs to `target` without the core."""
 
-    def __init__(
-        self,
-        source: Any,
-        target: Any,
-        scan: Callable[[bytes, int], object],
-        takes: Callable[[Run], bool],
-        trails: bool,
-        seconds: Callable[[], float],
-        failed: Callable[[Exception], None],
-        recording: Any = None,
-        counter: Any = None,
-        session: Any = None,
-    ) -> None:
-        self.source = source
-        self.target = target
-        self.frames = self._size = self._sent = self._untold = 0
-        self._at = 0.0
-        self._transport = source.socket()
-        self._wrapped = source.plain is None
-        self._scan = scan
-        self._takes = takes
-        self._trails = trails
-        self._seconds = seconds
-        self._failed = failed
-        self._recording = recording
-        self._counter = counter
-        self._session = session
-        self._until = 1
+    source: Any
+    target: Any
+    scan: Callable[[bytes, int], object]
+    takes: Callable[[Run], bool]
+    trails: bool
+    seconds: Callable[[], float]
+    failed: Callable[[Exception], None]
+    recording: Any
+    counter: Any
+    session: Any
+    frames: int = 0
+    _size: int = 0
+    _sent: int = 0
+    _at: float = 0.0
+    _untold: int = 0
+    _until: int = 1
+
+    def __post_init__(self) -> None:
+        self._transport = self.source.socket()
+        self._wrapped = self.source.plain is None
 
     def open(self) -> None:
         """Read instead of the transport."""
@@ -75,10 +69,10 @@ class Pipe:
             data = self.source.unwrapped(data)
         at = 0
         try:
-            if data and not more and not (self._trails and data[-1] == 0):
+            if data and not more and not (self.trails and data[-1] == 0):
                 at = self._pass(data)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
             return None
         if at < len(data):
             self.source.came(data[at:])
@@ -87,27 +81,27 @@ class Pipe:
     def _pass(self, data: bytes) -> int:
         at, kept, out = 0, 0, b""
         while at < len(data):
-            run = self._scan(data, at)
-            if type(run) is not Run or not self._takes(run):
+            run = self.scan(data, at)
+            if type(run) is not Run or not self.takes(run):
                 break
             self.frames += run.count
             self._untold += run.count
-            if self._counter is not None and self._untold >= self._until:
+            if self.counter is not None and self._untold >= self._until:
                 count, self._untold = self._untold, 0
-                self._until = self._counter.passed(run, self._session, self.source.leg.dialect, count)
+                self._until = self.counter.passed(run, self.session, self.source.leg.dialect, count)
             if run.instead is not None:
                 out += data[kept:at] + run.instead.data
                 kept = run.after
             at = run.after
-            if self._recording is not None:
-                self._recording.recorder.frames.append(run)
+            if self.recording is not None:
+                self.recording.recorder.frames.append(run)
         if at:
             out += data[kept:at]
             self._size += at
             self._sent += len(out)
-            self._at = self._seconds()
-            if at == len(data) and self._recording is not None:
-                self._recording.record(self._recording.recorder)
+            self._at = self.seconds()
+            if at == len(data) and self.recording is not None:
+                self.recording.record(self.recording.recorder)
             if self.target.plain is None:
                 self.target.write(out)
             else:

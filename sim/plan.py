@@ -4,6 +4,7 @@ steps is a plan, too: that is how a failing world is made smaller.
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from itertools import count
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -111,23 +112,14 @@ class Scene:
     alone: bool = False
 
     def __str__(self) -> str:
-        parts = [
-            self.kind,
-            *[
-                f"{name}={product.name}/{version.decode()}"
-                for name, (product, version) in self.brokers.items()
-            ],
-        ]
-        parts += [
-            f"{name}={habit.version.decode()}{'p' * habit.pipelines}{'r' * (habit.rough > 0)}"
-            for name, habit in self.clients.items()
-        ]
-        parts += [
-            f"{each.name}={value}"
-            for each in fields(self)
-            if each.default is not MISSING and (value := getattr(self, each.name)) != each.default
-        ]
-        parts += [f"{name}={value}" for name, value in self.settings.items() if value != PLAIN.get(name)]
+        parts = [self.kind]
+        parts += [f"{name}={product.name}/{most.decode()}" for name, (product, most) in self.brokers.items()]
+        for name, each in self.clients.items():
+            parts.append(f"{name}={each.version.decode()}{'p' * each.pipelines}{'r' * (each.rough > 0)}")
+        odd = {each.name: getattr(self, each.name) for each in fields(self) if each.default is not MISSING}
+        plain = {each.name: each.default for each in fields(self)} | PLAIN
+        odd |= self.settings
+        parts += [f"{name}={value}" for name, value in odd.items() if value != plain[name]]
         return " ".join(parts)
 
     @property
@@ -138,28 +130,22 @@ class Scene:
     def listener(self, changed: Mapping[str, Any]) -> Listener:
         """Return the listener of the relay, with these settings changed."""
         settings = {**self.settings, **changed}
+        path = PATH if settings["broker_web"] else None
+        secure = settings["broker_tls"]
         made = [
-            Broker(
-                f"tcp://{name}",
-                f"tcp:host=192.0.2.{at}:port=61613",
-                f"192.0.2.{at}",
-                tls=self.settings["broker_tls"],
-                path=PATH if self.settings["broker_web"] else None,
-            )
-            for at, name in enumerate(self.brokers, 1)
+            Broker(f"tcp://{name}", f"tcp:host={host}:port=61613", host, tls=secure, path=path)
+            for name, host in zip(self.brokers, map("192.0.2.{}".format, count(1)), strict=False)
         ]
         last = made.pop() if self.routed else None
         if self.kind == "failover":
             made = made[: settings.get("brokers")]
-        denied = settings.get("denied", ())
         limits: dict[str, Any] = {"attempts": 3, "startup_attempts": 2, "timeout": 3.0} if self.tight else {}
         reconnect = Reconnect(
             randomize=settings["randomize"],
-            longest_delay=settings.get("longest_delay", 1.0),
+            longest_delay=settings["longest_delay"],
             priority_backup=self.home,
             **limits,
         )
-        there = None if last is None else Group("there", (last,), reconnect, settings["policy"])
         if self.kind == "plain":
             groups = alone(made[0])
         elif self.kind == "fanout":
@@ -180,12 +166,18 @@ class Scene:
             versions=frozenset(self.versions) or None,
             close_on_error=self.closes,
             fan_out_queues=not self.alone,
-            tls=ClientTLS(certificate() if settings["broker_tls"] else None, name=NAME),
+            tls=ClientTLS(certificate() if secure else None, name=NAME),
         )
         routes: tuple[Route, ...] = ()
-        if there is not None:
-            over = replace(upstream, name="there", groups=(there,), quorum=1, confirm=settings["confirm"])
+        if last is not None:
+            there = (Group("there", (last,), reconnect, settings["policy"]),)
+            over = replace(upstream, name="there", groups=there, quorum=1, confirm=settings["confirm"])
             routes = (Route(Match.PREFIX, "/queue/c", over),)
+        denied = settings.get("denied")
+        bounds: dict[str, Any] = {"unacknowledged": settings["unacknowledged"]}
+        bounds["limits"] = Limits(body=settings.get("body", min(settings["memory"] // 4, 1 << 20)))
+        if self.tight:
+            bounds |= TIGHT
         return Listener(
             "public",
             f"tcp:{PLACE[1]}:interface={PLACE[0]}",
@@ -195,19 +187,13 @@ class Scene:
             trace=settings["trace"],
             versions=frozenset(settings.get("versions", VERSIONS)),
             clients=settings.get("clients"),
-            rates=RateLimits(Rates(frames=settings.get("frames"))),
+            rates=RateLimits(Rates(frames=settings["frames"])),
             tls=ServerTLS(certificate(), certificate()) if settings["tls"] else None,
             web=Web() if settings["web"] else None,
             rules=AccessRules((AccessRule(1, False, denied, denied),), True) if denied else None,
             loss=self.loss,
             auth="people" if self.auth else None,
-            **(
-                {
-                    "unacknowledged": settings["unacknowledged"],
-                    "limits": Limits(body=settings.get("body", min(settings["memory"] // 4, 1 << 20))),
-                }
-                | (TIGHT if self.tight else {})
-            ),
+            **bounds,
         )
 
 
@@ -228,9 +214,9 @@ def draw(seed: int, number: int) -> Plan:
     chance = Random(f"{seed}/{number}")
     random, choice = chance.random, chance.choice
     kind = choice(KINDS)
-    count = 1 if kind == "plain" else 2 + (random() < 0.3)
+    many = 1 if kind == "plain" else 2 + (random() < 0.3)
     brokers = {
-        "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(count)
+        "abc"[at]: (choice(PRODUCTS), choice((b"1.0", b"1.1", b"1.2", b"1.2", b"1.2"))) for at in range(many)
     }
     clients, web, secure = {}, random() < 0.3, random() < 0.05
     for at in range(1 + int(random() * 3)):
@@ -242,9 +228,9 @@ def draw(seed: int, number: int) -> Plan:
             random() > 0.01,
             web and random() < 0.6,
             secure,
+            beats=random() < 0.3,
+            chokes=random() < 0.02,
         )
-        habit = clients[f"c{at + 1}"]
-        clients[f"c{at + 1}"] = habit._replace(beats=random() < 0.3, chokes=random() < 0.02)
     bad = random()
     weather = (choice((0.0, 0.3, 0.9)), choice((0.0, 0.0, 0.2)), choice((0.001, 0.02, 0.3)))
     settings = {
@@ -263,7 +249,7 @@ def draw(seed: int, number: int) -> Plan:
         "broker_web": random() < 0.06,
         "broker_tls": random() < 0.03,
         "randomize": random() < 0.3,
-        "policy": choice((Policy.FAILOVER, Policy.FAILOVER, None, Policy.TOGETHER)) or Policy.FAILOVER,
+        "policy": choice((*[Policy.FAILOVER] * 3, Policy.TOGETHER)),
         "all": random() < 0.5,
         "disconnect_timeout": choice((0.5, 5.0)),
         "stop_timeout": choice((0.0, 1.0, 5.0)),
@@ -302,9 +288,12 @@ def _transactions(chance: Random, clients: list[str], length: float) -> list[Ste
     for name in clients:
         if chance.random() < 0.2:
             begins = chance.random() * length
-            steps += [Step(begins, name, "begin", (0,)), Step(begins + 0.01, name, "send", (1, 0, 1, 0))]
-            steps.append(Step(begins + chance.random(), name, "ack", (0, 0, 1)))
-            steps.append(Step(begins + 2 * chance.random(), name, "commit", (0, 1)))
+            steps += [
+                Step(begins, name, "begin", (0,)),
+                Step(begins + 0.01, name, "send", (1, 0, 1, 0)),
+                Step(begins + chance.random(), name, "ack", (0, 0, 1)),
+                Step(begins + 2 * chance.random(), name, "commit", (0, 1)),
+            ]
     return steps
 
 
@@ -313,30 +302,31 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
     random, choice = chance.random, chance.choice
     rough = random() < 0.2
     mood = choice((0.0, 0.1, 0.5)) if rough else 0.0
-    clients = {}
-    for name, habit in scene.clients.items():
-        wild = choice((0.0, 0.05, 0.3)) if rough else 0.0
-        clients[name] = habit._replace(rough=wild, lenient=mood > 0 or wild > 0)
-    brokers = dict(scene.brokers)
+    wild = [choice((0.0, 0.05, 0.3)) if rough else 0.0 for _ in scene.clients]
+    brokers, kind = dict(scene.brokers), scene.kind
     routed = random() < 0.15
     if routed:
         brokers["abcd"[len(brokers)]] = choice([*brokers.values()])
-    kind = scene.kind
-    if random() < 0.15:
+    alike = None
+    if random() < 0.15:  # brokers give their messages the same names
         kind = choice((kind, "fanout")) if len(brokers) > 1 + routed else kind
-        same, alike = random() < 0.5, choice((b"1.1", b"1.2"))
+        same, version = random() < 0.5, choice((b"1.1", b"1.2"))
+        alike = version if same else None
         brokers = {
-            name: (choice(PRODUCTS[1:])._replace(counts=True), alike if same else version)
-            for name, (_, version) in brokers.items()
+            name: (choice(PRODUCTS[1:])._replace(counts=True), alike or own)
+            for name, (_, own) in brokers.items()
         }
-        clients = {name: each._replace(version=alike) if same else each for name, each in clients.items()}
     nacks = all(product.nacks_1_0 for product, _ in brokers.values())
-    clients = {
-        name: each._replace(
-            nacks=nacks or each.version != b"1.0", returns=None if each.chokes else each.returns
+    clients = {}
+    for (name, each), share in zip(scene.clients.items(), wild, strict=True):
+        version = alike or each.version
+        clients[name] = each._replace(
+            version=version,
+            rough=share,
+            lenient=mood > 0 or share > 0,
+            nacks=nacks or version != b"1.0",
+            returns=None if each.chokes else each.returns,
         )
-        for name, each in clients.items()
-    }
     return replace(
         scene,
         kind=kind,
@@ -356,21 +346,9 @@ def _rougher(chance: Random, scene: Scene) -> Scene:
 
 _ACTS: Final = (
     *["send"] * 9,
-    "burst",
     *["ack"] * 8,
-    *[
-        "subscribe",
-        "subscribe",
-        "unsubscribe",
-        "nack",
-        "begin",
-        "begin",
-        "commit",
-        "commit",
-        "abort",
-        "pause",
-        "connect",
-    ],
+    *["subscribe", "begin", "commit"] * 2,
+    *["burst", "unsubscribe", "nack", "abort", "pause", "connect"],
 )
 _ENDS: Final = ("disconnect", "vanish", "reset", "half_close", "fault", "silence")
 
@@ -396,7 +374,7 @@ def client_act(chance: Random) -> tuple[str, tuple[int, ...]]:
     return act, values.get(act, ())
 
 
-_FATES: Final[tuple[str, ...]] = (
+_FATES: Final = (
     *["kill"] * 3,
     *["stall", "cut", "cut_client", "pause", "pause", "refuse", "part", "fill", "relay", "feel", "outage"],
     *["mute", "half_close"],
@@ -407,40 +385,40 @@ def _fate(chance: Random, at: float, brokers: list[str]) -> list[Step]:
     """Return what happens to a broker or to its connections, and how it ends."""
     random, name = chance.random, chance.choice(brokers)
     later = at + chance.choice((0.0, 0.1, 1.0, 3.0, 20.0)) * random()
+    which, most = int(random() * 9), int(random() * 400)
+
+    def spell(who: str, act: str, begin: int, end: int = 0) -> list[Step]:
+        return [Step(at, who, act, (begin,)), Step(later, who, act, (end,))]
+
     match chance.choice(_FATES):
         case "kill":
-            return [Step(at, name, "kill", (int(random() * 400),)), Step(later, name, "start")]
+            return [Step(at, name, "kill", (most,)), Step(later, name, "start")]
         case "stall":
             end = Step(later, name, "stall", (0,)) if random() < 0.6 else Step(later, name, "kill", (0,))
             return [Step(at, name, "stall", (1,)), end, Step(later + random(), name, "start")]
-        case "refuse" | "fill" | "mute" as act:
-            return [Step(at, name, act, (1,)), Step(later, name, act, (0,))]
-        case "part" | "half_close" as act:
-            return [Step(at, name, act, (int(random() * 9),))]
+        case "refuse" | "fill" | "mute" as how:
+            return spell(name, how, 1)
+        case "part":
+            return [Step(at, name, "part")]
+        case "half_close":
+            return [Step(at, name, "half_close", (which,))]
         case "outage":
-            most = int(random() * 400)
             steps = [Step(at + random() * 0.1, each, "kill", (most,)) for each in brokers]
             return [*steps, *[Step(later, each, "start") for each in brokers]]
         case "feel":
             if random() < 0.5:
                 return [Step(0.0, name, "feel", (1,))]  # to the end of the weather
-            return [Step(at, name, "feel", (1 + int(random() * 2),)), Step(later, name, "feel", (0,))]
+            return spell(name, "feel", 1 + int(random() * 2))
         case "cut":
-            return [Step(at, name, "cut", (int(random() * 9), int(random() * 400)))]
+            return [Step(at, name, "cut", (which, most))]
         case "cut_client":
-            return [Step(at, "relay", "cut", (int(random() * 9), int(random() * 400)))]
+            return [Step(at, "relay", "cut", (which, most))]
         case "relay":
-            what = chance.choice(("kill", "stop", "handover", "drain", "lack", "disk", "reload"))
-            if what == "disk":
-                return [Step(at, "relay", what, (int(random() * 4000),)), Step(later, "relay", what, (-1,))]
-            if what == "reload":
-                which = int(random() * len(CHANGES))
-                return [Step(at, "relay", what, (which,)), Step(later, "relay", what, (len(CHANGES) - 1,))]
-            if what in ("drain", "lack"):
-                return [Step(at, "relay", what, (1,)), Step(later, "relay", what, (0,))]
-            return [Step(at, "relay", what), Step(later, "relay", "start")]
+            act = chance.choice(("kill", "stop", "handover", "drain", "lack", "disk", "reload"))
+            changed = int(random() * len(CHANGES)), len(CHANGES) - 1
+            spells = {"drain": (1, 0), "lack": (1, 0), "disk": (10 * most, -1), "reload": changed}
+            if act in spells:
+                return spell("relay", act, *spells[act])
+            return [Step(at, "relay", act), Step(later, "relay", "start")]
         case _:
-            return [
-                Step(at, "relay", "pause", (int(random() * 3),)),
-                Step(later, "relay", "resume", (int(random() * 3),)),
-            ]
+            return [Step(at, "relay", "pause", (which,)), Step(later, "relay", "resume", (which + most % 2,))]

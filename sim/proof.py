@@ -151,7 +151,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{found} of {len(wanted)} patches fit the code")
         return int(found < len(wanted))
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as processes:
-        for proof in processes.map(partial(prove, seed=given.seed, seconds=given.minutes * 60), wanted):
+        each = processes.map if given.jobs > 1 else map
+        for proof in each(partial(prove, seed=given.seed, seconds=given.minutes * 60), wanted):
             found += proof.world is not None
             world = "-" if proof.world is None else f"{given.seed}/{proof.world}"
             print(f"{proof.defect:32} {proof.rule:36} {world:>10} {proof.seconds:7.1f} s", flush=True)

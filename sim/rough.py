@@ -15,83 +15,44 @@ from sim.net import End
 from sim.stomp import Frame, Pairs, escaped
 from tests.transcripts import recordings
 
-LEGAL: Final = (
-    *[b"", b"", b"", b"", b" ", b" a", b"a ", b"0", b"-1", b"\\n", b"\\c", b"\\\\", b"a\\nb\\\\n", b"x:y"],
-    *[
-        b"\xc3\xa4",
-        b"\xff",
-        b"auto",
-        b"shutdown",
-        b"too many",
-        b"relay-1-1",
-        b"relay-ack-1",
-        b"1",
-        b"r-1",
-        b"t1",
-    ],
-    *[b"a" * 300, b"\t"],
+
+def _words(text: bytes) -> tuple[bytes, ...]:
+    return tuple(text.split(b"|"))
+
+
+LEGAL: Final = _words(
+    b"|||| | a|a |0|-1|\\n|\\c|\\\\|a\\nb\\\\n|x:y|\xc3\xa4|\xff|auto|shutdown|too many|relay-1-1|relay-ack-1|1|r-1|t1|"
+    b"%b|\t" % (b"a" * 300)
 )
 """Odd values that every version may read."""
-RETURNS: Final = (b"s\r", b"\r", b"a\rb", b"\r\r")
+RETURNS: Final = _words(b"s\r|\r|a\rb|\r\r")
 """Odd values with a CR: bytes of the value, a line's end or an error, by the version."""
-WRONG: Final = (b"a\\qb", b"\\", b"\\t", b"a\\", b"a\0b", b"\\r", b"a" * 11000)
+WRONG: Final = _words(b"a\\qb|\\|\\t|a\\|a\0b|\\r|%b" % (b"a" * 11000))
 """Values that some version refuses."""
-BODIES: Final = (b"", b"\n", b"\n\n\n", b"\0", b"a\0b", b"SEND\n\n\0", b"\r\n", b"\xff\xfe", b"x" * 40)
-COMMANDS: Final = (
-    *[b"CONNECT", b"STOMP", b"CONNECTED", b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"ACK", b"NACK", b"BEGIN"],
-    *[b"COMMIT", b"ABORT", b"DISCONNECT", b"MESSAGE", b"RECEIPT", b"ERROR", b"send", b"NOOP", b"", b"SEND "],
+BODIES: Final = _words(b"|\n|\n\n\n|\0|a\0b|SEND\n\n\0|\r\n|\xff\xfe|%b" % (b"x" * 40))
+COMMANDS: Final = _words(
+    b"CONNECT|STOMP|CONNECTED|SEND|SUBSCRIBE|UNSUBSCRIBE|ACK|NACK|BEGIN|COMMIT|ABORT|DISCONNECT|MESSAGE|RECEIPT|ERROR|"
+    b"send|NOOP||SEND "
 )
-LENGTHS: Final = (
-    *[
-        b"0",
-        b"1",
-        b"5",
-        b"65535",
-        b"99999999",
-        b"999999999999999999999",
-        b"-1",
-        b"a",
-        b"",
-        b" 3",
-        b"3 ",
-        b"0x3",
-    ],
-    b"\xd9\xa3",
-)
+LENGTHS: Final = _words(b"0|1|5|65535|99999999|999999999999999999999|-1|a|| 3|3 |0x3|\xd9\xa3")
 """Of a `content-length` that does not fit."""
-GREETINGS: Final = (
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"\x16\x03\x01",
-    b"\n\n",
-    b"SEND\n\n\0",
-    b"\0",
-    b"CONNECT\n\n\0",
-)
+GREETINGS: Final = _words(b"GET / HTTP/1.1\r\n\r\n|\x16\x03\x01|\n\n|SEND\n\n\0|\0|CONNECT\n\n\0")
 """What a client writes in front of CONNECT."""
-LOGINS: Final = (b"guest", b"a\\qb", b"shutdown", b"unavailable", b"too many", b"time-out")
-BEATS: Final = (b"0,0", b"0,1000", b"1000,1000", b"100,0", b"1,1", b"1", b"x,y")
-REFUSALS: Final = (
-    b"ERROR\nmessage:Bad CONNECT\n\nlogin was 'shutdown'\0",
-    b"ERROR\nmessage:The user 'too many' is unavailable\n\n\0",
-    b"ERROR\nmessage:connection.forced\n\n\0",
-    b"ERROR\nmessage:Supported versions are 1.0,1.1,1.2\nversion:1.0,1.1\n\n\0",
-    b"ERROR\n\n\0",
-    b"CONNECTED\nversion:1.3\n\n\0",
-    b"CONNECTED\nversion:2.0\n\n\0",
-    b"",
+LOGINS: Final = _words(b"guest|a\\qb|shutdown|unavailable|too many|time-out")
+BEATS: Final = _words(b"0,0|0,1000|1000,1000|100,0|1,1|1|x,y")
+REFUSALS: Final = _words(
+    b"ERROR\nmessage:Bad CONNECT\n\nlogin was 'shutdown'\0|"
+    b"ERROR\nmessage:The user 'too many' is unavailable\n\n\0|"
+    b"ERROR\nmessage:connection.forced\n\n\0|"
+    b"ERROR\nmessage:Supported versions are 1.0,1.1,1.2\nversion:1.0,1.1\n\n\0|"
+    b"ERROR\n\n\0|CONNECTED\nversion:1.3\n\n\0|CONNECTED\nversion:2.0\n\n\0|"
 )
 """What a broker writes in place of CONNECTED; `b""`: nothing."""
-LIES: Final = (
-    b"ERROR\nmessage:shutdown\n\n\0",
-    b"ERROR\nreceipt-id:%b\nmessage:bad selector 'shutdown'\n\n\0",
-    b"ERROR\nreceipt-id:%b\n\n\0",
-    b"RECEIPT\nreceipt-id:r-1\n\n\0",
-    b"RECEIPT\nreceipt-id:r-7\n\n\0",
-    b"RECEIPT\nreceipt-id:relay-1-1-receipt-1\n\n\0",
-    b"RECEIPT\n\n\0",
-    b"CONNECTED\nversion:1.2\n\n\0",
-    b"MESSAGE\nsubscription:1\nmessage-id:m\ndestination:/queue/a\n\nno name\0",
-    b"",
+LIES: Final = _words(
+    b"ERROR\nmessage:shutdown\n\n\0|ERROR\nreceipt-id:%b\nmessage:bad selector 'shutdown'\n\n\0|"
+    b"ERROR\nreceipt-id:%b\n\n\0|RECEIPT\nreceipt-id:r-1\n\n\0|RECEIPT\nreceipt-id:r-7\n\n\0|"
+    b"RECEIPT\nreceipt-id:relay-1-1-receipt-1\n\n\0|RECEIPT\n\n\0|CONNECTED\nversion:1.2\n\n\0|"
+    b"MESSAGE\nsubscription:1\nmessage-id:m\ndestination:/queue/a\n\nno name\0|"
 )
 """What a broker writes at any time, `%b` being a receipt that it owes."""
 

@@ -74,18 +74,10 @@ def _interrupt(*_: object) -> None:
 
 
 @dataclass
-class Found:
-    """What was found of one shape: in which world first, its scene, and in how many worlds."""
-
-    finding: Finding
-    world: int
-    scene: str
-    count: int = 1
-
-
-@dataclass
 class Result:
-    """Sums over all worlds. `processor`: seconds of processor time; `growth` is in blocks of memory."""
+    """Sums over all worlds. `processor`: seconds of processor time; `growth` is in blocks of memory. `found`: by shape,
+    the number of each world in which it was found, with its scene and what was found.
+    """
 
     seed: int
     worlds: int = 0
@@ -93,7 +85,7 @@ class Result:
     processor: float = 0.0
     growth: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    found: dict[tuple[str, str], list[tuple[int, str, Finding]]] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -107,15 +99,8 @@ class Result:
         self.processor += other.processor
         self.growth = max(self.growth, other.growth)
         self.kinds += other.kinds
-        for key, each in other.found.items():
-            self._found(key, each)
-
-    def _found(self, key: tuple[str, str], new: Found) -> None:
-        known = self.found.get(key, new)
-        if known is not new:
-            new.count += known.count
-        self.found[key] = new if new.world <= known.world else known
-        self.found[key].count = new.count
+        for key, worlds in other.found.items():
+            self.found[key] = self.found.get(key, []) + worlds
 
     def play(self, number: int) -> None:
         """Play a world, and count what is found in it. A new shape is printed at once."""
@@ -123,10 +108,9 @@ class Result:
         self.worlds += 1
         self.kinds[plan.scene.kind] += 1
         for key, finding in {shape(each): each for each in reversed(played(plan))}.items():
-            new = Found(finding, number, str(plan.scene))
             if key not in self.found:
                 print(f"world {number}: {finding.rule}: {brief(finding)[:200]}", flush=True)
-            self._found(key, new)
+            self.found.setdefault(key, []).append((number, str(plan.scene), finding))
 
     def progress(self) -> str:
         """Return a line that says how far the run has come."""
@@ -141,20 +125,14 @@ class Result:
         lines += [f"{self.growth:10,} blocks of memory more at the end", self.progress()]
         if self.growth > SPARE:
             lines.append(f"FOUND memory grows: {self.growth:,} blocks, {SPARE} are allowed")
-        for each in self.found.values():
-            lines.append(f"FOUND in {each.count:,} worlds: {str(each.finding)[:1500]}")
-            lines.append(f"  python -m sim --seed {self.seed} --world {each.world} --watch  ({each.scene})")
+        for worlds in self.found.values():
+            world, scene, finding = min(worlds)
+            lines.append(f"FOUND in {len(worlds):,} worlds: {str(finding)[:1500]}")
+            lines.append(f"  python -m sim --seed {self.seed} --world {world} --watch  ({scene})")
         return "\n".join(lines)
 
 
-def run(
-    seed: int,
-    first: int = 0,
-    step: int = 1,
-    *,
-    seconds: float = inf,
-    worlds: float = inf,
-) -> Result:
+def run(seed: int, first: int = 0, step: int = 1, *, seconds: float = inf, worlds: float = inf) -> Result:
     """Play each world from the first on whose number is `step` more, for so long, or so many of them. How far it has
     come is printed every ten seconds.
     """
@@ -194,8 +172,10 @@ def _blocks() -> int:
     """Empty all caches. Return the blocks of memory in use then."""
     linecache.clearcache()  # tracebacks fill it
     sys._clear_type_cache()  # it keeps names of methods that were looked for, such as rough clients' commands
+    gc.unfreeze()
     _empty_caches()
     gc.collect()
+    gc.freeze()
     return sys.getallocatedblocks()
 
 

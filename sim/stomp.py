@@ -27,22 +27,17 @@ class Frame(NamedTuple):
     body: bytes = b""
 
     def __str__(self) -> str:
-        shown = [
-            f"{name.decode('utf-8', 'backslashreplace')}:{value.decode('utf-8', 'backslashreplace')}"
-            for name, value in self.headers.items()
-        ]
-        return " ".join(
-            [
-                self.command.decode("utf-8", "backslashreplace"),
-                *shown,
-                self.body.decode("utf-8", "backslashreplace")[:40],
-            ]
-        ).rstrip()
+        shown = [f"{_text(name)}:{_text(value)}" for name, value in self.headers.items()]
+        return " ".join([_text(self.command), *shown, _text(self.body)[:40]]).rstrip()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def escaped(text: bytes, version: bytes) -> bytes:
     """Return a header's name or value as this version writes it."""
-    if version == b"1.0":
+    if version == b"1.0" or len(text.translate(None, b"\\\n:\r")) == len(text):
         return text
     return b"".join([_SIGNS[version].get(text[at : at + 1], text[at : at + 1]) for at in range(len(text))])
 
@@ -95,7 +90,7 @@ class Reader:
         """Return the next whole frame; None if there is none yet. Raises `Malformed`."""
         data = self._data
         start = 0
-        while bytes(data[start : start + 1]) in (b"\n", b"\r"):
+        while start < len(data) and data[start] in b"\n\r":
             self.beats += 1
             start += 1
         end = data.find(b"\n\n", start)

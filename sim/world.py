@@ -1,5 +1,6 @@
 """A world: it plays a plan, with a real relay service on the world's clock and network, and returns the history."""
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,8 @@ from stomprelay.wire.decoder import SCANNER
 
 SLACK: Final = 64 * 1024
 """Bytes that may be kept beyond a bound: those of one read."""
+STEP: Final = 5.0
+"""Seconds after which it is looked whether what is waited for is over."""
 LENGTH: Final = 12.0
 """Seconds of the plan's weather, at most."""
 SETTLING: Final = 30.0
@@ -48,6 +51,9 @@ LEAVING: Final = 30.0
 @contextmanager
 def simulated() -> Iterator[None]:
     """Let relays of this process use the network of the world that is played. Worlds are played inside."""
+    gc.freeze()  # what is there before the first world is not looked at again
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, 5, 10)
     with (
         on_disks(),
         patch.object(sockets, "socket", SOCKETS),
@@ -62,6 +68,8 @@ def simulated() -> Iterator[None]:
         patch.object(clients, "PIPE", None if SCANNER is None else Pipe),
     ):
         yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> None:
@@ -75,59 +83,70 @@ def _identify(service: Identification, driver: RelayDriver, claim: Claim) -> Non
 
 
 class RelayProcess:
-    """The relay as one process, the `number`th of its world: a service on a reactor of its own. `faults` has in words
-    what was wrong when it stopped, `again` whether it is to start again then.
+    """The relay as one process, the `number`th of its world: a service on a reactor of its own. `again`: it is to start
+    again when it has stopped.
     """
 
     def __init__(self, number: int, config: Config, reactor: Reactor) -> None:
-        self.clock = reactor.clock
         self.number = number
         self.reactor = reactor
         self.again = False
-        self.service = RelayService(config, self.reactor, self.reactor.seconds, self._nanoseconds)
+        self.service = RelayService(config, reactor, reactor.seconds, self._nanoseconds)
         self.service.clients.prefix = f"relay-{number}"
-        self.memory = self.service.state.runtime.memory
+        self.state = self.service.state
         self.service.privilegedStartService()
         self.service.startService()
+
+    def _nanoseconds(self) -> int:
+        return int((1_790_000_000 + self.reactor.clock.now) * 1e9)
 
     @property
     def counters(self) -> Counter[str]:
         """Return what its listeners have counted."""
-        found: Counter[str] = Counter()
-        for each in self.service.state.sessions.listeners.values():
-            found.update(each.counters)
-        return found
+        return sum([Counter(each.counters) for each in self.state.sessions.listeners.values()], Counter())
 
-    def stop(self, over: Callable[[Failure | None], object]) -> None:
-        """Stop in order; `over` is called then, with what went wrong, and is to `kill` it."""
-        _ = self.service.stopService().addCallbacks(over, over)
+    @property
+    def works(self) -> bool:
+        """Whether it runs and is not about to stop."""
+        return self.reactor.alive and not self.state.sessions.stopping
 
     def excess(self) -> Iterator[str]:
         """Yield in words what is kept beyond the bounds: of a session a buffer for its client and each group, and one
         read more in each; of all sessions the memory that is allowed.
         """
-        for driver in self.service.state.sessions:
+        for driver in self.state.sessions:
             upstream = driver.relay.listener.upstream
             bound = (1 + len(upstream.groups)) * (upstream.resend_buffer + SLACK)
             if driver.relay.kept > bound:
                 yield f"{driver.relay.kept} bytes are kept of {driver.name}, {bound} may be"
-        row = self.memory.row
-        if row.limit is not None and row.kept > row.limit + SLACK * len(self.service.state.sessions):
+        row = self.state.runtime.memory.row
+        if row.limit is not None and row.kept > row.limit + SLACK * len(self.state.sessions):
             yield f"{row.kept} bytes are kept of all sessions, {row.limit} may be"
+
+    def sessions(self) -> dict[str, int]:
+        """Return how much there is of sessions, by name."""
+        runtime = self.state.runtime
+        timers = [(at, each) for at, found in runtime.timers._waiting.values() for each in found]
+        health = [each.broker.health for each in self.state.brokers]
+        return {
+            "sessions": len(self.state.sessions),
+            "legs": len(runtime.protocols),
+            "connections": runtime.sockets,
+            "kept bytes": runtime.memory.row.kept,
+            "timers": sum(each.armed == at and isinstance(each, Driver | LegProtocol) for at, each in timers),
+            "sessions of brokers": sum(each.sessions + each.coming for each in health),
+        }
 
     def left(self) -> Iterator[str]:
         """Yield what is left of it, in words. Call this when it has stopped."""
         for error in self.reactor.faults:
             yield f"an exception reached the reactor: {error!r}"
-        if self.service.state.runtime.sockets:
+        if self.state.runtime.sockets:
             return  # their peers took too long: this is logged
         for call in self.reactor.getDelayedCalls():
             yield f"a call is left of a relay that has stopped: {call}"
         if self.reactor.open_ends():
             yield "sockets are left of a relay that has stopped"
-
-    def _nanoseconds(self) -> int:
-        return int((1_790_000_000 + self.clock.now) * 1e9)
 
 
 class World:
@@ -137,33 +156,32 @@ class World:
         self.plan = plan
         self.tell = tell
         self.clock = Clock()
-        self.history = History(scene=plan.scene)
-        self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*plan.scene.weather))
-        self.disk = Disk(self.clock) if plan.scene.settings["journal"] else None
-        self.net.size = plan.scene.settings["size"]
+        scene, settings = plan.scene, plan.scene.settings
+        rough = [name for name, habit in scene.clients.items() if habit.rough]
+        self.history = History(scene=scene, rough=rough)
+        self.net = Network(self.clock, Random(plan.seed + "/net"), Weather(*scene.weather))
+        self.net.size = settings["size"]
+        self.disk = Disk(self.clock) if settings["journal"] else None
         self.brokers: dict[str, Broker] = {}
-        for name, (product, version) in plan.scene.brokers.items():
-            kind: Any = partial(RoughBroker, plan.scene.mood) if plan.scene.mood else Broker
-            self.brokers[name] = kind(
-                name, product, version, self.net, self.history, Random(plan.seed + name)
-            )
-            self.brokers[name].web = plan.scene.settings["broker_web"]
-            self.brokers[name].secure = plan.scene.settings["broker_tls"]
+        kind: Any = partial(RoughBroker, scene.mood) if scene.mood else Broker
+        for name, (product, version) in scene.brokers.items():
+            made = kind(name, product, version, self.net, self.history, Random(plan.seed + name))
+            made.web, made.secure = settings["broker_web"], settings["broker_tls"]
+            self.brokers[name] = made
         self.changed = CHANGES[-1]
         self.relays: list[RelayProcess] = []
-        self.clients: dict[str, Client] = {}
-        for name, habit in plan.scene.clients.items():
-            kind = RoughClient if habit.rough else Client
-            self.clients[name] = kind(name, habit, PLACE, self.net, self.history)
-        self.history.facts["rough"] = [name for name, habit in plan.scene.clients.items() if habit.rough]
+        self.clients: dict[str, Client] = {
+            name: (RoughClient if habit.rough else Client)(name, habit, PLACE, self.net, self.history)
+            for name, habit in scene.clients.items()
+        }
+        self._steps = 0
 
     def wrong(self, text: str) -> None:
         """Add to the history that something is wrong."""
         self.history.add(self.clock.now, "relay", What.WRONG, detail=text)
 
     def _log(self, event: dict[str, Any]) -> None:
-        level = event.get("log_level")
-        if level is LogLevel.critical:
+        if event.get("log_level") is LogLevel.critical:
             failure = event.get("log_failure")
             self.wrong(f"{formatEvent(event)} {failure.getTraceback() if failure else ''}")
         elif self.tell:
@@ -191,7 +209,7 @@ class World:
             self.clock.at(BEGIN + step.at, self._step, step)
         self.clock.run(BEGIN + LENGTH)
         self._calm()
-        self.clock.run(BEGIN + LENGTH + SETTLING)
+        self._wait(SETTLING, self._quiet)
         self._settle()
         self._leave()
         self._look()
@@ -199,41 +217,36 @@ class World:
     # Steps
 
     def _step(self, step: Step) -> None:
-        if self.relay.reactor.alive:
+        self._steps += 1
+        if self.relay.reactor.alive and self._steps % 4 == 0:
             for text in self.relay.excess():
                 self.wrong(text)
         if step.who in self.clients:
             self.clients[step.who].act(step.act, *step.values)
         elif step.who in self.brokers:
-            self._broker(self.brokers[step.who], step)
-        elif step.act == "start" or self.relay.reactor.alive:
+            self._broker(self.brokers[step.who], step.act, step.values)
+        elif step.act in ("start", "kill", "lack", "disk", "cut") or self.relay.works:
             getattr(self, f"_relay_{step.act}")(*step.values)
 
-    def _broker(self, broker: Broker, step: Step) -> None:
-        match step.act:
+    def _broker(self, broker: Broker, act: str, values: tuple[int, ...]) -> None:
+        match act:
+            case "cut" | "half_close":
+                if broker.sessions:
+                    session = broker.sessions[values[0] % len(broker.sessions)]
+                    detail = "half-closes"
+                    if act == "cut":
+                        detail = f"is cut off; of what is on its way {values[1]} bytes arrive"
+                    broker.note(What.FATE, session.number, detail=detail)
+                    if act == "cut":
+                        session.line.end.cut(values[1])
+                    else:
+                        session.line.half_close()
             case "kill":
-                broker.kill(*step.values)
-            case "start":
-                broker.start()
-            case "part":
-                broker.part()
+                broker.kill(*values)
             case "feel":
-                broker.feel(("", "refuses", "goes")[step.values[0]])
-            case "stall" | "refuse" | "fill":
-                getattr(broker, step.act)(bool(step.values[0]))
-            case "cut" if broker.sessions:
-                which, most = step.values
-                session = broker.sessions[which % len(broker.sessions)]
-                broker.note(
-                    What.FATE, session.number, detail=f"is cut off; of what is on its way {most} bytes arrive"
-                )
-                session.line.end.cut(most)
-            case "mute":
-                broker.mute(bool(step.values[0]))
-            case "half_close" if broker.sessions:
-                session = broker.sessions[step.values[0] % len(broker.sessions)]
-                broker.note(What.FATE, session.number, detail="half-closes")
-                session.line.half_close()
+                broker.feel(("", "refuses", "goes")[values[0]])
+            case _:
+                getattr(broker, act)(*map(bool, values))
 
     @property
     def relay(self) -> RelayProcess:
@@ -246,7 +259,7 @@ class World:
     def _relay_start(self, beside: bool = False) -> None:
         """Start the relay; when it has stopped, if it is about to. `beside`: beside the process that runs."""
         if self.relays and self.relay.reactor.alive and not beside:
-            self.relay.again = self.relay.service.state.sessions.stopping
+            self.relay.again = not self.relay.works
             return
         self.net.lacking = False
         self._fate("starts")
@@ -258,27 +271,27 @@ class World:
 
     def _relay_kill(self) -> None:
         """The relay dies at once."""
-        self._fate("is killed")
-        self.relay.reactor.kill()
+        if self.relay.reactor.alive:
+            self._fate("is killed")
+            self.relay.reactor.kill()
 
     def _relay_stop(self) -> None:
         """Stop the relay in order. It ends when it is done."""
-        relay = self.relay
-        if relay.service.state.sessions.stopping:
-            return
         self._fate("stops")
-        self._end(relay, "has stopped")
+        self._end(self.relay, "has stopped")
 
     def _relay_handover(self) -> None:
         """A new process takes the place where the relay listens, and the old one stops."""
         old = self.relay
-        if not old.service.state.sessions.stopping:
-            self._fate("hands over")
-            self._relay_start(beside=True)
-            self._end(old, "has handed over")
+        self._fate("hands over")
+        self._relay_start(beside=True)
+        self._end(old, "has handed over")
 
     def _end(self, relay: RelayProcess, what: str) -> None:
-        relay.stop(lambda trouble: self.clock.after(0.0, self._stopped, relay, what, trouble))
+        def over(trouble: Failure | None) -> None:
+            self.clock.soon(self._stopped, relay, what, trouble)
+
+        _ = relay.service.stopService().addCallbacks(over, over)
 
     def _stopped(self, relay: RelayProcess, what: str, trouble: Failure | None) -> None:
         if not relay.reactor.alive:
@@ -294,7 +307,7 @@ class World:
 
     def _relay_lack(self, on: int) -> None:
         """The relay's process has no descriptors left; or has some again."""
-        if self.net.lacking is not bool(on):
+        if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
             self._fate("refuses new clients" if on else "takes new clients")
 
@@ -305,25 +318,22 @@ class World:
 
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
-        if self.relay.service.state.sessions.stopping:
-            return
         self._fate("refuses new clients" if on else "takes new clients")
-        self.relay.service.state.sessions.drain(bool(on))
+        self.relay.state.sessions.drain(bool(on))
 
     def _config(self) -> Config:
-        scene = self.plan.scene
-        listener = scene.listener(self.changed)
+        settings = self.plan.scene.settings
         return Config(
-            (listener,),
-            memory=scene.settings["memory"],
-            stop_timeout=scene.settings["stop_timeout"],
-            fast_path=scene.settings["fast"],
+            (self.plan.scene.listener(self.changed),),
+            memory=settings["memory"],
+            stop_timeout=settings["stop_timeout"],
+            fast_path=settings["fast"],
             journal=JournalSettings() if self.disk is None else self.disk.settings(),
         )
 
     def _relay_reload(self, which: int) -> None:
         """Use another configuration."""
-        if self.changed == CHANGES[which] or self.relay.service.state.sessions.stopping:
+        if self.changed == CHANGES[which]:
             return
         self.changed = CHANGES[which]
         self._fate(f"reads its configuration: {' '.join(self.changed)}")
@@ -334,60 +344,65 @@ class World:
     def _relay_cut(self, which: int, most: int) -> None:
         """Cut the connection of a client."""
         lines = [each.line for each in self.clients.values() if each.line is not None and not each.line.over]
-        if lines:
-            line = lines[which % len(lines)]
-            if line.end.peer is not None:
-                self.history.add(
-                    self.clock.now, line.end.name, What.FATE, detail=f"is cut off after {most} bytes"
-                )
-                line.end.cut(most)
+        end = lines[which % len(lines)].end if lines else None
+        if end is not None and end.peer is not None:
+            detail = f"is cut off after {most} bytes"
+            self.history.add(self.clock.now, end.name, What.FATE, detail=detail)
+            end.cut(most)
 
-    def _relay_pause(self, which: int) -> None:
+    def _relay_pause(self, which: int, on: bool = True) -> None:
         """Take a broker out of service, as an operator does."""
-        self._pause(which, True)
+        known = [*self.relay.state.brokers]
+        broker = known[which % len(known)]
+        self._fate(f"{broker.broker} is {'taken out of' if on else 'in'} service")
+        pauses = self.relay.state.pauses
+        (pauses.pause if on else pauses.resume)([broker])
 
     def _relay_resume(self, which: int) -> None:
         """Take a broker into service again."""
-        self._pause(which, False)
-
-    def _pause(self, which: int, on: bool) -> None:
-        state = self.relay.service.state
-        if state.sessions.stopping:
-            return
-        known = [*state.brokers]
-        broker = known[which % len(known)]
-        self._fate(f"{broker.broker} is {'taken out of' if on else 'in'} service")
-        if on:
-            state.pauses.pause([broker])
-        else:
-            state.pauses.resume([broker])
+        self._relay_pause(which, False)
 
     # The end
+
+    def _wait(self, seconds: float, over: Callable[[], bool]) -> None:
+        """Let time pass until it is over, but for a step at least, and for so many seconds at most."""
+        until = self.clock.now + seconds
+        self.clock.run(self.clock.now + STEP)
+        while self.clock.now < until and not over():
+            self.clock.run(self.clock.now + STEP)
+
+    def _quiet(self) -> bool:
+        """Whether nobody waits, and each session has its client."""
+        there = [each for each in self.clients.values() if each.line is not None and not each.line.over]
+        waiting = any(each.leaving or each.awaited or not each.connected for each in there)
+        return not waiting and len(self.relay.state.sessions) == len(there)
 
     def _calm(self) -> None:
         """End the weather: everything works from now on."""
         self.history.add(self.clock.now, "relay", What.CALM)
         self._relay_lack(0)
         self._relay_disk(-1)
-        self.net.weather.short = self.net.weather.pieces = 0.0
+        self.net.weather = Weather(slowest=self.net.weather.slowest)
         for broker in self.brokers.values():
             broker.calm()
         self._relay_start()
-        self._relay_reload(-1)
-        state = self.relay.service.state
-        state.pauses.resume([*state.brokers])
-        state.sessions.drain(False)
+        if self.relay.works:
+            self._relay_reload(-1)
+        self.relay.state.pauses.resume([*self.relay.state.brokers])
+        self.relay.state.sessions.drain(False)
 
     def _settle(self) -> None:
         """Each client that is still there settles what it has: the relay must serve it."""
         for client in self.clients.values():
             client.settle()
-        self.clock.run(self.clock.now + SETTLING)
+        self._wait(SETTLING, self._quiet)
         for _ in range(5):
-            for client in self.clients.values():
+            owing = [each for each in self.clients.values() if each.open and each.owed]
+            for client in owing:
                 for _ in range(len(client.owed)):
                     client.act("ack", 0, 0)
-            self.clock.run(self.clock.now + 5.0)
+            if owing:
+                self.clock.run(self.clock.now + 5.0)
         for client in self.clients.values():
             client.complain()
 
@@ -398,40 +413,25 @@ class World:
             client.act("send", number, number // 4 % 2, 0, 0)
             ways = ("disconnect", "vanish", "reset", "half_close")
             client.act(ways[1 + number % 3 if self.plan.scene.mood else number % 4])
-        self.clock.run(self.clock.now + LEAVING)
+        at_brokers = [each.sessions for each in self.brokers.values()]
+        self._wait(LEAVING, lambda: not any([*self.relay.sessions().values(), *at_brokers]))
 
     def _look(self) -> None:
         """Look at what is left of the sessions, and of the relay when it has stopped."""
-        service = self.relay.service
-        state, runtime = service.state, self.relay.service.state.runtime
-        waiting = runtime.timers._waiting.values()
-        timers = [
-            (at, each) for at, all_ in waiting for each in all_ if isinstance(each, Driver | LegProtocol)
-        ]
-        for what, count in (
-            ("sessions", len(state.sessions)),
-            ("legs", len(runtime.protocols)),
-            ("connections", runtime.sockets),
-            ("kept bytes", runtime.memory.row.kept),
-            ("timers", sum(each.armed == tick for tick, each in timers)),
-            (
-                "sessions of brokers",
-                sum(each.broker.health.sessions + each.broker.health.coming for each in state.brokers),
-            ),
-        ):
+        for what, count in self.relay.sessions().items():
             if count:
                 self.wrong(f"{count} {what} are left after all clients have gone")
-        for broker in self.brokers.values():
+        for name, broker in self.brokers.items():
             if broker.sessions:
-                self.wrong(
-                    f"broker {broker.name} has {len(broker.sessions)} connections after all clients have gone"
-                )
+                count = len(broker.sessions)
+                self.wrong(f"broker {name} has {count} connections after all clients have gone")
             for message in broker.remaining():
                 broker.note(What.KEPT, detail=message.body.decode(errors="replace"))
         if self.net.dead:
             self.wrong(f"{self.net.dead} connections to brokers were kept though both sides had closed")
-        self._relay_stop()
-        self.clock.run(self.clock.now + 30.0)
+        if self.relay.works:
+            self._relay_stop()
+        self._wait(SETTLING, lambda: not any(each.reactor.alive for each in self.relays))
         for each in self.relays:
             if each.reactor.alive:
                 self.wrong(f"process {each.number} of the relay does not stop")

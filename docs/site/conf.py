@@ -10,7 +10,7 @@ _SECTIONS: Final = {
     "Run it": ("operating", "monitoring", "dashboard"),
     "What it does": ("failover", "translation", "errors", "limits", "security", "broker"),
     "Its data": ("pipeline", "tables"),
-    "Change it": ("development", "/CONTRIBUTING", "To report a weakness </SECURITY>", "/NEWS"),
+    "Change it": ("development", "simulator", "/CONTRIBUTING", "To report a weakness </SECURITY>", "/NEWS"),
 }
 """The pages in the order of the site's contents: those of `docs/` by their names."""
 

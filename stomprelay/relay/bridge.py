@@ -153,7 +153,7 @@ def publish(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
         receipt = frame.header(RECEIPT_HEADER, bridge.source)
         assert receipt is not None
         if not bridge.tracked:
-            session.owed(receipt)
+            session.owed(receipt, frame.header(TRANSACTION, bridge.source))
         if found == _RECEIPT_ALONE:
             return AS_IT_IS
     forged = tuple([name for name in RESERVED if name in found])
@@ -921,11 +921,11 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
     rules: list[Rule] = []
     unless: tuple[bytes, ...] = ()
     wants: tuple[bytes, ...] = ()
+    asks, judged = (RECEIPT_HEADER,), (TRANSACTION, *RESERVED)
     if sends and bridge.tracked:
-        judged = RECEIPT_HEADER, TRANSACTION, *RESERVED
-        rules.append(Rule(SEND, judged, plain=bridge.judges and parts, parts=bridge.judges or parts))
+        rules.append(Rule(SEND, asks + judged, plain=bridge.judges and parts, parts=bridge.judges or parts))
     elif sends:
-        rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, parts=bridge.judges))
+        rules.append(Rule(SEND, judged, asks, needs=False, parts=bridge.judges))
     if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:
         return tuple(rules)
     naming = bridge.source.delivery

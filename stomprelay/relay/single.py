@@ -103,8 +103,8 @@ class Single:
 
     @property
     def safe(self) -> bool:
-        """Whether no SEND awaits its receipt."""
-        return not self._session.receipts if self._resender is None else self._resender.safe
+        """Whether no SEND awaits its receipt, except in open transactions."""
+        return None not in self._session.receipts.values() if self._resender is None else self._resender.safe
 
     @property
     def settled(self) -> bool:
@@ -231,7 +231,7 @@ class Single:
                 session.unproved += 1
             return head
         self._disconnecting(frame)
-        if not session.receipts:
+        if self.safe:
             self.disconnect = DisconnectState.SENT
             return bridge.head(frame, session)
         self._frame = bridge.carry(frame, session)

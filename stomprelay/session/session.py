@@ -142,7 +142,7 @@ _LONGEST: Final = 200
 """The highest number of bytes that are kept of a destination's name in `Session.sent_to`."""
 
 _NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
-_NO_RECEIPTS: Final[dict[bytes, None]] = {}
+_NO_RECEIPTS: Final[dict[bytes, bytes | None]] = {}
 _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 """Shared by all sessions that have no entry yet, because most sessions never have one. Never add to these three."""
 
@@ -151,10 +151,10 @@ _NONE_MISREAD: Final[dict[bytes, deque[bytes]]] = {}
 class Session:
     """What one client has open at its broker. All values are decoded, except those of `delivered` and `acknowledged`.
 
-    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs. `unproved`: how many SENDs
-    without a receipt were sent to the broker since its last RECEIPT; nothing shows yet whether the broker has them.
-    `misreads`: see `asked`. `counters`: the relay's. `kept`: the bytes that are kept of the client. `_most`: how many
-    deliveries may await an ACK.
+    `name` is unique. `receipts`: the receipt ids that the broker still owes for SENDs, each with the name of the open
+    transaction that its SEND is in, or None. `unproved`: how many SENDs without a receipt were sent to the broker since
+    its last RECEIPT; nothing shows yet whether the broker has them. `misreads`: see `asked`. `counters`: the relay's.
+    `kept`: the bytes that are kept of the client. `_most`: how many deliveries may await an ACK.
 
     `memo`: the head of the last SEND that changed nothing in the session, as it came; `memo_head`: the same head as it
     was sent on. `traces`: how many frames changed something. `client_frames`, `broker_frames`: how many frames came;
@@ -173,7 +173,7 @@ class Session:
     kept: Budget = field(default_factory=Budget)
     active_at: float = 0.0
     transactions: dict[bytes, Transaction] = field(default_factory=lambda: _NO_TRANSACTIONS)
-    receipts: dict[bytes, None] = field(default_factory=lambda: _NO_RECEIPTS)
+    receipts: dict[bytes, bytes | None] = field(default_factory=lambda: _NO_RECEIPTS)
     misreads: dict[bytes, deque[bytes]] = field(default_factory=lambda: _NONE_MISREAD)
     unproved: int = 0
     traces: int = 0
@@ -346,11 +346,6 @@ class Session:
         for transaction in self.transactions.values():
             transaction.lost()
 
-    def forget_receipts(self) -> None:
-        """Expect no RECEIPT any more."""
-        for receipt in list(self.receipts):
-            self.received(receipt)
-
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
         """Record a frame with a command in `WATCHED`. Return the subscription that it opens or closes, or None. Raises
         `ProtocolError` for too many subscriptions or transactions, and `LimitError` if too much is kept.
@@ -361,6 +356,11 @@ class Session:
         if command is BEGIN:
             self._begun(name)
             return None
+        for receipt in [each for each, inside in self.receipts.items() if inside == name]:
+            if command is COMMIT:
+                self.receipts[receipt] = None
+            else:
+                self.received(receipt)  # which RabbitMQ never gives
         transaction = self.transactions.pop(name, None)
         if transaction is not None:
             self._transactions_size -= transaction.size
@@ -404,14 +404,14 @@ class Session:
         self.traces += 1
         self.counters[counter] += count
 
-    def owed(self, receipt: bytes) -> None:
-        """Record that a SEND with this receipt was sent, so that the broker owes the RECEIPT."""
+    def owed(self, receipt: bytes, inside: bytes | None = None) -> None:
+        """Record that a SEND with this receipt was sent, `inside` this transaction: the broker owes the RECEIPT."""
         self.traces += 1
         if len(self.receipts) < self._most and receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))
             if not self.receipts:
                 self.receipts = {}
-            self.receipts[receipt] = None
+            self.receipts[receipt] = inside
 
     def received(self, receipt: bytes | None) -> None:
         """Record that the broker sent the RECEIPT with this id; None changes nothing."""

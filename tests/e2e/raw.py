@@ -6,7 +6,6 @@ It shares no code with the relay on purpose.
 import select
 import socket
 import ssl
-import struct
 from collections.abc import Container
 from types import TracebackType
 from typing import Self
@@ -94,17 +93,6 @@ class Connection:
                 self._more()
             except Closed as closed:
                 return bytes(closed.args[0])
-
-    def parts(self) -> None:
-        """As a broker: read the DISCONNECT that the relay sends in place of its client, and confirm it."""
-        frame = self.frame()
-        assert frame.startswith(b"DISCONNECT\nreceipt:"), frame
-        self.write(b"RECEIPT\nreceipt-id:" + headers(frame)[b"receipt"] + b"\n\n\0")
-
-    def reset(self) -> None:
-        """Close with a TCP reset, as the kernel does for a process that crashed with data unread."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close()
 
     def close(self) -> None:
         self.socket.close()

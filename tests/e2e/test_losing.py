@@ -1,15 +1,16 @@
 """What a session has under way when its broker is lost, with another product behind the relay to take over."""
 
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.brokers import Broker
+from tests.e2e.child import PATIENCE
 from tests.e2e.fleet import CUT, FREEZE, SWALLOW, Fault, Fleet, surviving
-from tests.e2e.flood import MUCH, Flood
 from tests.e2e.load import drain
-from tests.e2e.raw import body
+from tests.e2e.raw import Connection, body
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -128,6 +129,31 @@ def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault, version: 
     assert before[1:] == bodies[: len(before) - 1]
     assert after == bodies[len(bodies) - len(after) :]
     assert len(before) - 1 + len(after) >= len(bodies)
+
+
+MUCH = 256 << 20
+"""More bytes than the buffers of the kernel and of the relay may hold together."""
+
+
+class Flood:
+    """A frame written again and again for as long as the peer takes it; `written` counts bytes."""
+
+    def __init__(self, connection: Connection, frame: bytes) -> None:
+        self._connection = connection
+        self._frame = frame
+        self.written = 0
+
+    def run(self) -> None:
+        """Write until the peer has taken nothing for two seconds, or until it has taken too much."""
+        sock = self._connection.socket
+        sock.setblocking(False)
+        while self.written < MUCH and select.select([], [sock], [], 2)[1]:
+            self.written += sock.send(self._frame[self.written % len(self._frame) :])
+        sock.settimeout(PATIENCE)
+
+    def finish(self) -> None:
+        """Write the rest of the frame that was begun, or one more."""
+        self._connection.write(self._frame[self.written % len(self._frame) :])
 
 
 def test_a_client_while_there_is_no_broker(pair: Fleet, queue: str) -> None:

@@ -3,24 +3,13 @@
 Whole conversations across a loss are in `test_failover`; here is what only the client's connection decides.
 """
 
-from itertools import pairwise
-from types import SimpleNamespace
-from typing import cast
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-from stomprelay.relay.client.turns import Flow, InputBuffer
-from stomprelay.relay.effects import Effect, Outbox
-from stomprelay.session.effects import Event, How, Pause
-from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.frame import Limits
+from stomprelay.session.effects import Event, How
 from tests.playbook import (
     SAY_HELLO,
     Playbook,
     listener,
 )
-from tests.relay.failing import STOPPING, asked, found, movable, said_welcome, started
+from tests.relay.failing import asked, found, movable, said_welcome, started
 
 
 def send(body: bytes, headers: bytes = b"") -> bytes:
@@ -81,21 +70,6 @@ def test_what_the_next_broker_is_sent() -> None:
         assert told == b"".join(orders) + again + transaction + send(b"3")
 
 
-def test_a_broker_that_tells_that_it_stops() -> None:
-    """The client need not know, whether it says so by itself or in answer to something."""
-    with started() as play:
-        play.broker_says(STOPPING)
-        play.broker_goes()
-        found(play)
-        play.both_stay()
-        assert play.counters["errors_withheld"] == 1
-        play.broker_says(STOPPING.replace(b"\n\n", b"\nreceipt-id:1\n\n"))
-        play.broker_is_closed(How.ABORT, at="tcp://b")
-        found(play)
-        play.both_stay()
-        assert play.counters["brokers_lost"] == play.counters["errors_withheld"] == 2
-
-
 def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
     """An operator took it out while it was answering: the client has its answer, and goes on at one that is in."""
     with Playbook(listener(movable())) as play:
@@ -118,54 +92,3 @@ def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:
         assert play.opened[1] is not play.opened[0]
         play.broker_gets(send(b"1"))
         play.both_stay()
-
-
-# The input buffer
-
-CLIENT = Leg(Side.DOWNSTREAM, Limits())
-
-
-class Buffered(InputBuffer):
-    """An input buffer of so many bytes, with an outbox of its own."""
-
-    def __init__(self, most: int = 10) -> None:
-        self.outbox = Outbox()
-        super().__init__(CLIENT, self.outbox, most)
-
-    def asks(self, *, full: bool = False, crowded: bool = False) -> list[Effect]:
-        """What it asks for when the flow is so full."""
-        self.paced(cast(Flow, SimpleNamespace(full=full, crowded=crowded)))
-        return self.outbox.drain()
-
-
-chunks = st.binary(min_size=1, max_size=6)
-steps = st.lists(st.one_of(chunks, st.none(), st.sampled_from(["full", "crowded", "free"])))
-
-
-@given(most=st.integers(1, 12), script=steps)
-def test_nothing_is_lost_and_the_client_is_not_paused_twice(
-    most: int, script: list[bytes | str | None]
-) -> None:
-    """Bytes stay in their order, Pause and Resume alternate, and a client is paused whenever the bound is reached."""
-    buffer = Buffered(most)
-    expected = b""
-    effects: list[Effect] = []
-    full = crowded = False
-    for step in script:
-        match step:
-            case bytes():
-                buffer.append(step)
-                expected += step
-            case str():
-                full, crowded = step == "full", step != "free"
-            case None if expected:
-                taken = buffer.take()
-                assert taken
-                assert expected.startswith(taken)
-                expected = expected.removeprefix(taken)
-        effects += buffer.asks(full=full, crowded=crowded)
-        assert buffer.cost == len(expected)
-        assert buffer.paused or (buffer.cost < most and not full)
-        assert buffer.paused is (len(effects) % 2 == 1)
-    assert effects[:1] in ([], [Pause(CLIENT)])
-    assert all(one != other for one, other in pairwise(effects))

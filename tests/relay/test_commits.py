@@ -92,24 +92,3 @@ def test_an_aborted_transaction() -> None:
         play.broker_gets(b"DISCONNECT\nreceipt:d\n\n\0")
         play.broker_says(RECEIPT % b"d")
         play.client_gets(RECEIPT % b"d")
-
-
-def test_a_transaction_that_is_open_at_the_end() -> None:
-    """Nothing of it will take effect, and DISCONNECT waits for none of its receipts."""
-    with started(product="rabbitmq", confirm=True) as play:
-        play.client_says(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
-        play.broker_gets(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
-        play.broker_says(RECEIPT % b"d")
-        play.client_gets(RECEIPT % b"d")
-
-
-def test_groups_and_a_transaction_without_effect() -> None:
-    """The client gets the receipts of one that is aborted; DISCONNECT waits for those of none."""
-    with groups() as play:
-        play.client_says(BEGIN + ASKING % (b"s", b"1") + ABORT)
-        play.client_gets(RECEIPT % b"s")
-        play.client_says(BEGIN + ASKING % (b"s", b"1") + b"DISCONNECT\nreceipt:d\n\n\0")
-        for at in "ab":
-            assert play.broker_reads(at=at).endswith(b"DISCONNECT\nreceipt:d\n\n\0")
-            play.broker_says(RECEIPT % b"d", at=at)
-        play.client_gets(RECEIPT % b"d")

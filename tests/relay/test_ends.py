@@ -10,7 +10,7 @@ from stomprelay.relay.model.rules import AccessRule, AccessRules
 from stomprelay.session.effects import Event
 from stomprelay.session.leg import Terms
 from stomprelay.wire.frame import Limits
-from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
+from tests.playbook import Playbook, joined, upstream
 from tests.relay.failing import found, over, started
 from tests.relay.several import (
     SOON,
@@ -212,17 +212,3 @@ def test_a_route_whose_broker_is_lost() -> None:
         play.broker_gets(GOODBYE, at="b")
         play.broker_says(GONE, at="b")
         play.client_gets_error(b"connection to the broker was lost")
-
-
-@in_all_cuts
-def test_a_frame_at_fault_in_the_middle(cut: Cut) -> None:
-    """However it comes: what is before it passes, and nothing behind it."""
-    with joined(b"1.2", b"1.2", cut=cut) as play:
-        play.client_says(send(b"1") + send(b"2", receipt="r") + RUBBISH + BEHIND)
-        assert play.broker_reads().replace(b"\0\n", b"\0") == send(b"1") + send(b"2", receipt="r")
-        play.broker_says(receipt("r"))
-        play.client_gets(receipt("r"))
-        play.broker_gets(GOODBYE)
-        play.client_says(BEHIND, unasked=True)
-        play.broker_says(GONE)
-        play.client_gets_error(b"unknown command")

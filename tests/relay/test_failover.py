@@ -128,26 +128,6 @@ def test_the_first_broker_does_not_take_the_client(said: bytes | None, why: str,
         assert [play.counters[name] for name in named] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("accepts", [True, False], ids=["accepts", "deaf"])
-def test_a_broker_that_never_answers(accepts: bool) -> None:
-    """A broker has `connect_timeout` for the connection and its CONNECTED together; then the next one is asked."""
-    with Playbook(listener(movable(connect_timeout=3.0))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        play.time_passes(1)
-        if accepts:
-            play.broker_accepts()
-            play.broker_reads()
-        play.time_passes(1.9)
-        assert len(play.opened) == 1
-        play.time_passes(0.2)
-        assert play.brokers[0].closed is How.ABORT
-        assert len(play.opened) == 2
-        assert "no CONNECTED in time" in play.noted(Event.REFUSED)
-        assert play.opened[0].health.up is False
-        found(play)
-        assert play.client_reads().startswith(b"CONNECTED\n")
-
-
 DENIED = b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,1.2\n\nAccess refused for user 'x'\n\0"
 
 
@@ -182,32 +162,6 @@ def test_the_next_broker_does_not_accept_the_credentials(unasked: bytes) -> None
         play.client_is_closed()
         assert play.counters["possibly_lost"] == 1 + bool(unasked)
         assert play.noted(Event.DISCONNECTED).endswith("may be lost")
-
-
-def test_attempts_at_the_start() -> None:
-    """`startupMaxReconnectAttempts` counts passes over the list; then the client is told, and not why."""
-    with Playbook(listener(movable(options={"startup_attempts": 2}))) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        for _ in range(4):
-            asked(play)
-            play.broker_refuses("refused by 10.1.2.3")
-        play.client_gets_error(b"broker not available")
-        assert len(play.opened) == 4
-        assert over(play)
-
-
-def test_attempts_after_a_loss() -> None:
-    """`maxReconnectAttempts` counts passes anew; when they are over the client is told how many there were."""
-    with started(options={"attempts": 3, "startup_attempts": 1}) as play:
-        play.broker_goes()
-        for _ in range(6):
-            asked(play)
-            play.broker_refuses()
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:no broker available\n")
-        assert b"\n\nupstream main: none could be had in 3 attempts; " in data
-        assert play.counters["sessions_given_up"] == 1
-        play.client_is_closed()
 
 
 def test_the_time_is_over() -> None:
@@ -274,28 +228,6 @@ def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> Non
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
 
 
-@in_all_cuts
-def test_lost_twice_in_a_row(cut: Cut) -> None:
-    """The second one is lost before it answered, the third one after: nothing is forgotten."""
-    with started(brokers=3, cut=cut) as play:
-        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x"))
-        play.broker_reads()
-        play.broker_goes()
-        asked(play)
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_goes()
-        found(play)
-        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
-        goes_by_itself(play)
-        found(play)
-        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        assert play.counters["failovers"] == 2
-        assert play.counters["frames_resent"] == 2
-
-
 # Between SEND and RECEIPT
 
 
@@ -334,55 +266,6 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
         gets(play, b"")
         play.broker_goes()
         assert play.counters["possibly_lost"] == 2
-
-
-@in_all_cuts
-def test_a_receipt_shows_nothing_of_what_was_sent_after_its_frame(cut: Cut) -> None:
-    """However late it comes: those SENDs are possibly lost, too."""
-    with started(cut=cut) as play:
-        play.client_says(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3" + ASKING % (b"s", b"4"))
-        play.client_says(SEND % b"5" + SEND % b"6")
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        play.broker_reads()
-        assert link(play).unproved == 3
-        play.broker_says(RECEIPT % b"s")
-        play.client_gets(RECEIPT % b"s")
-        play.broker_goes()
-        assert play.counters["possibly_lost"] == 2
-
-
-@in_all_cuts
-@in_all_pairs
-def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) -> None:
-    """It waits for the next broker, and is said there unmarked: no broker had it yet."""
-    with started(client, broker, cut=cut) as play:
-        play.client_says(ASKING % (b"r0", b"0"))
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(SEND % b"1" + ASKING % (b"r1", b"2"))
-        play.client_says(SEND % b"3")
-        play.client_gets(b"")
-        found(play, broker)
-        gets(play, ASKING_AGAIN % (b"r0", b"0") + SEND % b"1" + ASKING % (b"r1", b"2") + SEND % b"3")
-        play.broker_says(RECEIPT % b"r0" + RECEIPT % b"r1")
-        play.client_gets(RECEIPT % b"r0" + RECEIPT % b"r1")
-        assert link(play).unproved == 1
-
-
-def test_a_client_that_goes_without_its_acks() -> None:
-    """The broker is read from again, for the RECEIPT of what the client sent."""
-    with started(front={"unacknowledged": 1}) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_says(message(b"1.2", b"1"))
-        assert play.broker.pauses == 1
-        play.client_says(ASKING % (b"r", b"1"))
-        play.client_goes()
-        assert not play.broker.paused
-        play.broker_says(RECEIPT % b"r")
-        assert over(play)
-        assert play.broker_reads()
-        assert play.client_reads()
 
 
 @pytest.mark.parametrize("lost", [b"", b"; what has no receipt may be lost"], ids=["", "lost"])
@@ -497,26 +380,6 @@ def test_receipts_around_the_loss(cut: Cut) -> None:
             b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0"
             b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
         )
-
-
-@in_all_cuts
-def test_receipt_ids_that_are_used_again(cut: Cut) -> None:
-    """A client that gives each of its receipts the same name gets as many as it asked for."""
-    with started(cut=cut) as play:
-        play.client_says(ASKING % (b"r", b"1"))
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        play.client_says(ASKING % (b"r", b"2") + ASKING % (b"r", b"3"))
-        play.broker_says(RECEIPT % b"r")
-        play.client_gets(RECEIPT % b"r")
-        play.broker_reads()
-        play.broker_goes()
-        play.client_says(ASKING % (b"r", b"4"))
-        found(play)
-        gets(play, ASKING_AGAIN % (b"r", b"3") + ASKING % (b"r", b"4"))
-        play.broker_says(RECEIPT % b"r" * 2)
-        play.client_gets(RECEIPT % b"r" * 2)
-        assert link(play).quiet
 
 
 # Subscriptions
@@ -643,28 +506,6 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
         play.both_stay()
 
 
-@pytest.mark.parametrize("echoed", [False, True], ids=["", "echoed"])
-@pytest.mark.parametrize("subscription", [b"", b"subscription:subscription/a\n"])
-def test_an_ack_of_a_lost_brokers_delivery_to_a_subscription_without_a_name(
-    subscription: bytes, echoed: bool
-) -> None:
-    """It is swallowed, also where that broker made a name for the subscription, as Artemis does on 1.0."""
-    with started(b"1.0") as play:
-        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_reads()
-        delivered = b"MESSAGE\n%bmessage-id:1\ndestination:/queue/a\n\nx\0" % subscription
-        play.broker_says(delivered)
-        play.client_gets(delivered)
-        play.broker_goes()
-        found(play, b"1.0")
-        play.broker_reads()
-        play.client_says(b"ACK\nmessage-id:1\n%breceipt:k\n\n\0" % (subscription if echoed else b""))
-        gets(play, b"")
-        play.client_gets(RECEIPT % b"k")
-        assert play.counters["acks_stale"] == 1
-        play.both_stay()
-
-
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
 @in_all_modes
 def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, mode: bytes) -> None:
@@ -739,38 +580,6 @@ def test_after_commit(receipt: bytes, cut: Cut) -> None:
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
         assert len(play.opened) == 1
         assert over(play)
-
-
-@in_all_cuts
-@in_all_pairs
-@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
-def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
-    """Its broker is lost, and so is what it acknowledged: COMMIT gets an ERROR that says so, ABORT is fine."""
-    if command == b"NACK" and b"1.0" in (client, broker):
-        command = b"ACK"
-    for end in (COMMIT, ABORT):
-        with started(client, broker, cut=cut) as play:
-            play.client_says(SUBSCRIBE + BEGIN)
-            play.broker_says(message(broker, b"1"))
-            one = play.client_reads().lstrip(b"\n")
-            play.client_says(settle(client, command, one, b"transaction:t\n") + INSIDE % b"x")
-            play.broker_reads()
-            play.broker_goes()
-            found(play, broker)
-            gets(play, SUBSCRIBE + BEGIN + INSIDE % b"x")
-            play.client_says(end)
-            if end is COMMIT:
-                play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-                gets(play, b"")
-                assert over(play)
-            else:
-                gets(play, ABORT)
-                play.broker_says(RECEIPT % b"x")
-                play.client_gets(RECEIPT % b"x")
-                play.client_says(settle(client, b"ACK", one))
-                gets(play, b"")
-                assert play.counters["acks_stale"] == 1
-                play.both_stay()
 
 
 @in_all_versions
@@ -910,23 +719,6 @@ def test_a_silent_broker() -> None:
 
 
 @in_all_cuts
-def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
-    """One that goes on after its ERROR did not mean the session: when it is lost later, another one is sought."""
-    error = b"ERROR\nmessage:no such queue\n\nno\0"
-    with started(cut=cut) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.broker_says(error)
-        play.client_gets(error)
-        play.broker_says(message(b"1.2", b"1"))
-        play.client_reads()
-        play.broker_goes()
-        found(play)
-        gets(play, SUBSCRIBE)
-        play.both_stay()
-
-
-@in_all_cuts
 @pytest.mark.parametrize(
     "error",
     [
@@ -974,31 +766,6 @@ def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
 # Bounds, and what they must not do
 
 
-@pytest.mark.parametrize("inside", [False, True], ids=["alone", "transaction"])
-@in_all_versions
-def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> None:
-    """With more than `unacknowledged` open, lost ones are forgotten first; their ACKs are stale all the same."""
-    with started(version, front={"unacknowledged": 2}) as play:
-        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
-        play.broker_says(message(version, b"1"))
-        one = play.client_reads()
-        play.broker_reads()
-        play.broker_goes()
-        found(play, version)
-        play.broker_says(message(version, b"2") + message(version, b"3"))
-        play.client_reads()
-        play.broker_reads()
-        if not inside:
-            play.client_says(settle(version, b"ACK", one, b"receipt:a\n"))
-            gets(play, b"")
-            play.client_gets(RECEIPT % b"a")
-        else:
-            play.client_says(BEGIN + settle(version, b"ACK", one, b"transaction:t\n") + COMMIT)
-            gets(play, BEGIN)
-            play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-        assert play.counters["acks_stale"] == 1
-
-
 @pytest.mark.parametrize(
     "orders",
     [
@@ -1032,13 +799,3 @@ def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
             assert not over(play)
             play.broker_says(RECEIPT % receipt)
         assert over(play)
-
-
-def test_a_broker_that_does_not_confirm_is_doubted() -> None:
-    """What the client sent may be the cause, so that it is not taken from the others: a probe finds out."""
-    with started(confirm=True, disconnect_timeout=5.0) as play:
-        play.client_says(SEND % b"x" + b"DISCONNECT\n\n\0")
-        play.broker_reads()
-        play.time_passes(5.1)
-        health = play.opened[0].health
-        assert (health.up, health.failures, health.doubted) == (True, 0, True)

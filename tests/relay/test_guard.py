@@ -137,23 +137,6 @@ def test_an_unsubscribe_that_names_a_queue() -> None:
         assert "rule 1 denies SUBSCRIBE: '/queue/secret'" in denied(play, ends % b"secret")
 
 
-def test_a_destination_that_is_known() -> None:
-    """That one was allowed says nothing about another, about SUBSCRIBE, or about what depends on more."""
-    rules = AccessRules(
-        (
-            AccessRule(1, allow=True, send=("/queue/small",), size=1),
-            AccessRule(2, allow=True, send=("/queue/a",)),
-        ),
-        allow=False,
-    )
-    small = b"SEND\ndestination:/queue/small\n\nx\0"
-    for last in (SUBSCRIBED, small.replace(b"x", b"xx"), GOOD.replace(b"queue/a", b"queue/b")):
-        with joined(b"1.2", b"1.2", rules=rules) as play:
-            play.client_says((GOOD + small) * 3)
-            play.broker_gets((GOOD + small) * 3)
-            assert "not allowed" in denied(play, last)
-
-
 @in_three_versions
 def test_what_passes_straight_on(version: bytes) -> None:
     """A SEND to a destination that was allowed before, which needs no second look, and MESSAGEs whatever the rules."""
@@ -409,14 +392,3 @@ def test_no_head_gets_past(
         assert b"/queue/secret" not in there
         assert not any(mark in each for each in there for mark in (b">", b"*"))
         play.client_reads()
-
-
-@given(heads)
-def test_what_one_frame_says_does_not_depend_on_those_before(head: list[tuple[bytes, bytes]]) -> None:
-    """A destination that is remembered is judged as one that is not."""
-    said = b"SEND\n" + b"".join([name + b":" + value + b"\n" for name, value in head]) + b"\nx\0"
-    with joined(b"1.2", b"1.2", rules=ALLOW) as once, joined(b"1.2", b"1.2", rules=ALLOW) as twice:
-        once.client_says(said)
-        twice.client_says(said + said)
-        assert twice.broker_reads() == once.broker_reads() * 2
-        assert once.client_reads() == twice.client_reads()

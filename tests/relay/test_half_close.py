@@ -3,20 +3,17 @@
 import pytest
 
 from stomprelay.relay.client.shutdown import ECHO
-from stomprelay.relay.link.link import DISCONNECTING
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import (
-    SAY_HELLO,
-    URI,
     Playbook,
     in_all_pairs,
     joined,
     listener,
     upstream,
 )
-from tests.relay.several import begun, both_get, comes, copied, fanned, group, receipt, send
+from tests.relay.several import begun, both_get, copied, fanned, group, receipt, send
 
 EOL = b"\n"
 GOODBYE = b"DISCONNECT\nreceipt:relay-session-goodbye\n\n\0\n"
@@ -88,21 +85,6 @@ def test_a_subscribed_client() -> None:
         assert play.counters["clients_vanished"] == 1
 
 
-def test_a_client_that_reads_nothing_any_more() -> None:
-    """The EOL, which nobody takes, has its system reset the connection: it is gone, as one that left at once."""
-    with joined(b"1.2", b"1.2") as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_gets(SUBSCRIBE)
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.client_goes("connection closed")
-        play.client_is_closed(How.FLUSH)
-        play.broker_gets(DISCONNECTING)
-        play.broker_is_closed()
-        assert play.noted(Event.VANISHED) == "client left: connection closed"
-        assert play.counters["clients_vanished"] == 1
-
-
 @pytest.mark.parametrize("goodbye", [b"", b"DISCONNECT\nreceipt:bye\n\n\0"])
 def test_brokers_that_never_come_back(goodbye: bytes) -> None:
     """A client that reads on is not waited for without end: it is given up, and what it sent has its own time."""
@@ -140,25 +122,3 @@ def test_several_brokers() -> None:
         play.broker_goes(at="a")
         play.client_is_closed()
         play.broker_is_closed(at="b")
-
-
-def test_messages_straight_from_the_broker() -> None:
-    """They pass without the core as before; what must be looked at afterwards is."""
-    with Playbook(passes=True) as play:
-        play.client_says(SAY_HELLO[b"1.2"])
-        comes(play, URI)
-        play.client_reads()
-        play.client_says(SUBSCRIBE)
-        play.broker_reads()
-        play.client_half_closes()
-        play.client_gets(EOL)
-        play.time_passes(ECHO)
-        before = play.passed
-        for _ in range(3):
-            play.broker_says(MESSAGE)
-            play.client_gets(MESSAGE)
-        assert play.passed > before
-        play.time_passes(5.0)
-        play.broker_gets(GOODBYE)
-        play.broker_goes()
-        play.client_is_closed()

@@ -1,7 +1,5 @@
 """What is kept of one client counts in one sum of bytes, at whose end it is sent an ERROR."""
 
-from typing import Any
-
 import pytest
 
 from stomprelay.session.session import Session
@@ -113,16 +111,6 @@ def test_a_message_that_cannot_be_kept() -> None:
     play.broker_reads()
     play.time_passes(5)
     play.client_gets_error(TOO_MUCH)
-
-
-@pytest.mark.parametrize(
-    ("settings", "budget"),
-    [({}, 71_303_168), ({"kept": 5}, 5)],
-)
-def test_the_budget(settings: dict[str, Any], budget: int) -> None:
-    """As configured, or so much for each group that back-pressure comes first."""
-    assert listener(**settings).budget == budget
-    assert settings or listener(fan_out(3)).budget == 3 * budget
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,14 @@
 
 from stomprelay.session.effects import Event
 from stomprelay.session.leg import Terms
-from tests.playbook import Cut, Playbook, in_all_cuts, joined, upstream
-from tests.relay.failing import found, started
+from tests.playbook import Playbook, joined, upstream
+from tests.relay.failing import started
 from tests.relay.several import (
-    comes_back,
     fanned,
     receipt,
     send,
     tell,
 )
-
-CONFIRMED = {"version": "1.2", "product": "generic", "upstream": "main"}
-
 
 BEAT = Terms(1000, 1000)
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"
@@ -67,31 +63,6 @@ def test_a_commit_of_unknown_outcome() -> None:
 # Receipts that the relay gives
 
 
-def test_the_relay_stops() -> None:
-    """The relay brought it about, and neither client nor broker."""
-    play = joined(b"1.2", b"1.2")
-    play.relay_stops()
-    assert play.facts(Event.ERROR) == [{"side": "client", "message": "the relay is stopping"}]
-    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
-
-
-@in_all_cuts
-def test_receipts_in_the_place_of_a_lost_broker(cut: Cut) -> None:
-    """One note each, with the id; none for those that a broker gave."""
-    with started(cut=cut) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client", receipt="s"))
-        play.broker_says(receipt("s") + MESSAGE % b"x")
-        play.client_says(tell(b"ACK", id="k", receipt="a\\cb") + tell(b"UNSUBSCRIBE", id="1", receipt="u"))
-        play.broker_reads()
-        assert answers(play) == []
-        play.client_reads()
-        play.broker_goes()
-        play.client_gets(receipt("a\\cb", "u"))
-        assert answers(play) == ["a:b", "u"]
-        found(play)
-        assert answers(play) == ["a:b", "u"]
-
-
 def test_receipts_of_a_fan_out() -> None:
     """Those that no broker of a quorum gave: no broker is left that could, or a group gave up."""
     with fanned(quorum=1, options={"attempts": 0}) as play:
@@ -111,21 +82,3 @@ def test_receipts_of_a_fan_out() -> None:
         play.broker_says(receipt("3"), at="b")
         play.client_gets(receipt("3"))
         assert answers(play) == ["1", "2"]
-
-
-# Several brokers
-
-
-def test_a_group_whose_broker_is_left() -> None:
-    """It sent an ERROR that answers nothing: that is a loss, and so there is a recovery; the second time the group is
-    given up, and with it the broker that it has.
-    """
-    with fanned(2) as play:
-        play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
-        why = {"upstream": "main", "reason": "it answered ERROR: odd"}
-        assert play.facts(Event.LOST) == [{"broker": "a", **why}]
-        comes_back(play, "a")
-        assert play.facts(Event.RECOVERED) == [{"broker": "a", "lost": "a", **CONFIRMED, "resent": 0}]
-        play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
-        assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
-        assert ends(play) == []

@@ -85,17 +85,6 @@ def test_every_refusal_is_alike(reason: str, took: float) -> None:
         assert play.relay.over
 
 
-def test_what_takes_longer_is_told_a_whole_time_later() -> None:
-    """So the answer does not tell how long it took."""
-    with asked() as play:
-        play.time_passes(1.2 * REFUSAL)
-        play.client_is_unknown("unchecked")
-        play.time_passes(0.79 * REFUSAL)
-        play.client_gets(b"")
-        play.time_passes(0.02 * REFUSAL)
-        play.client_gets_error(b"access refused")
-
-
 # What the client does meanwhile
 
 
@@ -281,20 +270,3 @@ def test_a_newer_token_of_the_same_groups() -> None:
             play.broker_gets(said if "more" not in groups else b"")
         assert play.turn_comes() is play.client.leg
         play.broker_gets(said)
-
-
-def test_groups_of_a_newer_token() -> None:
-    """Rules go by them from then on; a subscription that they do not allow any more ends the session."""
-    staff = AccessRule(1, allow=True, subscribe=("/queue/a",), groups=("staff",))
-    play = asked(renew=RENEW, rules=AccessRules((staff,), allow=False))
-    with play:
-        play.client_is(Identity("alice", frozenset({"staff"}), until=play.now + 30))
-        welcomed(play)
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
-        play.broker_reads()
-        play.client_says(SHOWN)
-        play.client_is(Identity("alice", frozenset(), until=play.now + 60))
-        assert play.client_reads().startswith(
-            b"RECEIPT\nreceipt-id:r\n\n\0ERROR\nmessage:a subscription is no longer"
-        )
-        assert play.relay.over

@@ -66,19 +66,6 @@ def test_frames_go_on_as_there_are_tokens() -> None:
         play.both_stay()
 
 
-def test_a_client_that_goes_while_its_acks_wait() -> None:
-    """They come in time: its subscriptions are not closed before."""
-    with limited(lasting=True, frames=10, burst=0.1) as play:
-        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n\0")
-        play.client_says(b"ACK\nid:k\n\n\0")
-        play.broker_reads()
-        play.client_reads()
-        play.client_goes()
-        play.time_passes(0.2)
-        play.broker_gets(b"ACK\nid:k\n\n\0")
-
-
 def test_all_is_told_apart_as_without_a_limit() -> None:
     """Cut into octets, or with more behind, the frames are the same."""
     for cut in Cut:

@@ -81,35 +81,3 @@ def test_deliveries_that_passed_are_accounted_for() -> None:
         say(play, b"ACK\nid:a1\n\n\0")
         play.broker_goes()
         assert passing(play) == set()
-
-
-@keeps_names
-def test_who_owes_too_many_acks() -> None:
-    """The relay sees when it is enough, and stops reading from the broker."""
-    with started(cut=Cut.PASSED, front={"unacknowledged": 3}) as play:
-        play.client_says(SUBSCRIBE)
-        play.broker_gets(SUBSCRIBE)
-        for number in range(3):
-            play.broker_says(message(number))
-            play.client_gets(message(number))
-        assert play.passed == 2
-        assert (play.broker.paused, passing(play)) == (True, set())
-        play.client_says(b"ACK\nid:a0\n\n\0ACK\nid:a1\n\n\0")
-        play.broker_gets(b"ACK\nid:a0\n\n\0ACK\nid:a1\n\n\0")
-        assert (play.broker.paused, passing(play)) == (False, {"client", "broker"})
-
-
-def test_what_passes_is_activity() -> None:
-    """As any frame is, and beats are not."""
-    with Playbook() as play:
-        assert play.relay.session is None
-    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
-        begin(play)
-        play.time_passes(5)
-        say(play, SEND)
-        at = play.now
-        for who in (play.client_says, play.broker_says, play.client_says):
-            play.time_passes(5)
-            who(b"\n")
-            assert play.relay.session is not None
-            assert play.relay.session.active_at == at

@@ -117,24 +117,6 @@ def test_the_time_is_over(cut: Cut) -> None:
         play.both_stay()
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "parting"])
-def test_the_broker_is_lost_before_the_session_left(late: bool) -> None:
-    """Then it is a loss, or as good as left."""
-    with started() as play:
-        play.client_says(ASKING % (b"r", b"x") if not late else SUBSCRIBE)
-        play.broker_reads()
-        sent_away(play)
-        if late:
-            gets(play, GOODBYE % 1)
-        play.broker_goes()
-        found(play)
-        assert play.opened[-1].uri == "tcp://b"
-        gets(play, SUBSCRIBE if late else ASKING_AGAIN % (b"r", b"x"))
-        assert (play.counters["brokers_moved"], play.counters["brokers_lost"]) == ((1, 0) if late else (0, 1))
-        play.time_passes(100)
-        assert len(play.opened) == 2
-
-
 def stays(play: Playbook, why: str) -> None:
     """The session goes on where it is, and it is known why."""
     assert not link(play).moving
@@ -193,26 +175,6 @@ def test_another_broker_that_hangs() -> None:
         play.time_passes(0.2)
         play.broker_is_closed(at="tcp://b")
         stays(play, "tcp://b no CONNECTED in time")
-
-
-def test_the_next_broker_is_lost_while_the_session_waits() -> None:
-    """Another one is asked; beats go both ways until the session is there."""
-    with started(brokers=3, heart_beat=Terms(1000, 0)) as play:
-        play.client_says(BEGIN)
-        play.broker_reads()
-        sent_away(play, within=5.0, welcome=said_welcome(b"1.2", welcome=b"heart-beat:0,1000\n"))
-        play.time_passes(2.0)
-        assert b"\n" in play.broker_reads(at="tcp://b")
-        play.broker_goes(at="tcp://b")
-        play.broker_accepts(at="tcp://c")
-        assert play.broker_reads(at="tcp://c").startswith(b"CONNECT\n")
-        play.broker_says(said_welcome(b"1.2"), at="tcp://c")
-        play.time_passes(3.1)
-        play.broker_reads(at="tcp://a")
-        play.broker_says(RECEIPT % (OURS % 1), at="tcp://a")
-        assert link(play).broker is not None
-        assert str(link(play).broker) == "tcp://c"
-        play.broker_gets(BEGIN, at="tcp://c")
 
 
 def test_all_are_paused() -> None:

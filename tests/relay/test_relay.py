@@ -180,6 +180,29 @@ def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
         assert "reset by peer" in play.noted(Event.VANISHED)
 
 
+@in_all_cuts
+@in_all_pairs
+def test_receipts_that_no_broker_owes(client: bytes, broker: bytes, cut: Cut) -> None:
+    """RabbitMQ gives none for a SEND in a transaction that is not committed: DISCONNECT waits for those that it gives
+    after its RECEIPT for COMMIT, and for no others.
+    """
+    with joined(client, broker, product="rabbitmq", cut=cut) as play:
+        play.client_says(_inside("1", b"COMMIT") + _inside("2", b"ABORT") + _inside("3", b""))
+        play.client_says(b"DISCONNECT\nreceipt:end\n\n\0")
+        assert b"DISCONNECT" not in play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
+        assert b"receipt-id:1\n" in play.client_reads()
+        assert play.broker_reads().startswith(b"DISCONNECT\n")
+
+
+def _inside(name: str, end: bytes) -> bytes:
+    """A transaction with a SEND that asks for a receipt, both called `name`, and how it ends."""
+    text = "BEGIN\ntransaction:t%s\n\n\0SEND\ndestination:/queue/a\ntransaction:t%s\nreceipt:%s\n\n\0"
+    return (text % (name, name, name)).encode() + (
+        end and b"%b\ntransaction:t%b\n\n\0" % (end, name.encode())
+    )
+
+
 @pytest.mark.parametrize(
     "end",
     [

@@ -225,19 +225,6 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
 
 
 @in_bridged_pairs
-def test_messages_that_cross_unsubscribe(client: bytes, broker: bytes) -> None:
-    """The client owes no ACK for them, so the broker is read from, however many they are."""
-    with joined(client, broker, unacknowledged=2) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
-        play.broker_reads()
-        for n in range(1, 5):
-            play.broker_says(message(broker, n))
-            assert not play.broker.paused
-        assert play.client_reads().count(b"MESSAGE") == 4
-
-
-@in_bridged_pairs
 def test_a_client_that_leaves_without_its_acks(client: bytes, broker: bytes) -> None:
     """The broker is read from again, for the RECEIPT of DISCONNECT."""
     with joined(client, broker, unacknowledged=1) as play:
@@ -249,19 +236,6 @@ def test_a_client_that_leaves_without_its_acks(client: bytes, broker: bytes) -> 
         play.broker_says(message(broker, 2) + b"RECEIPT\nreceipt-id:bye\n\n\0")
         assert play.client_reads().endswith(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.broker_reads()
-
-
-@in_bridged_pairs
-def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
-    """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
-    with joined(client, broker, unacknowledged=8) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
-        for n in range(1, 101):
-            play.broker_says(message(broker, n))
-            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
-        play.client_reads()
-        assert play.broker_reads().count(b"\ntransaction:t\n") == 100
-        assert not play.broker.paused
 
 
 def test_an_eol_that_comes_late_is_not_waited_for() -> None:

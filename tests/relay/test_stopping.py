@@ -4,10 +4,9 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay import inputs
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, joined
-from tests.relay.failing import client_waits, found, over, sent_away, started
+from tests.relay.failing import client_waits, over, started
 
 SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
@@ -50,30 +49,6 @@ def test_no_time_of_the_relays_ends_it() -> None:
         assert play.relay._connection.shutdown.until == inf
         play.broker_says(receipt(b"relay-session-receipt-1"))
         play.client_gets_error(b"the relay is stopping")
-
-
-def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
-    """Fifty SENDs that nobody was there to take: all of them arrive, and their receipts come."""
-    with started(confirm=True, brokers=1, product="activemq") as play:
-        sent_away(play, 0.0)
-        assert play.broker_reads().startswith(b"DISCONNECT\n")
-        play.broker_goes()
-        for number in range(50):
-            play.client_says(ASKING % (number, number))
-        play.relay_begins_to_stop()
-        play.time_passes(10)
-        assert not over(play)
-        play.relay.listener.upstream.brokers[0].health.paused = False
-        play._perform(play.relay.handle(inputs.Reconsidered(), play.now))
-        found(play, product="activemq")
-        assert play.broker_reads().count(b"SEND\n") == 50
-        for number in range(50):
-            play.broker_says(receipt(b"%d" % number))
-        data = play.client_reads()
-        assert data.count(b"RECEIPT\n") == 50
-        assert data.split(b"\0")[50].startswith(b"ERROR\nmessage:the relay is stopping\n")
-        assert over(play)
-        assert play.counters["possibly_lost"] == 0
 
 
 @pytest.mark.parametrize("asks", [b"", b"receipt:r\n"], ids=["confirm", "receipts"])

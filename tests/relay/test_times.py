@@ -6,7 +6,6 @@ import pytest
 
 from stomprelay.relay.model.group import BrokerTally
 from tests.playbook import Cut, Playbook, joined
-from tests.relay.failing import found, sent_away, started
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
@@ -33,15 +32,3 @@ def test_frames_of_a_broker(cut: Cut) -> None:
     assert bool(play.passed) is (cut is Cut.PASSED)
     play.client_goes()
     assert tallies(play) == [BrokerTally(sent_frames=4, received_frames=2)]
-
-
-def test_frames_of_the_brokers_of_a_session() -> None:
-    """Each counts what was for it and what it sent; also one that is left, for both parts of its time."""
-    play = started()
-    play.client_says(SEND * 2)
-    sent_away(play)
-    play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
-    found(play)
-    play.client_says(SEND)
-    frames = [(each.sent_frames, each.received_frames) for each in tallies(play)]
-    assert frames == [(2, 1), (1, 0)]

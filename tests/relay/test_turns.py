@@ -49,23 +49,6 @@ def test_a_broker_gives_way() -> None:
 
 
 @pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
-def test_a_client_that_goes_meanwhile(survives: bool) -> None:
-    """What it sent is delivered, in turns, and its session ends with the last of it."""
-    with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, 2 * TURN + 1))
-        play.broker_gets(sends(0, TURN))
-        play.client_goes()
-        play.turn_comes()
-        play.broker_gets(sends(TURN, TURN))
-        assert not play.relay.over
-        play.turn_comes()
-        play.broker_gets(sends(2 * TURN, 1))
-        play.broker_is_closed()
-        assert play.relay.over
-
-
-@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
 def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
     """The client gets all that the broker sent, before anything that its loss leads to."""
     with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:

@@ -109,6 +109,25 @@ def test_what_is_promised_is_kept() -> None:
     assert all(client.reading for client, _ in sessions)
 
 
+def test_a_receipt_behind_a_message() -> None:
+    """It frees memory, so it is read at the limit, too: brokers that may owe one get turns, one at a time."""
+    harness = relay(confirm=True)
+    sessions = [harness.session() for _ in range(4)]
+    said = []
+    for client, broker in sessions:
+        client.sends(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + FRAME)
+        receipt = broker.written().partition(b"receipt:")[2].partition(b"\n")[0]
+        message = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\n" + b"x" * 50_000
+        said.append(message + b"\0RECEIPT\nreceipt-id:" + receipt + b"\n\n\0")
+    assert kept(harness) >= LIMIT
+    for _ in range(40):
+        for number, (_, broker) in enumerate(sessions):
+            said[number] = said[number][comes_on(harness, broker, said[number]) :]
+        harness.reactor.advance(EVERY)
+    assert [client.written().count(b"\0") for client, _ in sessions] == [1] * 4
+    assert kept(harness) < 5 * SESSION
+
+
 def test_a_frame_that_does_not_go_on() -> None:
     """While memory is short, a client of whose unfinished frame more than a share is kept has so long to send more."""
     harness = relay()

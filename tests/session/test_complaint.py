@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 
 from stomprelay.session.leg import Leg, LegState, Side
 from stomprelay.session.refusal import complain
-from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
+from stomprelay.wire.dialect import DIALECTS, Dialect, Headers
 from stomprelay.wire.errors import FrameError, Refused
 from stomprelay.wire.frame import Limits
 from stomprelay.wire.names import ERROR
 from tests import strategies
-
-versions = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
 
 
 def heard(wire: bytes, dialect: Dialect) -> tuple[Headers, bytes]:
@@ -24,14 +22,6 @@ def heard(wire: bytes, dialect: Dialect) -> tuple[Headers, bytes]:
     assert frame.command == ERROR
     assert client.decoder.buffered == 0
     return frame.headers(dialect), frame.payload
-
-
-@versions
-def test_a_reason_that_needs_no_explanation(dialect: Dialect) -> None:
-    """Its body is the reason again: Artemis's own client fails at an ERROR without a body."""
-    headers, body = heard(complain(FrameError("NUL in a frame's head"), dialect), dialect)
-    assert dict(headers)[b"message"] == b"NUL in a frame's head"
-    assert body == b"NUL in a frame's head"
 
 
 @pytest.mark.parametrize(
@@ -53,17 +43,6 @@ def test_the_receipt_that_was_asked_for(
     for dialect, expected in zip(DIALECTS.values(), [in_1_0, in_1_1, in_1_2], strict=True):
         headers, _ = heard(complain(Refused("no", receipt=receipt), dialect), dialect)
         assert dict(headers).get(b"receipt-id") == expected
-
-
-def test_the_bytes() -> None:
-    """One of them in full, so that nobody has to believe our own decoder."""
-    error = Refused("NACK cannot be said", "1.0 has none", receipt=b"r:1")
-    assert complain(error, V1_0) == (
-        b"ERROR\nmessage:NACK cannot be said\nreceipt-id:r:1\n"
-        b"content-type:text/plain\ncontent-length:12\n\n1.0 has none\0\n"
-    )
-    assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_1)
-    assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_2)
 
 
 @given(

@@ -5,7 +5,6 @@ import pytest
 from stomprelay.session.handshake import Accord, Credentials, Offer, OwnHeader
 from stomprelay.session.leg import Leg, Side, Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
-from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, Limits
 
 ALL = frozenset(DIALECTS)
@@ -31,22 +30,6 @@ def accord(lines: bytes = b"") -> Accord:
 
 
 # ------------------------------------------------------------------ the client's offer
-
-
-@pytest.mark.parametrize(
-    ("lines", "terms"),
-    [
-        (b"", None),
-        (b"heart-beat:0,0\n", Terms(0, 0)),
-        (b"heart-beat:1000,2000\n", Terms(1000, 2000)),
-        (b"heart-beat:10000, 10000\n", Terms(10000, 10000)),
-        (b"heart-beat:1,2\nheart-beat:nonsense\n", Terms(1, 2)),
-    ],
-    ids=repr,
-)
-def test_the_terms_of_an_offer(lines: bytes, terms: Terms | None) -> None:
-    """None where nothing was said: that is not the same as 0,0, which is answered."""
-    assert offer(lines).terms == terms
 
 
 def test_an_offer_tells_no_secret() -> None:
@@ -165,53 +148,7 @@ def test_a_header_of_our_own(lines: bytes, value: bytes | None, wire: bytes) -> 
     assert offer(lines).connect(ONLY_1_0, OURS, added=OwnHeader(b"X-Client", value)) == wire
 
 
-@pytest.mark.parametrize(
-    ("lines", "asked", "speaks"),
-    [
-        (b"", ONLY_1_0, False),
-        (b"", frozenset({b"1.0", b"1.1"}), True),
-        (b"", frozenset({b"1.2"}), True),
-        (b"heart-beat:0,0\n", ONLY_1_0, True),
-        (b"heart-beat:5,5\n", ALL, True),
-    ],
-)
-def test_whether_beats_are_spoken_of(lines: bytes, asked: frozenset[bytes], *, speaks: bool) -> None:
-    """Above 1.0 always; on 1.0 where the client began. What was not spoken of is not wanted of the broker, who may
-    still demand our beats in its CONNECTED.
-    """
-    own = offer(lines)
-    assert own.beats(asked) is speaks
-    assert (b"\nheart-beat:" in own.connect(asked, OURS)) is speaks
-    assert own.terms_toward(asked, OURS) == (OURS if speaks else Terms(10000, 0))
-
-
 # ------------------------------------------------------------------ the broker's accord
-
-
-@pytest.mark.parametrize(
-    ("lines", "dialect"),
-    [
-        (b"", V1_0),
-        (b"session:s\n", V1_0),
-        (b"version:1.0\n", V1_0),
-        (b"version:1.1\n", V1_1),
-        (b"version:1.2\n", V1_2),
-        (b"version: 1.2 \n", V1_2),
-        (b"version:1.1\nversion:1.2\n", V1_1),
-        (b"version:\n", V1_0),
-    ],
-)
-def test_the_version_of_an_accord(lines: bytes, dialect: Dialect) -> None:
-    """1.0 where none is named (STOMP 1.1, "Protocol Negotiation")."""
-    assert accord(lines).dialect is dialect
-
-
-@pytest.mark.parametrize("version", [b"2.0", b"1.3", b"1", b"STOMP", b"1.0,1.1"], ids=repr)
-def test_a_version_that_we_do_not_speak(version: bytes) -> None:
-    """It cannot be relayed, and the error shows it."""
-    with pytest.raises(ProtocolError, match="unknown STOMP version") as caught:
-        accord(b"version:" + version + b"\n")
-    assert version.decode() in caught.value.detail
 
 
 @pytest.mark.parametrize(

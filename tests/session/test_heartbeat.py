@@ -117,41 +117,7 @@ def test_how_early_we_beat_is_configured(idle: float, due: float) -> None:
     assert heartbeat.deadline == pytest.approx(START + due)
 
 
-# ------------------------------------------------------------------ their silence
-
-
-@pytest.mark.parametrize(("tolerance", "dead"), [(1.0, 10.0), (1.5, 15.0), (3.0, 30.0)])
-def test_how_late_a_peer_may_be_is_configured(tolerance: float, dead: float) -> None:
-    """`tolerance` is the multiple of the agreed interval; ours counts, not the peer's."""
-    heartbeat = agreed(Terms(0, 10000, tolerance=tolerance), Terms(10000, 0, tolerance=9))
-    assert heartbeat.deadline == pytest.approx(START + dead)
-
-
-def test_a_peer_that_we_do_not_read_from_is_not_dead() -> None:
-    """While we paused it, its beats wait in the socket: the count begins again when we read."""
-    heartbeat = agreed(Terms(0, 10000), Terms(10000, 0))
-    heartbeat.reading = False
-    assert heartbeat.deadline == inf
-    assert not heartbeat.dead(START + 1000)
-    heartbeat.resumed(START + 1000)
-    assert not heartbeat.dead(START + 1019)
-    assert heartbeat.deadline == START + 1020
-    assert heartbeat.dead(START + 1020)
-
-
 # ------------------------------------------------------------------ brokers that agree on nothing
-
-
-def test_an_eol_for_a_broker_without_beats() -> None:
-    """Artemis ends silent 1.0 connections: we say something before, although nothing was agreed."""
-    heartbeat = agreed(Terms(), Terms())
-    heartbeat.keep_alive(20, START)
-    assert heartbeat.deadline == START + 20
-    assert not heartbeat.due(START + 19.9)
-    assert heartbeat.due(START + 20)
-    assert not heartbeat.dead(START + 1e9)
-    heartbeat.sent_at = START + 20
-    assert heartbeat.deadline == START + 40
 
 
 def test_keeping_alive_never_slows_an_agreed_beat() -> None:
@@ -170,14 +136,6 @@ _ms = st.one_of(st.just(0), st.integers(1, 120_000))
 terms = st.builds(
     Terms, _ms, _ms, idle=st.sampled_from([0.1, 0.5, 0.9]), tolerance=st.sampled_from([1.5, 2.0, 3.0])
 )
-
-
-@given(ours=terms, theirs=terms, now=st.floats(0, 1e9))
-def test_at_the_deadline_there_is_something_to_do(ours: Terms, theirs: Terms, now: float) -> None:
-    """Whoever sleeps until the deadline never wakes for nothing, however the clock rounds."""
-    heartbeat = agreed(ours, theirs, now)
-    if heartbeat.deadline < inf:
-        assert heartbeat.due(heartbeat.deadline) or heartbeat.dead(heartbeat.deadline)
 
 
 @given(client=terms, server=terms)

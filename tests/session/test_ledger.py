@@ -119,18 +119,6 @@ def test_what_an_ended_subscription_gets_back_does_not_crowd_for_ever() -> None:
         assert (ledger.full, ledger.crowded, len(ledger)) == (False, False, 2)
 
 
-def test_a_message_that_comes_late_is_forgotten_first() -> None:
-    """For a subscription that has ended, however many come."""
-    ledger = Ledger(2)
-    ended, open_ = subscription(b"1"), subscription(b"2")
-    end(ledger, ended)
-    late = delivered(ledger, ended, b"a", b"b", b"c")
-    assert pending(ledger, late) == [b"c"]
-    (new,) = delivered(ledger, open_, b"d")
-    (newer,) = delivered(ledger, open_, b"e")
-    assert pending(ledger, [*late, new, newer]) == [b"d", b"e"]
-
-
 # ------------------------------------------------------------------ against a list
 
 operations = st.lists(
@@ -217,11 +205,6 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
         assert ledger.crowded is (remembered * 2 > 8)
 
 
-def expects(ledger: Ledger) -> bool:
-    """Whether an ACK is still to be expected."""
-    return ledger.expecting
-
-
 # ------------------------------------------------------------------ a broker is lost
 
 
@@ -233,28 +216,6 @@ def has_dropped(ledger: Ledger) -> bool:
 def has_forgotten(ledger: Ledger) -> bool:
     """Whether an ACK that names nothing may be of a lost delivery."""
     return ledger.forgot
-
-
-def is_full(ledger: Ledger) -> bool:
-    """Whether as many deliveries are unsettled as may be."""
-    return ledger.full
-
-
-def test_a_lost_broker_awaits_nothing() -> None:
-    """Its deliveries stay, to be known when the client speaks of them, and count for nothing."""
-    ledger = Ledger(4)
-    old = delivered(ledger, subscription(), b"m1", b"m2", b"m3", b"m4")
-    assert is_full(ledger)
-    ledger.lost()
-    assert all(each.lost for each in old)
-    assert (len(ledger), ledger.awaited) == (4, 0)
-    assert not is_full(ledger)
-    assert not ledger.crowded
-    assert not expects(ledger)
-    new = ledger.noted(subscription(), b"n1", None)
-    assert not new.lost
-    assert ledger.awaited == 1
-    assert expects(ledger)
 
 
 def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
@@ -279,19 +240,6 @@ def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
     assert pending(ledger, old) == []
 
 
-def test_what_was_delivered_again_after_unsubscribe_is_acknowledged_first() -> None:
-    """The id of a subscription is used again, and its broker delivers what the first one left."""
-    ledger = Ledger(10)
-    first, second = subscription(), subscription()
-    old = ledger.noted(first, b"m", None)
-    end(ledger, first)
-    new = ledger.noted(second, b"m", None)
-    for id in (None, b"1"):
-        assert ledger.by_message(b"m", id) is new
-    ledger.settled(new)
-    assert ledger.by_message(b"m", b"1") is old
-
-
 def test_a_twin_that_a_transaction_gives_back() -> None:
     """Of one message on two subscriptions: what is held is passed over, and found again after ABORT."""
     for ack in (INDIVIDUAL, CUMULATIVE):
@@ -309,21 +257,6 @@ def test_a_twin_that_a_transaction_gives_back() -> None:
         ledger.committed(b"t")
         ledger.aborted(b"u")
         assert ledger.by_message(b"m") is two
-
-
-def test_a_loss_inside_a_transaction() -> None:
-    """What was settled in it is lost too, and comes back as lost when it is aborted, as old as it was."""
-    ledger = Ledger(10)
-    one, two = delivered(ledger, subscription(), b"m1", b"m2")
-    ledger.settled(one, b"t")
-    ledger.lost()
-    assert one.lost
-    assert two.lost
-    ledger.aborted(b"t")
-    assert (len(ledger), ledger.awaited) == (2, 0)
-    assert not ledger.settled(one)
-    assert not ledger.settled(two)
-    assert len(ledger) == 0
 
 
 def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:

@@ -4,15 +4,14 @@ from collections import Counter
 
 import pytest
 
-from stomprelay.session.delivery import THING, Delivery
+from stomprelay.session.delivery import Delivery
 from stomprelay.session.recent import COMPILED, Row, joined
 from stomprelay.session.session import Budget, Session
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
-from stomprelay.wire.names import SUBSCRIBE, UNSUBSCRIBE
+from stomprelay.wire.names import SUBSCRIBE
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="not built, or not wanted")
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
-in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
 
 
 def session(version: bytes = b"1.2", most: int = 10, kept: Budget | None = None) -> Session:
@@ -59,24 +58,6 @@ def found(it: Session, name: bytes) -> Delivery:
     return delivery
 
 
-# ------------------------------------------------------------------ what is recorded
-
-
-@in_all_versions
-@in_both_modes
-def test_all_of_a_run(version: bytes, mode: bytes) -> None:
-    """Each delivery counts from its MESSAGE to its ACK, in the number and in the bytes that are kept."""
-    it = session(version)
-    subscribe(it, b"a", mode)
-    before = it.kept.size
-    assert delivered(it, b"1", b"2", b"3")
-    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting, it.quiet) == (3, 3, True, False)
-    assert it.kept.size - before >= 3 * THING
-    assert acknowledged(it, b"1", b"2", b"3")
-    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting, it.quiet) == (0, 0, False, True)
-    assert it.kept.size == before
-
-
 # ------------------------------------------------------------------ what an ACK covers
 
 
@@ -99,18 +80,6 @@ def test_a_cumulative_ack(version: bytes) -> None:
     assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
 
 
-@in_all_versions
-def test_an_ack_of_a_delivery_that_was_looked_at(version: bytes) -> None:
-    """Its run is looked at, and nothing of it is settled before: what it covers may be of a lost broker."""
-    it = session(version)
-    subscribe(it, b"a", b"client")
-    delivered(it, b"1")
-    it.lost_broker()
-    delivered(it, b"2")
-    assert not acknowledged(it, b"1", b"2")
-    assert len(it.ledger) == 2
-
-
 # ------------------------------------------------------------------ what has to be looked at
 
 
@@ -129,17 +98,6 @@ def test_names_that_need_a_look(version: bytes, names: list[bytes]) -> None:
     assert (len(it.ledger), it.ledger.awaited) == (1, 1)
     assert acknowledged(it, b"1")
     assert it.ledger.cost == 0
-
-
-def test_subscriptions_that_need_a_look() -> None:
-    """One that has ended, and one that is not known."""
-    it = session()
-    subscribe(it, b"a")
-    subscribe(it, b"b")
-    it.observed(UNSUBSCRIBE, [(b"id", b"b")])
-    assert not deliver(it, row(it, b"1"), row(it, b"2", b"b"))
-    assert not deliver(it, row(it, b"1"), row(it, b"2", b"c"))
-    assert len(it.ledger) == 0
 
 
 def test_subscriptions_that_need_no_ack() -> None:
@@ -167,24 +125,6 @@ def test_where_room_would_have_to_be_made() -> None:
     assert not acknowledged(it, b"4")
 
 
-# ------------------------------------------------------------------ what happens to the rest of the session
-
-
-@in_both_modes
-def test_a_subscription_ends(mode: bytes) -> None:
-    """What is left of it is known as long as there is room, and no ACK of it is expected."""
-    it = session()
-    subscribe(it, b"a", mode)
-    subscribe(it, b"b", mode)
-    delivered(it, b"1", b"2")
-    delivered(it, b"3", to=b"b")
-    it.observed(UNSUBSCRIBE, [(b"id", b"a")])
-    assert (len(it.ledger), it.ledger.expecting) == (3, True)
-    acknowledged(it, b"3", on=b"b")
-    it.ledger.settled(found(it, b"3"))
-    assert (len(it.ledger), it.ledger.expecting) == (2, False)
-
-
 # ------------------------------------------------------------------ receipts
 
 
@@ -195,10 +135,3 @@ def test_receipts_that_are_too_many() -> None:
     assert not it.owed_all([b"3", b"4"])
     assert list(it.receipts) == [b"1", b"2"]
     assert it.owed_all([b"3", b"1"])
-
-
-def test_receipts_that_cost_too_much() -> None:
-    """They are looked at, so that the one which is too much is refused; until then nothing is recorded."""
-    it = session(kept=Budget(1000))
-    assert not it.owed_all([b"1", b"x" * 900])
-    assert (it.receipts, it.kept.size) == ({}, 0)

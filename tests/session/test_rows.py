@@ -107,53 +107,6 @@ def kept(kind: type[Rows], numbers: Iterable[int], covered: set[bytes] = NOBODY)
 
 
 @in_both
-def test_what_is_kept(kind: type[Rows]) -> None:
-    """Rows in their order and their size, until they are removed, by whatever names, or taken."""
-    it = kept(kind, range(5))
-    assert (len(it), it.size) == (5, len(joined([row(number) for number in range(5)])))
-    assert it.values(names(3, 1), 0, 2) == b"a\nm-3\na\nm-1\n"
-    assert it.remove(names(3, 9, 1, 1)) == (False, NOBODY)
-    assert it.remove(names(0)) == (True, NOBODY)
-    assert it.take() == joined([row(2), row(4)])
-    assert (len(it), it.size, it.take()) == (0, 0, b"")
-
-
-@in_both
-def test_what_is_not_added(kind: type[Rows]) -> None:
-    """A name that is there, and one that comes twice; nothing of what comes with them is."""
-    it = kept(kind, [1, 2])
-    for again in ([3, 2], [3, 4, 3]):
-        assert not it.add(joined([row(number) for number in again]), {b"a"})
-    assert it.remove(names(3, 4)) == (False, NOBODY)
-    assert it.take() == joined([row(1), row(2)])
-
-
-@in_both
-def test_what_covers(kind: type[Rows]) -> None:
-    """Those whose rows do, all that came before of the same; of others nothing."""
-    it = kind(3, 2, 3)
-    assert it.add(joined([row(1), row(2, b"bb"), row(3), row(4, b"")]), {b"a", b""})
-    assert it.add(joined([row(5), row(6, b"bb"), row(7)]), {b"a", b""})
-    assert it.remove(names(5)) == (True, {b"a"})
-    assert it.values(names(3), 0, 0) is None
-    assert it.remove(names(6)) == (True, NOBODY)
-    assert it.take() == joined([row(2, b"bb"), row(4, b""), row(7)])
-
-
-@in_both
-def test_values_that_are_not_certain(kind: type[Rows]) -> None:
-    """Of a name that is not there, or not any more when its turn comes, or of which a row has no such value."""
-    plain, covering = kept(kind, range(4)), kept(kind, range(4), {b"a"})
-    assert plain.values(names(2, 1), 2, 3) == names(2, 1)
-    assert covering.values(names(2, 1), 2, 3) is None
-    assert covering.values(names(1, 2), 2, 3) == names(1, 2)
-    for it in (plain, covering):
-        assert [it.values(names(*each), 0, 1) for each in ([1, 1], [1, 9])] == [None, None]
-        assert it.values(names(1), 2, 4) is None
-        assert it.values(b"", 0, 1) == b""
-
-
-@in_both
 @pytest.mark.parametrize("text", [b"a", b"a\n", b"a\nb\nc", b"a\nb\nc\nd\ne\n"], ids=repr)
 def test_texts_that_are_none(kind: type[Rows], text: bytes) -> None:
     """Where the last LF is missing, or the last values of a row or a name, nothing is added."""

@@ -1,7 +1,5 @@
 """A client's standing orders, and how each side names them."""
 
-import re
-
 from stomprelay.session.subscriptions import (
     MADE,
     Subscriptions,
@@ -19,19 +17,6 @@ def sub(*headers: tuple[bytes, bytes]) -> Headers:
 # ------------------------------------------------------------------ opened
 
 
-def test_a_subscription_without_an_id_is_given_one() -> None:
-    """Of letters, digits and dashes, for RabbitMQ builds message ids of it; each another one."""
-    subscriptions = Subscriptions()
-    made = [subscriptions.opened(sub(A)) for _ in range(3)]
-    assert [subscription.named for subscription in made] == [False] * 3
-    assert len({subscription.id for subscription in made}) == 3
-    for subscription in made:
-        assert re.fullmatch(rb"[A-Za-z0-9-]+", subscription.id)
-        assert subscription.id.startswith(MADE)
-        assert subscriptions.named(subscription.id) is subscription
-        assert subscription.headers == sub(A)
-
-
 def test_a_name_of_ours_is_nobody_elses() -> None:
     """A client may have chosen the very id that would come next, as a relay behind a relay sees it."""
     subscriptions = Subscriptions()
@@ -41,32 +26,7 @@ def test_a_name_of_ours_is_nobody_elses() -> None:
     assert [subscriptions.named(each.id) for each in [*theirs, ours]] == [*theirs, ours]
 
 
-# ------------------------------------------------------------------ closed
-
-
-def test_closed_by_destination_is_the_oldest() -> None:
-    """STOMP 1.0: with several to one destination exactly one ends at a time."""
-    subscriptions = Subscriptions()
-    first, second, other = (
-        subscriptions.opened(headers) for headers in (sub(A), sub((b"id", b"x"), A), sub(B))
-    )
-    assert subscriptions.closed(sub(A)) is first
-    assert subscriptions.closed(sub(A)) is second
-    assert subscriptions.closed(sub(A)) is None
-    assert list(subscriptions) == [other]
-
-
 # ------------------------------------------------------------------ delivered
-
-
-def test_a_message_is_for_the_subscription_that_it_names() -> None:
-    """Never for another one to the same destination; wildcards make the destination a different one."""
-    subscriptions = Subscriptions()
-    subscriptions.opened(sub((b"id", b"1"), A))
-    two = subscriptions.opened(sub((b"id", b"2"), A))
-    assert subscriptions.delivered(b"2", b"/queue/a") is two
-    assert subscriptions.delivered(b"2", b"/queue/other") is two
-    assert subscriptions.delivered(b"3", b"/queue/a") is None
 
 
 def test_a_message_that_names_none_is_found_by_destination() -> None:
@@ -95,17 +55,6 @@ def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
 
 
 # ------------------------------------------------------------------ messages that come late
-
-
-def test_a_message_without_a_name_for_one_that_ended() -> None:
-    """It was on its way: the subscription that just ended is meant, not the only one that is left."""
-    subscriptions = Subscriptions()
-    ended = subscriptions.opened([(b"destination", b"/queue/a")])
-    left = subscriptions.opened([(b"destination", b"/queue/b"), (b"ack", b"client")])
-    assert subscriptions.closed([(b"destination", b"/queue/a")]) is ended
-    assert subscriptions.delivered(None, b"/queue/a") is ended
-    assert subscriptions.delivered(None, b"/queue/b") is left
-    assert subscriptions.delivered(None, b"/queue/b.c") is left
 
 
 def test_a_message_by_a_name_that_the_broker_made() -> None:

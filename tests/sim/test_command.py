@@ -13,16 +13,22 @@ from xml.etree import ElementTree
 
 import pytest
 
+from sim import proof
 from sim import run as runs
 from sim.__main__ import main
+from sim.chart import Chart
+from sim.clients import Habit
 from sim.judge import Finding
-from sim.plan import PLAIN, Plan, draw
+from sim.plan import CALM, PLAIN, Plan, Scene, Step, draw
 from sim.run import Result, run, run_all
+from sim.world import World
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from tests.sim import test_kept
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_a_look() -> None:
@@ -75,25 +81,56 @@ def test_plain_settings_are_all_settings() -> None:
     assert PLAIN.keys() >= draw(1, 1).scene.settings.keys()
 
 
-def test_a_run_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    """The seed comes first, then figures."""
-    assert main(["--seed", "1", "--worlds", "2"]) == 0
+def test_the_commands_of_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """They can be given as they stand; here few worlds are played, and one defect is looked for, in no time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(proof, "patches", lambda names: [proof.DEFECTS / "nack_of_1_0.patch"])
+    commands = re.findall(r"^python -m (sim\S*) (.+)$", (DOCS / "simulator.md").read_text(), re.MULTILINE)
+    for program, arguments in commands:
+        if program == "sim":
+            assert main([*arguments.split(), "--jobs", "1", "--worlds", "2"]) == 0
+        else:
+            assert proof.main([*arguments.split(), "--jobs", "1", "--minutes", "0"]) == (
+                "renew" not in arguments
+            )
     said = capsys.readouterr().out
     assert said.startswith("seed 1\n")
     assert " s  2 worlds, " in said
+    assert said.endswith("1 of 1 patches fit the code\n")
+    assert len(commands) == 9
+    assert ElementTree.parse(tmp_path / "world.svg").getroot()
 
 
-def test_a_world_is_charted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As text with a column for each client, the relay and each broker; or as an image."""
-    assert main(["--seed", "1", "--world", "3", "--watch"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    scene = draw(1, 3).scene
-    columns = [*scene.clients, "relay", *scene.brokers]
-    assert said[3].split() == columns
-    assert any(re.fullmatch(r" +[0-9.]+  (\| +)*o[->]+ [| ]+ CONNECT.*", line) for line in said)
-    assert main(["--seed", "1", "--world", "3", "--watch", str(tmp_path / "world.svg")]) == 0
-    image = ElementTree.parse(tmp_path / "world.svg").getroot()
-    assert [each.text for each in image.iter("{http://www.w3.org/2000/svg}text")][: len(columns)] == columns
+def test_a_chart() -> None:
+    """As text with a column for each client, the relay and each broker. The image is the one of the page: where the
+    world has become another one, this fails once, and writes it.
+    """
+    brokers = {"a": (test_kept.PRODUCT["rabbitmq"], b"1.2"), "b": (test_kept.PRODUCT["activemq"], b"1.2")}
+    scene = Scene("failover", brokers, {"c1": Habit(b"1.2")}, CALM, PLAIN | {"confirm": True})
+    steps = (
+        Step(0.1, "c1", "connect"),
+        Step(0.2, "c1", "subscribe", (0, 2, 1)),
+        Step(0.3, "c1", "send", (0, 1, 0, 0)),
+        Step(0.5, "c1", "ack", (0, 0, 0)),
+        Step(0.6, "a", "stall", (1,)),
+        Step(0.7, "c1", "send", (0, 1, 0, 0)),
+        Step(0.8, "a", "kill", (0,)),
+        Step(1.5, "c1", "disconnect"),
+        Step(2.5, "a", "start"),
+    )
+    chart = Chart(World(Plan("0", scene, steps), tell=True).play())
+    columns, *rows = list(chart.lines())[2:]
+    assert columns.split() == ["c1", "relay", "a", "b"]
+    assert any(re.fullmatch(r" +0\.[0-9]+  o-+>  .* CONNECT accept-version:1\.2", row) for row in rows)
+    chart.rows = [
+        row for row in chart.rows if "decoder" not in row.text
+    ]  # it is another one on other machines
+    image = DOCS / "world.svg"
+    before = image.read_text(encoding="utf-8")
+    image.write_text(chart.svg(), encoding="utf-8")
+    assert before == chart.svg()
 
 
 @pytest.fixture

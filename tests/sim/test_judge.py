@@ -212,6 +212,8 @@ FALSE = [
     ("a_session_ends", LEAVES, "c1.1 fate half-closes\n"),
     ("a_session_ends", LEAVES, "c1.1 fate falls silent\n"),
     ("a_session_ends", LEAVES, "c1.2 connected\nc1.2 ended left\n"),
+    ("a_session_ends", LEAVES, "", CALMS, f"{CALMS}relay.0 fate stops\n"),
+    ("nothing_is_noticed_late", LEAVES, f"c1.1 fate falls silent\nwait 16\n{LEAVES}"),
     ("a_broker_is_not_flooded", END, END + "a.2 met\n" * 20),
     (
         "nobody_goes_to_a_paused_broker",

@@ -226,7 +226,6 @@ class Shutdown:
                 if there and link.resender is not None and not self._buffer.unread:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
-            for link in flow.links:
                 link.read_all()
             return
         text = f"client left: {reason}"
@@ -400,7 +399,9 @@ class Shutdown:
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone, within = self._client.gone, now < self._last
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone and within:
+            before = counters["possibly_lost"]
             flow.send_disconnect(now)
+            self.lost += counters["possibly_lost"] - before
             self.disconnecting(now)
             return
         if flow.settled and not self.ending:

@@ -629,8 +629,7 @@ class Link:
         else:
             lost += self.resender.unconfirmed.sends
             self.resender.unconfirmed.write_off()
-        self.session.forget_receipts()
-        self.session.unproved = 0
+        self.session.received_all([*self.session.receipts])
         return lost
 
     # The search

@@ -1,7 +1,7 @@
 """Counts the bytes that a relay keeps of all its clients, and limits them. From three quarters of the limit on, memory
 is short: a session with more than its share is read from only in turns, in which it may complete a frame. At the limit
 new clients are refused and the largest sessions are ended, except sessions with SENDs that the relay has promised to
-deliver.
+deliver: their brokers get turns.
 """
 
 from collections.abc import Callable, Iterable
@@ -137,7 +137,7 @@ class SessionMemory:
     def grew(self, driver: "RelayDriver", protocol: "LegProtocol") -> None:
         """A session keeps more bytes while memory is short. If it keeps too many, stop reading from this connection."""
         total, sessions = self._sums()
-        if total < self._low:
+        if total < self._low or (driver in self._turns and _owes(driver, protocol)):
             return
         if total < self.limit and (driver in self._turns or driver.kept <= self._share(sessions)):
             return
@@ -210,8 +210,7 @@ class SessionMemory:
             if not self._held:
                 self._end()
                 return
-        if total < self.limit:
-            self._give_turns(self.limit - total, self._share(sessions))
+        self._give_turns(self.limit - total, self._share(sessions))
         if self._seconds() >= self._trimmed + TRIM:
             self._trimmed = self._seconds()
             self.trim()
@@ -234,7 +233,7 @@ class SessionMemory:
 
     def _give_turns(self, room: float, share: float) -> None:
         """As far as there is room, give turns to connections for which lack of memory is the only reason not to read.
-        End clients that do not complete a large frame.
+        End clients that do not complete a large frame. Without room, one connection that `_owes` gets a turn.
         """
         now = self._seconds()
         room -= sum(turn.protocol.leg.decoder.missing for turn in self._turns.values())
@@ -242,7 +241,9 @@ class SessionMemory:
             protocol = next(iter(self._held))
             driver, idle = self._held.pop(protocol)
             decoder = protocol.leg.decoder
-            if driver in self._turns or not driver.gets_on(protocol):
+            if room <= 0 and (self._turns or not _owes(driver, protocol)):
+                self._held[protocol] = driver, idle
+            elif driver in self._turns or not driver.gets_on(protocol):
                 self._held[protocol] = driver, now
             elif not protocol.has_input:
                 self._held[protocol] = driver, idle
@@ -279,3 +280,8 @@ class SessionMemory:
         if driver not in self._leaving:
             self._leaving.add(driver)
             driver.handle(Killed(CROWDED))
+
+
+def _owes(driver: "RelayDriver", protocol: "LegProtocol") -> bool:
+    """Return whether this connection's broker may owe a RECEIPT that frees memory, perhaps behind a MESSAGE."""
+    return protocol.leg.side is Side.UPSTREAM and driver.relay.pledged

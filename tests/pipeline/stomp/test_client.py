@@ -142,7 +142,7 @@ def test_a_plain_address_ends_with_its_broker(broker: ScriptedBroker) -> None:
     """And says what to have for more."""
     made, peer = connected(broker, uri="{}")
     with made:
-        peer.reset()
+        peer.close()
         with pytest.raises(SessionLost, match="connection to the broker was lost"):
             until(lambda: bool(list(made.frames(0.1))))
 

@@ -74,7 +74,7 @@ def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
     made, peer = connected(broker)
     made.feed(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
     assert peer.frame().startswith(b"SUBSCRIBE\n")
-    peer.reset()
+    peer.close()
     until(lambda: not made.has_brokers)
     again = accept(broker)
     assert again.frame().startswith(b"SUBSCRIBE\n")

@@ -2,21 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.session.leg import EXPECTED, LegState, Side
-from stomprelay.session.session import Session
-from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.errors import Refused
-from stomprelay.wire.frame import Limits
-from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
-
-OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)
-
-
-in_other_pairs = pytest.mark.parametrize(("client", "broker"), OTHERS, ids=lambda version: version.decode())
-
+from tests.playbook import VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.decode())
 
@@ -119,36 +106,6 @@ def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
         ):
             play.client_says(said)
             play.broker_gets(told)
-
-
-@in_all_cuts
-@in_all_versions
-def test_same_version_passes_byte_by_byte(version: bytes, cut: Cut) -> None:
-    """Between equal versions nothing is respelled, however odd it is spelled."""
-    with joined(version, version, cut=cut) as play:
-        odd = b"foo:a:b\nfoo: padded \nfoo:second\nfoo:C\\c\\\\x"
-        for frame in (
-            b"SEND\ndestination:/queue/a\n" + odd + b"\n\nbody\n\0",
-            b"SEND\r\ndestination:/queue/a\r\nfoo:bar\r\n\r\nbody\0",
-            b"SUBSCRIBE\nid:0\ndestination:/queue/a\n" + odd + b"\n\n\0",
-            b"BEGIN\ntransaction:t\n" + odd + b"\n\n\0",
-            b"COMMIT\ntransaction:t\n" + odd + b"\n\n\0",
-            b"ABORT\ntransaction:t\n" + odd + b"\n\n\0",
-            b"ACK\nid:x\nmessage-id:y\nsubscription:z\n" + odd + b"\n\n\0",
-            b"NACK\nid:x\nmessage-id:y\nsubscription:z\n" + odd + b"\n\n\0",
-            b"UNSUBSCRIBE\nid:0\ndestination:/queue/b\n" + odd + b"\n\n\0",
-            b"DISCONNECT\nreceipt:r\n" + odd + b"\n\n\0",
-        ):
-            play.client_says(frame)
-            play.broker_gets(frame)
-        for frame in (
-            b"MESSAGE\ndestination:/queue/a\nmessage-id:1\nack:x\nsubscription:0\n" + odd + b"\n\nbody\n\0",
-            b"MESSAGE\r\ndestination:/queue/a\r\nmessage-id:1\r\n\r\nbody\0",
-            b"ERROR\nmessage:no\n" + odd + b"\n\nbody\0",
-            b"RECEIPT\nreceipt-id:r\n" + odd + b"\n\n\0",
-        ):
-            play.broker_says(frame)
-            play.client_gets(frame)
 
 
 @in_all_pairs
@@ -282,35 +239,3 @@ def test_frames_split_anywhere_are_carried_the_same(client: bytes, broker: bytes
             play.client_says(said[:at])
             play.client_says(said[at:])
             assert play.broker_reads() in (told + second, told + b"\n" + second)
-
-
-# What the relay says itself, in the client's name
-
-
-def _frames(version: bytes, said: bytes) -> Decoder:
-    decoder = Decoder(DIALECTS[version], EXPECTED[Side.DOWNSTREAM, LegState.CONNECTED], Limits())
-    decoder.feed(said)
-    return decoder
-
-
-@in_other_pairs
-def test_a_new_head_keeps_the_body_out_of_it(client: bytes, broker: bytes) -> None:
-    """`head` ends with the blank line; `carry` adds the body as it came."""
-    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
-    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_reserved", "loss_value"), 0))
-    said = b"SEND\ndestination:/queue/a\nack:x\n\nhello\0"
-    for frame in _frames(client, said).frames():
-        assert bridge.head(frame, session) == b"SEND\ndestination:/queue/a\n\n"
-    for frame in _frames(client, said).frames():
-        assert bridge.carry(frame, session) == b"SEND\ndestination:/queue/a\n\nhello\0"
-
-
-def test_a_frame_of_our_own_that_cannot_be_spelled() -> None:
-    """An id that the target cannot spell is refused; a header of the client's own is left to the policy for losses."""
-    bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.0"])
-    session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
-    with pytest.raises(Refused):
-        bridge.compose(b"SUBSCRIBE", [(b"id", b"a\nb")], session)
-    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"1"), (b"x", b"a\nb"), (b"y:z", b"")], session)
-    assert said == b"SUBSCRIBE\nid:1\nx:a b\n\n\0\n"
-    assert (session.counters["loss_value"], session.counters["loss_name"]) == (1, 1)

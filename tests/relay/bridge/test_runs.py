@@ -19,8 +19,7 @@ from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE_ID, RECEIPT
-from stomprelay.wire.run import Passing, Rule, Run
-from tests.passing import run_of
+from stomprelay.wire.run import Passing, Run
 
 pytestmark = pytest.mark.skipif(SPELLER is None, reason="not built, or not wanted")
 
@@ -102,30 +101,6 @@ class Side:
 
 
 @pytest.mark.parametrize(
-    ("line", "spelled"),
-    [
-        (b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0", b""),
-        (b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0", b"subscription:s\n"),
-    ],
-    ids=["without an id", "with an id"],
-)
-def test_messages_of_1_2_to_1_0_and_their_acks(line: bytes, spelled: bytes) -> None:
-    """The client is given neither the `ack` value nor a name that it did not choose; the broker is told the value."""
-    it = Side(b"1.0", b"1.2")
-    sent = it.from_client(line)
-    name = sent.partition(b"\nid:")[2].partition(b"\n")[0]
-    message = b"MESSAGE\nsubscription:%b\nmessage-id:ID\\c%d\nack:k\\c%d\nx:\\c\n\nbody\0\n"
-    told = it.from_broker(b"".join([message % (name, n, n) for n in range(3)]))
-    assert told == b"".join(
-        [b"MESSAGE\n%bmessage-id:ID:%d\nx::\n\nbody\0\n" % (spelled, n) for n in range(3)]
-    )
-    assert (it.taken, it.session.ledger.awaited) == (3, 3)
-    told = it.from_client(b"".join([b"ACK\nmessage-id:ID:%d\nfoo:b:\n\n\0\n" % n for n in range(3)]))
-    assert told == b"".join([b"ACK\nid:k\\c%d\nfoo:b\\c\n\n\0\n" % n for n in range(3)])
-    assert (it.taken, it.session.ledger.awaited, it.session.ledger.cost) == (6, 0, 0)
-
-
-@pytest.mark.parametrize(
     "line",
     [b"x:a\r", b"x\\c:1", b"x:\\n", b"x:\\r", b"x:\\r."],
     ids=["CR", "name", "LF", "last CR", "CR within"],
@@ -140,27 +115,6 @@ def test_what_has_to_be_looked_at(line: bytes) -> None:
     assert told == expected
     assert both[0].taken == 0
     assert both[0].session.counters == both[1].session.counters
-
-
-@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
-def test_receipts_of_the_relays_own(version: bytes) -> None:
-    """They stay where whoever asked knows them, and are looked at otherwise; nothing of them is in the session."""
-    it = Side(version, version, tracked=True)
-    told: list[list[bytes]] = []
-
-    def ours(receipts: list[bytes]) -> bool:
-        told.append(receipts)
-        return len(receipts) > 1
-
-    passing = to_client(it.bridges, it.session, receipts=False, ours=ours)
-    (_, rule) = passing.rules
-    assert rule == Rule(RECEIPT, wants=(b"receipt-id",), stays=True)
-    decoder = Decoder(DIALECTS[version], BROKER_COMMANDS, Limits())
-    decoder.feed(b"".join([b"RECEIPT\nreceipt-id:%d\n\n\0" % number for number in (1, 2, 3)]))
-    frames = list(decoder.frames())
-    for some, taken in ((frames[:2], True), (frames[2:], False)):
-        assert passing.takes(run_of(rule, some)) is taken
-    assert told == [[b"1", b"2"], [b"3"]]
 
 
 # ------------------------------------------------------------------ against a session that looks at each frame

@@ -174,20 +174,6 @@ def test_an_unsubscribe_that_names_nothing(client: bytes, broker: bytes) -> None
             play.client_gets_error(b"UNSUBSCRIBE names no open subscription", receipt=b"u")
 
 
-@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
-    """`subscription` MUST match the id of SUBSCRIBE: such a name is kept from the broker or refused, never changed."""
-    with joined(client, b"1.0") as play:
-        play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\nack:client\n\n\0")
-        told = play.broker_reads()
-        if play.client.closed is not None:
-            assert play.client_reads().startswith(b"ERROR\n")
-            return
-        id = told.split(b"\nid:")[1].split(b"\n")[0]
-        play.broker_says(b"MESSAGE\nsubscription:" + id + b"\nmessage-id:1\ndestination:/queue/a\n\nhi\0")
-        assert b"\nsubscription:a\\nb\n" in play.client_reads()
-
-
 # MESSAGE
 
 

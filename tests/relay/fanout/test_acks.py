@@ -9,7 +9,6 @@ from tests.relay.several import (
     BEGIN,
     begun,
     comes_back,
-    delivers,
     fan_out,
     fanned,
     message,
@@ -95,22 +94,6 @@ def alike(play: Playbook, client: bytes) -> tuple[bytes, bytes]:
         play.broker_says(wire, at=at)
     assert b"\nmessage-id:relay-ack-2\n" in play.client_reads()
     return wire, b"subscription:1\n" if client == b"1.1" else b""
-
-
-# Brokers that are gone
-
-
-def test_an_ack_for_a_broker_that_was_lost() -> None:
-    """It is sent to no broker and its receipt is given; what the other broker delivered is not touched."""
-    with subscribed(fanned(quorum=2), ack="client-individual") as play:
-        delivers(play, "a", 1)
-        delivers(play, "b", 1)
-        play.broker_goes(at="a")
-        play.client_says(tell(b"ACK", id="a1", receipt="k"))
-        play.client_gets(receipt("k"))
-        assert play.counters["acks_stale"] == 1
-        play.client_says(tell(b"ACK", id="b1"))
-        play.broker_gets(tell(b"ACK", id="b1"), at="b")
 
 
 # Cumulative ACKs

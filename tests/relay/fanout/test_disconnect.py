@@ -22,6 +22,7 @@ from tests.relay.several import (
     send,
     subscribed,
     tell,
+    two_upstreams,
 )
 
 DISCONNECT = tell(b"DISCONNECT", receipt="end")
@@ -189,6 +190,17 @@ def test_what_waits_for_a_paused_broker() -> None:
         play.client_says(send(b"1", THERE) + send(b"2", THERE) + DISCONNECT)
         play.time_passes(5)
         play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        assert play.counters["possibly_lost"] == 2
+
+
+def test_what_waits_for_a_route_when_the_relay_ends_the_session() -> None:
+    """The ERROR says that it may be lost."""
+    with two_upstreams() as play:
+        play.broker_goes(at="b")
+        play.client_says(send(b"1", THERE) + b"NONSENSE\n\n\0")
+        play.client_gets(b"")
+        play.time_passes(2.5)
+        assert b"may come here; what has no receipt may be lost:" in play.client_reads()
         assert play.counters["possibly_lost"] == 2
 
 

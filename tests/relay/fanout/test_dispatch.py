@@ -44,22 +44,6 @@ def test_queues_that_do_not_fan_out() -> None:
         play.broker_gets(send(b"3", b"/queue/a"), at="b")
 
 
-def test_confirmed_sending() -> None:
-    """With `confirm` each group asks for receipts of its own, which the client is not sent."""
-    with fanned(quorum=2, confirm=True) as play:
-        play.client_says(send(b"1"))
-        for at in "ab":
-            asked = copied(1, send(b"1")).replace(b"SEND\n", b"SEND\nreceipt:relay-session-receipt-1\n")
-            play.broker_gets(asked, at=at)
-        play.broker_goes(at="b")
-        play.broker_says(receipt("relay-session-receipt-1"), at="a")
-        comes_back(play, "b")
-        again = b"SEND\nrelay-resent:true\nreceipt:relay-session-receipt-2\n"
-        play.broker_gets(copied(1, send(b"1")).replace(b"SEND\n", again), at="b")
-        play.broker_says(receipt("relay-session-receipt-2"), at="b")
-        assert play.counters["possibly_lost"] == 0
-
-
 def test_a_group_that_is_full() -> None:
     """It misses SENDs, which is counted and noted once; it keeps what it has, and the others miss nothing."""
     with fanned(quorum=1, resend_buffer=300) as play:
@@ -81,22 +65,6 @@ def test_a_group_that_is_full() -> None:
 
 
 # Routes
-
-
-def test_subscriptions_of_two_upstreams() -> None:
-    """UNSUBSCRIBE and ACK go where the subscription is."""
-    with two_upstreams() as play:
-        here = tell(b"SUBSCRIBE", id="1", destination=HERE.decode(), ack="client")
-        there = tell(b"SUBSCRIBE", id="2", destination=THERE.decode(), ack="client")
-        play.client_says(here + there)
-        play.broker_gets(here, at="a")
-        play.broker_gets(there, at="b")
-        wire = b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0"
-        play.broker_says(wire, at="b")
-        play.client_gets(wire)
-        play.client_says(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2") + tell(b"UNSUBSCRIBE", id="1"))
-        play.broker_gets(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2"), at="b")
-        play.broker_gets(tell(b"UNSUBSCRIBE", id="1"), at="a")
 
 
 def test_an_id_that_is_open_elsewhere() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.model.upstream import Upstream
-from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
+from tests.playbook import SAY_HELLO, Playbook, listener
 from tests.relay.several import (
     begun,
     comes,
@@ -17,7 +17,6 @@ from tests.relay.several import (
     receipt,
     routed,
     send,
-    settle,
     tell,
 )
 
@@ -92,27 +91,6 @@ def test_a_group_of_a_route_that_gives_up() -> None:
     assert b"upstream there: none could be had within 3 s" in data
 
 
-# How fast the client may send
-
-
-def test_too_much_for_a_group_that_is_needed() -> None:
-    """Without room in a quorum of groups no SEND is left out: the client is not read from until there is room."""
-    with fanned(2, 2, resend_buffer=300) as play:
-        play.broker_goes(at="a")
-        play.client_says(send(b"x" * 400, receipt="1") + send(b"y" * 400))
-        assert play.client.paused
-        assert play.counters["fanout_overflowed"] == 0
-        play.broker_reads(at="b")
-        play.broker_says(receipt("1"), at="b")
-        assert play.client.paused
-        comes_back(play, "a")
-        assert play.broker_reads(at="a").count(b"SEND\n") == 2
-        assert play.client.paused
-        play.broker_says(receipt("1"), at="a")
-        play.client_gets(receipt("1"))
-        assert not play.client.paused
-
-
 # Versions
 
 
@@ -130,40 +108,3 @@ def test_too_many_acks_are_owed() -> None:
         assert not play.at("a").paused
         play.broker_gets(tell(b"ACK", id="a1"), at="a")
         play.client_reads()
-
-
-@in_all_pairs
-def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) -> None:
-    """Each broker is written to in its own version, and both are understood."""
-    versions = (broker, b"1.0" if broker == b"1.2" else b"1.2")
-    named = {b"1.0": b"", b"1.1": b"subscription:1\n", b"1.2": b"subscription:1\nack:k\n"}
-    acks = {
-        b"1.0": b"message-id:m\n",
-        b"1.1": b"subscription:1\nmessage-id:m\n",
-        b"1.2": b"id:k\n",
-    }
-    with begun(listener(fan_out(2, quorum=2)), client, "ab", *versions) as play:
-        subscribe = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
-        play.client_says(subscribe + send(b"body", receipt="r"))
-        for at in "ab":
-            play.broker_gets(subscribe + copied(1, send(b"body", receipt="r")), at=at)
-            play.broker_says(receipt("s", "r"), at=at)
-        play.client_gets(receipt("s", "r"))
-        delivered = []
-        for at, version in zip("ab", versions, strict=True):
-            head = b"MESSAGE\n%bmessage-id:m\ndestination:/queue/a\n" % named[version]
-            play.broker_says(b"%b\n%b\0" % (head, at.encode()), at=at)
-            delivered.append(play.client_reads())
-        # The other way round, so that it matters which is which although both brokers say the same.
-        play.client_says(
-            settle(client, b"ACK", delivered[1], b"receipt:xb\n")
-            + settle(client, b"ACK", delivered[0], b"receipt:xa\n")
-        )
-        for at, version in zip("ab", versions, strict=True):
-            acked = play.broker_reads(at=at)
-            lines = sorted(acked.split(b"\n\n")[0].splitlines(keepends=False))
-            expected = b"ACK\n%breceipt:x%b" % (acks[version], at.encode())
-            assert set(expected.split(b"\n")) <= set(lines)
-            assert version == b"1.0" or len(lines) == len(expected.split(b"\n"))
-            play.broker_says(receipt(f"x{at}"), at=at)
-        play.client_gets(receipt("xa", "xb"))

@@ -27,19 +27,6 @@ def waits(play: Playbook) -> bool:
 # A broker that cannot be written to
 
 
-def test_a_blocked_broker_that_misses_sends() -> None:
-    """What waits for it is bounded, whatever the quorum of the others does."""
-    with fanned(quorum=1, resend_buffer=300) as play:
-        play.broker_is_blocked(at="a")
-        for number in range(5):
-            play.client_says(send(b"x" * 150))
-            assert copied(number + 1, send(b"x" * 150)) == play.broker_reads(at="b")
-        assert play.counters["fanout_overflowed"] == 3
-        assert not waits(play)
-        play.broker_is_unblocked(at="a")
-        assert play.broker_reads(at="a").count(b"SEND\n") == 2
-
-
 def test_a_blocked_broker_of_a_route() -> None:
     """Only what is for it waits; when that is too much, the client is not read from."""
     with begun(routed(lasting("main", "a"), lasting("there", "b", resend_buffer=300)), b"1.2", "a") as play:

@@ -44,26 +44,6 @@ def test_the_primary() -> None:
     assert each.primary is each.members[0]
 
 
-def test_safe() -> None:
-    """A quorum has everything that was sent, if it missed nothing; one of two is enough here."""
-    table = {
-        # unconfirmed, missed something
-        ("", ""): True,
-        ("a", ""): True,
-        ("a", "b"): False,
-        ("a", "a"): True,
-        ("ab", ""): False,
-        ("", "ab"): True,
-    }
-    for (unconfirmed, short), safe in table.items():
-        each = target(2, 1)
-        for name, member in zip("ab", each.members, strict=True):
-            fill(member, name in unconfirmed)
-            if name in short:
-                member.short = True
-        assert each.safe is safe, (unconfirmed, short)
-
-
 def test_a_gap_that_was_closed() -> None:
     """When all that was sent is confirmed everywhere, no group misses anything that is still to be confirmed."""
     each = target(2, 1)

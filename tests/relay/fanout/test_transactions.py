@@ -3,7 +3,6 @@
 import pytest
 
 from tests.relay.several import (
-    ABORT,
     BEGIN,
     COMMIT,
     HERE,
@@ -33,29 +32,6 @@ def test_a_transaction_goes_to_all() -> None:
         for at in "ab":
             play.broker_says(receipt("relay-session-receipt-vote-1"), at=at)
         play.client_gets(b"")
-
-
-@pytest.mark.parametrize("quorum", [1, 2])
-def test_a_commit_in_doubt(quorum: int) -> None:
-    """A broker that is lost before it confirmed has not; that counts only where it was needed."""
-    play = fanned(quorum=quorum)
-    play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
-    play.broker_reads(at="a")
-    play.broker_reads(at="b")
-    play.broker_goes(at="a")
-    if quorum == 2:
-        play.broker_says(receipt("c"), at="b")
-        data = play.client_reads()
-        assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
-        assert b"main-1 (its broker was lost after COMMIT)" in data
-        assert b"main-2" not in data
-        play.client_is_closed()
-        return
-    play.broker_says(receipt("c"), at="b")
-    play.client_gets(receipt("c"))
-    comes_back(play, "a")
-    play.broker_gets(b"", at="a")
-    play.nobody_gets_more()
 
 
 def test_a_transaction_that_acknowledged() -> None:
@@ -163,22 +139,6 @@ def test_a_commit_that_waited_behind_an_ack() -> None:
     data = play.client_reads()
     assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
     assert b"main-1 (it acknowledged messages of a broker that was lost)" in data
-
-
-def test_a_transaction_that_goes_elsewhere() -> None:
-    """The listener's own upstream is sent BEGIN; the first frame for another one moves the transaction there."""
-    with two_upstreams() as play:
-        play.client_says(tell(b"BEGIN", transaction="t", receipt="b"))
-        play.broker_gets(tell(b"BEGIN", transaction="t", receipt="b"), at="a")
-        play.client_says(send(b"1", THERE, transaction="t"))
-        play.broker_gets(ABORT.replace(b"\0", b"\0\n"), at="a")
-        play.broker_gets(BEGIN.replace(b"\0", b"\0\n") + send(b"1", THERE, transaction="t"), at="b")
-        play.broker_says(receipt("b"), at="a")
-        play.client_gets(receipt("b"))
-        play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
-        play.broker_gets(tell(b"COMMIT", transaction="t", receipt="c"), at="b")
-        play.broker_says(receipt("c"), at="b")
-        play.client_gets(receipt("c"))
 
 
 @pytest.mark.parametrize("order", [(HERE, THERE), (THERE, HERE)])

@@ -9,20 +9,12 @@ import pytest
 
 from stomprelay.relay import inputs
 from stomprelay.relay.effects import Open
-from stomprelay.relay.link.link import Ended, Handshake, Waiting
+from stomprelay.relay.link.link import Ended, Waiting
 from stomprelay.session.effects import Close, How, Note
 from stomprelay.session.leg import Leg, Side
-from stomprelay.wire.errors import ProtocolError, StompError
+from stomprelay.wire.errors import StompError
 from tests.playbook import upstream
 from tests.relay.link.scene import Scene
-
-MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
-NO_STOMP = [
-    (MESSAGE, ProtocolError),
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", StompError),
-    (b"CONNECTED\nversion:9.9\n\n\0", ProtocolError),
-]
-
 
 # Attempts
 
@@ -81,29 +73,3 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
     assert play.link.until == inf
     first = play.over.brokers[0]
     assert (first.health.up, first.health.failures, first.health.coming) == (None, 0, 0)
-
-
-# Another answer than CONNECTED
-
-
-@pytest.mark.parametrize(("data", "error"), NO_STOMP)
-def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
-    """It is one more broker that is not there; at a plain address, where there is no other, an error of the session."""
-    play = Scene()
-    play.seeks()
-    first = play.leg
-    play.search._answered(play.leg, data, play.now)
-    opened, note, *effects = play.effects()
-    assert opened == Open(first, play.over.brokers[0])
-    assert isinstance(note, Note)
-    assert "did not connect: it answered CONNECT with what is not STOMP: " in note.text
-    assert effects == [Close(first, How.ABORT), Open(play.leg, play.over.brokers[1])]
-    assert play.counters["brokers_refused"] == 1
-    play = Scene(upstream())
-    play.seeks()
-    play.effects()
-    with pytest.raises(error):
-        play.search._answered(play.leg, data, play.now)
-    assert play.effects() == []
-    assert isinstance(play.link.state, Handshake)
-    assert play.link.broker is None

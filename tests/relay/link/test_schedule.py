@@ -114,23 +114,6 @@ def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> No
     assert search.waits(5) == expected
 
 
-# Ends
-
-
-@pytest.mark.parametrize(
-    ("attempts", "startup", "at_start", "later"),
-    [(0, -1, 1, 0), (1, -1, 1, 1), (3, -1, 3, 3), (-1, 0, 1, None), (-1, 1, 1, None), (2, 4, 4, 2)],
-)
-def test_so_many_passes(attempts: int, startup: int, at_start: int, later: int | None) -> None:
-    """At the start, and later; None is without end."""
-    search = Search("ab", replace(STEADY, attempts=attempts, startup_attempts=startup))
-    for start, passes in ((True, at_start), (False, later)):
-        search.begins(start=start)
-        search.waits(50 if passes is None else passes)
-        assert search.is_over() is (passes is not None)
-        assert search.is_over() is (passes is not None)
-
-
 # Brokers that are out
 
 
@@ -145,23 +128,6 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     assert not search.schedule.stands(search.now)
     assert search.goes_on(3) == "ca b"  # a, being left, is last of those that are well; b has slots
     assert search.schedule.stands(search.now)
-
-
-# Reconsidering
-
-
-def test_when_a_broker_is_back_nobody_waits_for_the_end_of_a_pause() -> None:
-    """A pass begins now, though the next one was not due for half a minute; it is not one more pass."""
-    search = Search("ab", replace(STEADY, initial_delay=30.0))
-    search.served("a")
-    search.begins()
-    first = search.schedule.next(search.now)
-    assert first == (search.brokers["b"], NOW + 30)
-    search.brokers["b"].health.answered()
-    search.now += 1
-    search.schedule.reconsider(search.now)
-    assert search.goes_on(2) == "ba"
-    assert search.schedule.passes == 0
 
 
 # Slots
@@ -359,18 +325,6 @@ def test_a_new_session_goes_to_the_others() -> None:
     search.fails("b")
     assert search.goes_on(3).replace(" ", "") == "bbb"
     assert search.schedule.passes == 0
-
-
-def test_one_connection_is_reset() -> None:
-    """The session goes back to the broker that the others have; one that was alone there goes elsewhere first."""
-    search = together(a=2, b=0)
-    search.served("a")
-    search.begins()
-    assert search.goes_on(2) == " a a"
-    search = together(a=0, b=0)
-    search.served("a")
-    search.begins()
-    assert search.goes_on(2) == " ba"
 
 
 def test_the_others_leave_while_it_waits() -> None:

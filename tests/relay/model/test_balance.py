@@ -49,15 +49,6 @@ def perform(placed: dict[Broker, int], wishes: list[Shift]) -> None:
 # Plain failover, and back home
 
 
-def test_plain_failover_moves_nobody() -> None:
-    """Sessions stay where they are, however uneven; those of a plain address have nowhere to go."""
-    for reconnect in (Reconnect(), None):
-        several, (a, b) = group(1, 1, reconnect=reconnect)
-        assert several.shifts({a: 0, b: 100}, 10, NOW) == []
-    single, (only,) = group(1)
-    assert single.shifts({only: 5}, 10, NOW) == []
-
-
 def test_a_group_that_changes_is_balanced_by_its_new_settings() -> None:
     """From a reload on: its sessions move, or stay, by the list and the options that it has then."""
     plain, brokers = group(1, 1, reconnect=Reconnect())
@@ -90,26 +81,6 @@ def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
 
 
 # Levelling
-
-
-@balanced
-def test_who_is_not_well_neither_gains_nor_loses(policy: Policy) -> None:
-    """Shares are those of the others; with one broker left there is nothing to level."""
-    several, (a, b, c) = group(1, 1, 1, policy=policy)
-    placed = {a: 90, b: 0, c: 1000}
-    c.health.paused = True
-    assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
-    c.health.paused = False
-    out(c)
-    assert several.shifts(placed, 10, NOW) == [Shift(a, b, 10)]
-    b.health.up = None
-    assert several.shifts(placed, 10, NOW) == []
-
-
-def test_a_balanced_group_that_cannot_reconnect() -> None:
-    """Where a session ends with its broker it cannot be moved."""
-    several, (a, b) = group(1, 1, policy=Policy.RANDOM, reconnect=None)
-    assert several.shifts({a: 100, b: 0}, 10, NOW) == []
 
 
 def test_sessions_go_where_most_are() -> None:

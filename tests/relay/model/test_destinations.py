@@ -63,19 +63,6 @@ def test_nothing_is_lost_and_nothing_falls(first: int, said: list[tuple[int, int
     assert total(table) == counted
 
 
-def test_who_is_busy_and_late_gets_a_place() -> None:
-    """With the next turn, in the place of one that is not; it begins at nothing."""
-    table = full()
-    for _ in range(10):
-        table.count(b"/queue/late", ONE)
-    assert b"/queue/late" not in table.shown
-    table.turn()
-    assert table.shown[b"/queue/late"] == DestinationTally()
-    assert (len(table.shown), len(table.former), table.other.sends) == (PLACES, 1, 10)
-    table.count(b"/queue/late", ONE)
-    assert table.shown[b"/queue/late"] == ONE
-
-
 def test_places_that_change_all_the_time() -> None:
     """Of those that had one so many are remembered, and no more."""
     table = full()

@@ -12,7 +12,6 @@ from tests.relay.failing import middle
 
 NOW = 1000.0
 STEADY = Reconnect(randomize=False)
-POLICIES = tuple(Policy)
 
 
 def group(
@@ -42,15 +41,6 @@ def test_failover_at_random_by_weight() -> None:
     assert [first[each] / 2000 for each in "abc"] == pytest.approx([0.1, 0.3, 0.6], abs=0.04)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_one_that_is_preferred_comes_first(policy: Policy) -> None:
-    """Whatever the policy; the others follow in the order of the list where nothing is random."""
-    several, (_, b, _) = group(9, 1, 1, policy=policy)
-    assert names(several.order(NOW, middle, b)) == "bac"
-    stranger = group(1)[1][0]
-    assert names(several.order(NOW, middle, stranger))[0] == "a"
-
-
 # Round-robin
 
 
@@ -67,21 +57,3 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
                 abs(found[each] - step * each.weight / total) < len(brokers) / 2 + 1 for each in brokers
             )
         assert [found[each] for each in brokers] == weights
-
-
-# Least sessions
-
-
-def serves(broker: Broker, sessions: int) -> None:
-    """It gets so many more."""
-    for _ in range(sessions):
-        broker.health.joined()
-
-
-def test_those_on_their_way_count() -> None:
-    """A thousand sessions that search at once do not all choose the same broker."""
-    several, (a, b) = group(1, 1, policy=Policy.LEAST_SESSIONS)
-    serves(a, 10)
-    for _ in range(1000):
-        several.order(NOW, middle)[0].health.coming += 1
-    assert (a.health.coming, b.health.coming) == (495, 505)

@@ -53,14 +53,6 @@ def test_one_outage_counts_once_however_many_see_it(threshold: int) -> None:
     assert health.out_until == pytest.approx(1001.0, abs=0.01)
 
 
-def test_a_long_outage_seen_by_many_grows_with_its_time_only() -> None:
-    """A thousand failures a second over half a minute double the pause as often as one session alone would."""
-    health = Health()
-    for each in range(30_000):
-        health.failed(Checks(), 1000.0 + each / 1000, middle)
-    assert health.failures == 5  # 1, 2, 4, 8, 16 seconds
-
-
 def test_a_failure_does_not_count_against_a_paused_broker() -> None:
     """What an operator restarts is not left out when he gives it back."""
     health = Health()
@@ -69,20 +61,6 @@ def test_a_failure_does_not_count_against_a_paused_broker() -> None:
     health.failed(Checks(), 1000.0, middle)
     assert health.up is False
     assert (health.failures, health.out(1000.0)) == (0, False)
-
-
-# Trials
-
-
-def test_one_at_a_time_tries_a_broker_whose_pause_is_over() -> None:
-    """The others leave it out until the outcome is known, or for as long as the pause was."""
-    health = failed(3, Checks())
-    now = health.out_until
-    assert not health.out(now)
-    health.trial(now)
-    assert health.out(now)
-    assert health.out(now + 3.9)
-    assert not health.out(now + 4.0)
 
 
 # Doubts

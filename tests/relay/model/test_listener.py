@@ -1,17 +1,10 @@
 """A listener's settings, each by what it does; which destinations a route takes."""
 
 from stomprelay.relay.model.group import Broker, alone
-from stomprelay.relay.model.listener import LossPolicy, Match, Route
+from stomprelay.relay.model.listener import Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.leg import Terms
-from tests.playbook import SAY_HELLO, Playbook, joined, listener
-
-
-def test_a_refused_loss_toward_a_client_is_not_laid_to_the_broker() -> None:
-    """The broker's frame is right; what is wrong is that it cannot be said to this client."""
-    with joined(b"1.0", b"1.2", loss=LossPolicy.REJECT) as play:
-        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\nfoo:a\\nb\n\n\0")
-        play.client_gets_error(b"a header cannot be said in the other version")
+from tests.playbook import SAY_HELLO, Playbook, listener
 
 
 def test_heart_beats_are_what_connected_says() -> None:

@@ -1,7 +1,6 @@
 """Token buckets: never more than the rate and the burst allow, to each in the order in which he asked."""
 
 from bisect import bisect_right
-from fractions import Fraction
 from itertools import accumulate
 
 import pytest
@@ -28,22 +27,6 @@ STEPS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), max_size=40)
 def bucket(rate: float, burst: float) -> TokenBucket:
     """A bucket of frames, made at the time 0."""
     return TokenBucket(Scope.LISTENER, Limit.FRAMES, Rates(frames=rate, burst=burst), LimitTally(), 0.0)
-
-
-@given(st.integers(1, 64), st.integers(1, 16), STEPS)
-def test_tokens_are_there_when_a_slow_model_has_them(
-    rate: int, seconds: int, steps: list[tuple[int, int]]
-) -> None:
-    """A model that drops tokens into a jar one moment after the other lets each have his at the same time."""
-    found, burst = bucket(rate, seconds), Fraction(rate * seconds)
-    now, jar = 0, burst
-    for wait, tokens in steps:
-        for _ in range(wait):
-            now += 1
-            jar = min(jar + Fraction(rate, 8), burst)
-        jar -= tokens
-        expected = Fraction(now, 8) + (max(-jar, Fraction(0)) / rate if tokens else 0)
-        assert found.take(tokens, now / 8) == pytest.approx(float(expected))
 
 
 @given(st.integers(1, 64), st.integers(1, 16), STEPS, st.data())

@@ -290,11 +290,7 @@ def test_places_that_headers_name(command: bytes, headers: dict[str, bytes], pla
 
 PIECES = ("/queue/", "/topic/", "a", "b", ".", "*", ">", ",", "#", "::", ":", "[ab]", "[*]", "[!a]")
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map("".join)
-globs = st.lists(texts, max_size=2).map(tuple)
 who = st.sampled_from([(), ("al*",), ("bob",), ("*",)])
-single_rules = st.fixed_dictionaries(
-    {"allow": st.booleans(), "send": globs, "subscribe": globs, "users": who, "groups": who}
-)
 
 
 def steps(glob: str) -> list[str]:
@@ -351,23 +347,6 @@ def slow(found: AccessRules, identity: Identity, command: bytes, text: str) -> t
             elif matches or (more and begins_alike(glob, text)):
                 return False, rule.number
     return found.allow and not more, None
-
-
-@given(
-    st.lists(single_rules, max_size=4),
-    st.booleans(),
-    st.sampled_from([ANYBODY, ALICE, BOB]),
-    st.sampled_from([SEND, SUBSCRIBE]),
-    texts,
-)
-def test_any_rules(
-    said: list[dict[str, Any]], allow: bool, identity: Identity, command: bytes, text: str
-) -> None:
-    """The decision is that of a reading which takes its time; where it does not, it denies."""
-    found = replace(rules(*said, allow=allow), naming=Naming())
-    decision = decide(found, identity, command, text.encode())
-    number = decision.rule and decision.rule.number
-    assert (decision.allow, number) == slow(found, identity, command, text)
 
 
 @given(texts, texts)

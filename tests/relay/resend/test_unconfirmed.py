@@ -1,6 +1,5 @@
 """What is not confirmed, and which receipts are owed: kept, confirmed, lost and sent again."""
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -9,7 +8,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
+from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Limits
@@ -65,24 +64,6 @@ def test_a_run_is_confirmed_frame_by_frame() -> None:
     assert kept.safe
 
 
-def test_what_is_left_of_a_run() -> None:
-    """It is sent again frame by frame, in its place."""
-    kept = unconfirmed(1000)
-    kept.keep(b"before", b"x")
-    first = of_run(kept, b"1", b"2", b"3", b"4")
-    kept.keep(b"after", b"y")
-    assert not kept.received(b"x")
-    assert not kept.received(first[0])
-    assert not kept.received(first[2])
-    assert (kept.sends, kept.size) == (3, 2 * len(said(b"1")) + 5)
-    assert kept.take() == [
-        Kept(said(b"2"), first[1], True),
-        Kept(said(b"4"), first[3], True),
-        Kept(b"after", b"y", True),
-    ]
-    assert (kept.sends, kept.size) == (0, 0)
-
-
 # What is owed
 
 
@@ -113,19 +94,6 @@ def test_receipts_that_nothing_asks_for_again() -> None:
     assert kept.lost([b"subscribe"]) == kept.take_given() == []
     assert kept.received(b"send")
     assert not kept.received(b"ack")
-
-
-# What a loss means
-
-
-@pytest.mark.parametrize("ours", [False, True], ids=["client", "ours"])
-def test_a_commit_that_was_not_answered(ours: bool) -> None:
-    """It is in doubt, and returned once, as the receipt that its client asked for, if it did."""
-    kept = unconfirmed()
-    assert kept.committing.lost() == []
-    kept.commit(b"c", ours=ours)
-    assert kept.committing.lost() == [None if ours else b"c"]
-    assert kept.committing.lost() == []
 
 
 # All together
