@@ -23,6 +23,7 @@ RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
 ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
+SLOWEST: Final = 4.0  # seconds that a RabbitMQ of a world takes to confirm a SEND
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
 
@@ -641,14 +642,23 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+    one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
     for stay in case.stays.values():
         if without_relay(case, stay):
             continue
         if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
             yield f"{stay} was never told that it sent what nobody knows"
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
-        for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
+        owing = settings["unacknowledged"] < 1000 and any(
+            mode != b"auto" for _, mode in stay.subscribed.values()
+        )
+        for since, until, what in _waits(case, stay) if not owing else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
+            behind = [
+                each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
+            ]
+            pause += SLOWEST * len(behind) if one_by_one else 0.0
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
