@@ -695,7 +695,8 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     short = rude or case.scene.settings["disconnect_timeout"] < SOON
     for stay in case.stays.values():
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
-        calm = not any(stay.halved - 20.0 < at < stay.halved + 5.0 for at in shaken)
+        calm = stay.halved > case.calm + SOON
+        calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
