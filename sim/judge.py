@@ -744,7 +744,8 @@ def nothing_is_noticed_late(case: Case) -> Iterator[str]:
             (silent, stay.end, SILENT),
             (stay.faulty, told, 2 * settings["disconnect_timeout"] + 3.0),
         ):
-            if since < inf and until > max(since, stay.connected.at) + most:
+            late = until - max(since, stay.connected.at) - most
+            if since < inf and late > slowed(case, stay, since):
                 yield f"{stay} was silent or sent a fault at {since:.3f}, and this was noticed at {until:.3f}"
 
 
