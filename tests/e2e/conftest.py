@@ -15,7 +15,6 @@ from tests.e2e.facts import VERSIONS, LibraryFacts
 from tests.e2e.ports import free_port
 from tests.e2e.raw import close_all
 from tests.e2e.relay import listening, relay
-from tests.e2e.rig import Rig, run_rig, undisturbed
 from tests.e2e.scripts import Script
 from tests.e2e.stage import Place, Stage
 
@@ -123,20 +122,6 @@ activemq_gateway = _gateway("activemq")
 activemq_6_gateway = _gateway("activemq_6")
 artemis_gateway = _gateway("artemis")
 memory_gateway = _gateway("memory")
-
-
-@pytest.fixture(scope="session")
-def running_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """Run a relay in front of a scripted broker."""
-    with run_rig(tmp_path_factory.mktemp("rig")) as rig:
-        yield rig
-
-
-@pytest.fixture
-def rig(running_rig: Rig) -> Iterator[Rig]:
-    """Give the relay in front of a scripted broker; whatever the test does must disturb nobody else."""
-    with undisturbed(running_rig):
-        yield running_rig
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Self
 
 from tests.e2e.child import PATIENCE
-from tests.e2e.rig import CONNECT
+from tests.e2e.raw import CONNECT
 from tests.e2e.talker import Talker
 
 BRIEF = 10

@@ -12,8 +12,7 @@ from typing import Self
 
 from tests.e2e.child import PATIENCE
 
-GOODBYE = b"DISCONNECT\n\n\0"
-"""What the relay tells a broker whose client has gone without it."""
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 
 
 class Closed(Exception):

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.brokers import memory
-from tests.e2e.raw import Connection
+from tests.e2e.raw import CONNECT, Connection
 from tests.e2e.relay import served
-from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
 

@@ -16,9 +16,8 @@ from tests import image
 from tests.e2e.child import PATIENCE
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
+from tests.e2e.raw import CONNECT, Connection
 from tests.e2e.relay import ROOT, check, launch, relay
-from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
 

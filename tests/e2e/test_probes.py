@@ -10,9 +10,8 @@ import pytest
 from tests.config.reference import put_secrets
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
+from tests.e2e.raw import CONNECT, Connection
 from tests.e2e.relay import Admin, relay, served, stomprelay, twistd
-from tests.e2e.rig import CONNECT
 
 pytestmark = pytest.mark.e2e
 

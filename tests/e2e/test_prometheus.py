@@ -20,9 +20,8 @@ from tests.config.reference import put_secrets
 from tests.e2e.certificates import Authority
 from tests.e2e.child import PATIENCE
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection
+from tests.e2e.raw import CONNECT, Connection
 from tests.e2e.relay import ROOT, launch, served
-from tests.e2e.rig import CONNECT
 from tests.test_monitoring import queries
 
 PROMETHEUS = shutil.which("prometheus") or ""

@@ -9,8 +9,7 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.fleet import Fleet, fleet, nodes
 from tests.e2e.load import drain
-from tests.e2e.raw import Connection, ScriptedBroker, body, headers
-from tests.e2e.rig import CONNECT
+from tests.e2e.raw import CONNECT, Connection, ScriptedBroker, body, headers
 from tests.e2e.talker import Talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]

@@ -14,11 +14,21 @@ import pytest
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.raw import CONNECT, Connection, ScriptedBroker, body
 from tests.e2e.relay import RUN, check, launch, serving, start
-from tests.e2e.rig import CONNECT, exchange
 
 pytestmark = pytest.mark.e2e
+
+MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m1\ndestination:/queue/a\ncontent-length:5\n\nhello\0"
+SEND = b"SEND\ndestination:/queue/a\ncontent-length:5\n\nhello\0"
+
+
+def exchange(client: Connection, broker: Connection) -> None:
+    """Pass a frame in each direction."""
+    client.write(SEND)
+    assert body(broker.frame()) == b"hello"
+    broker.write(MESSAGE)
+    assert client.frame() == MESSAGE
 
 
 def launch_run(directory: Path, *options: str) -> Child:

@@ -9,9 +9,8 @@ import pytest
 from tests.browser import browsing, page, site, trusting
 from tests.e2e import brokers, stompjs
 from tests.e2e.certificates import Authority
-from tests.e2e.raw import Closed, Connection, ScriptedBroker, headers
+from tests.e2e.raw import CONNECT, Closed, Connection, ScriptedBroker, headers
 from tests.e2e.relay import RUN, launch, served, serving
-from tests.e2e.rig import CONNECT
 from tests.e2e.stompjs import TALK
 
 pytestmark = pytest.mark.e2e

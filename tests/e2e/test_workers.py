@@ -19,9 +19,8 @@ from tests.e2e import brokers
 from tests.e2e.child import PATIENCE
 from tests.e2e.container import CONTAINED, contained, process_1
 from tests.e2e.ports import free_port
-from tests.e2e.raw import Closed, Connection, ScriptedBroker
+from tests.e2e.raw import CONNECT, Closed, Connection, ScriptedBroker
 from tests.e2e.relay import ROOT, RUN, TWISTD, Admin, Relay, check, launch, served, start, stomprelay
-from tests.e2e.rig import CONNECT
 from tests.e2e.talker import Talker
 from tests.prometheus import samples
 

@@ -139,10 +139,10 @@ class RelayHarness:
         self.service.privilegedStartService()
         self.service.startService()
 
-    def client(self, door: int = 0) -> FakeTransport:
-        """A client connects."""
+    def client(self, door: int = 0, address: Any = None) -> FakeTransport:
+        """A client connects, from this address."""
         factory = self.reactor.tcpServers[door][1]
-        transport = FakeTransport(factory.buildProtocol(UNIXAddress(None)))
+        transport = FakeTransport(factory.buildProtocol(address or UNIXAddress(None)))
         transport.protocol.makeConnection(transport)
         return transport
 

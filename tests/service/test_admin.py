@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.address import UNIXAddress
 from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.service.admin.sessions import BadRequest
@@ -14,7 +13,6 @@ from stomprelay.service.admin.site import _request as parse
 from tests.service.harness import (
     CONNECT,
     CONNECTED,
-    FakeTransport,
     JournalHarness,
     RelayHarness,
     failover,
@@ -174,17 +172,13 @@ def test_drain(pair: RelayHarness) -> None:
     answer = Answer(pair, "/drain", "POST", b"{}", content_type=JSON)
     assert (answer.status, json.loads(answer.text)) == (200, drained)
     assert json.loads(Answer(pair, "/drain").text) == drained
-    refused = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)))
-    refused.protocol.makeConnection(refused)
-    error = refused.written()
+    error = pair.client().written()
     assert error.startswith(b"ERROR\nmessage:no new connections\n")
     assert b"the relay is being drained: it keeps its clients and takes no others" in error
     assert Answer(pair, "/drain", "POST", b'{"within": 5}', content_type=JSON).status == 400
     answer = Answer(pair, "/drain/cancel", "POST", b"", content_type=JSON)
     assert json.loads(answer.text) == {"draining": False, "sessions": 1}
-    taken = FakeTransport(pair.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)))
-    taken.protocol.makeConnection(taken)
-    assert taken.written() == b""
+    assert pair.client().written() == b""
     assert json.loads(Answer(pair, "/drain").text) == {"draining": False, "sessions": 2}
 
 

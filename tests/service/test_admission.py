@@ -40,18 +40,6 @@ def refusal(reason: str, versions: str = "1.0,1.1,1.2") -> bytes:
     return f"{head}content-length:{len(reason)}\n\n{reason}\0\n".encode()
 
 
-def comes(harness: RelayHarness, address: Any = None, door: int = 0) -> FakeTransport:
-    """A client from this address."""
-    transport = FakeTransport(harness.reactor.tcpServers[door][1].buildProtocol(address or UNIXAddress(None)))
-    transport.protocol.makeConnection(transport)
-    return transport
-
-
-def leaves(client: FakeTransport) -> None:
-    """The client closes its connection."""
-    client.disconnects()
-
-
 def refused(client: FakeTransport) -> bytes:
     """What a client was told that is to be closed; nothing where it is served."""
     told = client.written()
@@ -69,8 +57,8 @@ def test_the_limit_of_all_clients() -> None:
     """One more gets an ERROR and disturbs nobody; when one leaves there is room again."""
     harness = RelayHarness(listener(), listener(name="other", versions=frozenset({b"1.0"})), clients=2)
     first, broker = harness.session()
-    second = comes(harness, door=1)
-    third, fourth = comes(harness), comes(harness, door=1)
+    second = harness.client(1)
+    third, fourth = harness.client(), harness.client(1)
     assert (refused(first), refused(second)) == (b"", b"")
     assert refused(third) == refusal("the limit is 2")
     assert refused(fourth) == refusal("the limit is 2", "1.0")
@@ -79,8 +67,8 @@ def test_the_limit_of_all_clients() -> None:
     broker.written()
     first.sends(SEND)
     assert broker.written() == SEND
-    leaves(second)
-    assert refused(comes(harness)) == b""
+    second.disconnects()
+    assert refused(harness.client()) == b""
     assert counted(harness) == (2, 1)
     assert counted(harness, "other") == (1, 1)
 
@@ -89,14 +77,14 @@ def test_the_limit_of_an_address() -> None:
     """Clients of another one are served; one that leaves makes room for one of its own."""
     harness = RelayHarness(listener(clients_per_address=2))
     here, there = IPv4Address("TCP", "192.0.2.7", 1), IPv4Address("TCP", "192.0.2.8", 1)
-    first, second = comes(harness, here), comes(harness, here)
-    assert refused(comes(harness, here)) == refusal("the limit for one address is 2")
-    assert refused(comes(harness, there)) == b""
-    assert [refused(comes(harness)) for _ in range(3)] == [b""] * 3
-    leaves(first)
-    assert [refused(comes(harness, here)) != b"" for _ in range(2)] == [False, True]
-    leaves(second)
-    assert refused(comes(harness, here)) == b""
+    first, second = harness.client(address=here), harness.client(address=here)
+    assert refused(harness.client(address=here)) == refusal("the limit for one address is 2")
+    assert refused(harness.client(address=there)) == b""
+    assert [refused(harness.client()) for _ in range(3)] == [b""] * 3
+    first.disconnects()
+    assert [refused(harness.client(address=here)) != b"" for _ in range(2)] == [False, True]
+    second.disconnects()
+    assert refused(harness.client(address=here)) == b""
 
 
 @pytest.mark.parametrize(
@@ -136,21 +124,21 @@ def with_descriptors(left: int, *listeners: Any) -> RelayHarness:
 def test_descriptors_are_kept_for_brokers() -> None:
     """No client is taken that could not have its broker."""
     harness = with_descriptors(5)
-    served = [comes(harness), comes(harness)]
-    assert refused(comes(harness)) == refusal("there are no file descriptors left for more")
+    served = [harness.client(), harness.client()]
+    assert refused(harness.client()) == refusal("there are no file descriptors left for more")
     for each in served:
         each.sends(CONNECT)
         harness.broker().sends(CONNECTED)
         assert each.written().startswith(b"CONNECTED\n")
     served[0].disconnects()
-    assert refused(comes(harness)) == b""
+    assert refused(harness.client()) == b""
 
 
 def test_clients_that_are_refused_do_not_pile_up() -> None:
     """So many may read their ERROR at leisure; of more, the first is cut."""
     harness = RelayHarness(clients=1)
-    comes(harness)
-    many = [comes(harness) for _ in range(LINGERING + 3)]
+    harness.client()
+    many = [harness.client() for _ in range(LINGERING + 3)]
     assert all(each.written() == refusal("the limit is 1") for each in many)
     assert [each.ends for each in many[:4]] == [["half", "flush"]] * 3 + [["half"]]
     harness.reactor.advance(2.0)
@@ -163,10 +151,10 @@ def test_the_log_is_not_flooded() -> None:
     harness.session()
     with capturedLogs() as logs:
         for _ in range(50):
-            comes(harness)
+            harness.client()
         harness.reactor.advance(EVERY)
         harness.reactor.advance(EVERY)
-        comes(harness)
+        harness.client()
     lines = [str(formatEvent(event)) for event in logs]
     told = [line for line in lines if "too many" in line]
     one = "a client was refused by public: too many connections: the limit is 1"
@@ -217,7 +205,7 @@ def exhausted() -> error.ConnectBindError:
 def test_a_connect_without_a_descriptor_is_no_failure_of_the_broker() -> None:
     """It stays in service; another one is tried, and this one again."""
     harness = RelayHarness(listener(upstream=movable(failover(1))))
-    client = comes(harness)
+    client = harness.client()
     with capturedLogs() as logs:
         client.sends(CONNECT)
         for _ in range(5):

@@ -220,16 +220,3 @@ def test_a_broker_that_is_lost_while_it_is_full_never_has_room() -> None:
     scripted.reactor.advance(0)
     assert [said[0] for said in scripted.said()] == ["lost"]
     assert legs[0] not in scripted.runtime.protocols
-
-
-def test_a_full_client_holds_all_its_brokers() -> None:
-    """One that joins later, too; and all go on together."""
-    scripted, legs, transports = several()
-    scripted.client.fills()
-    assert not any(transport.reading for transport in transports)
-    scripted.close(legs[0])
-    _, late = scripted.open(0)
-    late.sends(b"x")
-    assert not late.reading
-    scripted.client.drains()
-    assert all(transport.reading for transport in (*transports, late))

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.address import IPv4Address
 from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.config import load
@@ -19,16 +19,9 @@ from tests.service.harness import CONNECT, CONNECTED, SEND, FakeTransport, Relay
 HERE, THERE = (IPv4Address("TCP", f"192.0.2.{last}", 1) for last in (7, 8))
 
 
-def comes(harness: RelayHarness, address: Any = None) -> FakeTransport:
-    """A client from this address."""
-    transport = FakeTransport(harness.reactor.tcpServers[0][1].buildProtocol(address or UNIXAddress(None)))
-    transport.protocol.makeConnection(transport)
-    return transport
-
-
 def connected(harness: RelayHarness, address: Any = None) -> tuple[FakeTransport, FakeTransport]:
     """A client from this address that has its broker."""
-    client = comes(harness, address)
+    client = harness.client(address=address)
     client.sends(CONNECT)
     broker = harness.broker()
     broker.written()
@@ -71,15 +64,15 @@ def test_clients_that_come_too_often() -> None:
     """Of a listener, or from one address, they get an ERROR that names the limit; a second later there is room."""
     rates = RateLimits(Rates(connects=4), Rates(connects=2))
     harness = RelayHarness(listener(rates=rates))
-    assert [refusal(comes(harness, HERE)) for _ in range(3)] == [
+    assert [refusal(harness.client(address=HERE)) for _ in range(3)] == [
         "",
         "",
         "the limit for one address is 2 a second",
     ]
-    assert [refusal(comes(harness, THERE)) for _ in range(2)] == ["", ""]
-    assert refusal(comes(harness)) == "the limit of this listener is 4 a second"
+    assert [refusal(harness.client(address=THERE)) for _ in range(2)] == ["", ""]
+    assert refusal(harness.client()) == "the limit of this listener is 4 a second"
     harness.reactor.advance(0.5)
-    assert [refusal(comes(harness, HERE)) for _ in range(2)] == [
+    assert [refusal(harness.client(address=HERE)) for _ in range(2)] == [
         "",
         "the limit for one address is 2 a second",
     ]
@@ -93,10 +86,10 @@ def test_clients_that_come_too_often() -> None:
 def test_clients_that_are_too_many_cost_no_connection_of_the_rate() -> None:
     """The limits of their number come first, and are counted by their scope as well."""
     harness = RelayHarness(listener(clients=1, rates=RateLimits(Rates(connects=2))))
-    first = comes(harness)
-    assert [refusal(comes(harness)) for _ in range(5)] == ["the limit of this listener is 1"] * 5
+    first = harness.client()
+    assert [refusal(harness.client()) for _ in range(5)] == ["the limit of this listener is 1"] * 5
     first.disconnects()
-    assert refusal(comes(harness)) == ""
+    assert refusal(harness.client()) == ""
     assert limited(harness) == {("listener", "clients", "refused"): 5}
 
 
@@ -107,7 +100,7 @@ def test_the_clients_of_a_user() -> None:
     admission = harness.service._admission
     clients = []
     for said in (None, None, "the limit for one user is 2"):
-        clients.append(comes(harness))
+        clients.append(harness.client())
         told = admission.admit(driver(harness), "ann")
         assert (told and told.detail) == said
     assert admission.admit(driver(harness), "bob") is None
@@ -155,7 +148,7 @@ def test_a_client_that_sends_too_fast() -> None:
 def test_limits_of_a_user_count_once_it_is_known() -> None:
     """A session is limited as its identity says, once that was found out."""
     harness = RelayHarness(listener(rates=RateLimits(user=Rates(frames=2)), auth="people"))
-    client = comes(harness)
+    client = harness.client()
     client.sends(CONNECT)
     driver(harness).handle(inputs.Identified(Identity("ann")))
     broker = harness.broker()
@@ -199,7 +192,7 @@ def test_several_processes_add_up() -> None:
     one, other = (RelayHarness(listener(rates=RateLimits(Rates(connects=1)))) for _ in range(2))
     for harness, clients in ((one, 2), (other, 4)):
         for _ in range(clients):
-            comes(harness)
+            harness.client()
     first, second = (snapshot(each.service.state, whole=False) for each in (one, other))
     assert read(json.loads(json.dumps(first))).listeners == first.listeners
     [row] = summed(first, [ended(second)]).listeners[0].limited

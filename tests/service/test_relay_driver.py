@@ -34,35 +34,25 @@ def test_a_client_that_never_says_connect() -> None:
     assert client.ends == ["half", "abort"]
 
 
-def test_closing_at_any_octet() -> None:
-    """Whichever side goes, wherever in the conversation: the other side is ended, and nothing is left."""
-    said = CONNECT + SEND + b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
-    answers = CONNECTED + MESSAGE + MESSAGE
+EARLY = [
+    b"SEND\ndestination:/queue/a\n\nx\0",
+    b"JUMP\n\n\0",
+    b"CONNECT\naccept-version:9.9\nhost:/\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:abc\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\n" + b"x:y\n" * 100000,
+    b"x" * 1000000,
+]
+
+
+@pytest.mark.parametrize("early", EARLY, ids=lambda early: repr(early[:60]))
+def test_bad_input_before_connect(early: bytes) -> None:
+    """It gets an ERROR, and no broker is bothered."""
     harness = RelayHarness()
-    for cut in range(len(said) + 1):
-        client = harness.client()
-        client.sends(said[:cut])
-        if harness.reactor.tcpClients:
-            broker = harness.broker()
-            client.disconnects()
-            broker.disconnects()
-        else:
-            client.disconnects()
-        assert len(harness.service.state.sessions) == 0, cut
-    for cut in range(len(answers) + 1):
-        client = harness.client()
-        client.sends(CONNECT)
-        broker = harness.broker()
-        broker.sends(answers[:cut])
-        broker.disconnects()
-        assert client.written().startswith((b"ERROR", b"CONNECTED")), cut
-        assert client.ends == ["half"], cut
-        client.disconnects()
-        assert len(harness.service.state.sessions) == 0, cut
-    assert harness.service.state.runtime.protocols == {}
-    assert harness.service.state.runtime.sockets == 0
-    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
-    assert harness.reactor.getDelayedCalls() == []
+    client = harness.client()
+    client.sends(early)
+    assert client.written().startswith(b"ERROR\n")
+    assert client.ends == ["half"]
+    assert harness.reactor.tcpClients == []
 
 
 def test_sessions_leave_no_objects() -> None:
