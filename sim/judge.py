@@ -631,14 +631,12 @@ def undisturbed(case: Case) -> bool:
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
-    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them. Who
-    sends what nobody knows reads an ERROR.
+    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them.
     """
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
     well = uneventful(case)
     good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    struck = {each.who for each in case.fates}
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
@@ -647,8 +645,6 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     for stay in case.stays.values():
         if without_relay(case, stay):
             continue
-        if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
-            yield f"{stay} was never told that it sent what nobody knows"
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()
@@ -708,45 +704,36 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
 
 @rule
 def a_session_ends(case: Case) -> Iterator[str]:
-    """A session ends soon after its client sent DISCONNECT, closed its sending direction, or fell silent, though it had
-    promised heart-beats; in calm weather. In the end no session is left.
+    """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
+    silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
+    weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
+    session is left.
     """
+    settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    over = any(each.detail == "stops" and each.at > case.calm for each in case.fates)
+    soon = case.seen and undisturbed(case) and settings["memory"] >= 1 << 30 and settings["frames"] is None
+    soon = soon and settings["buffer"] > 600
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
-        silent = stay.silent + SILENT if beats else inf
-        erred = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0), (erred, ENDS)):
-            if since < inf and stay.end > max(since, case.calm) + limit:
-                yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
+        told = min([stay.end, *[event.at for event in stay.errors]])
+        last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
+        always = soon and stay.connected is not None and not (stay.odd or without_relay(case, stay))
+        fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        for since, until, most, calm in (
+            (stay.left, stay.end, ENDS, case.calm),
+            (stay.halved, stay.end, ENDS, case.calm),
+            (last_word, stay.end, ENDS, case.calm),
+            (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
+            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+        ):
+            begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
+            if since < inf and until > begins + most + slowed(case, stay, since):
+                yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
             if stay.ended is None and (over or stay is not last[stay.client]):
                 yield f"{stay} has no end"
-
-
-@rule_of_brokers
-def nothing_is_noticed_late(case: Case) -> Iterator[str]:
-    """A relay to which nothing happens and that always reads from its clients ends soon, also in bad weather, the
-    session of a client that falls silent, and answers who sends what nobody knows.
-    """
-    settings = case.scene.settings
-    reads = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
-    for stay in case.stays.values() if reads and undisturbed(case) else ():
-        if stay.connected is None or stay.odd or without_relay(case, stay):
-            continue
-        wants = stay.connected.headers.get(b"heart-beat", b"0,0").rpartition(b",")[2]
-        silent = stay.silent if case.scene.clients[stay.client].beats and int(wants) else inf
-        told = min([stay.end, *[event.at for event in stay.errors]])
-        for since, until, most in (
-            (silent, stay.end, SILENT),
-            (stay.faulty, told, 2 * settings["disconnect_timeout"] + 3.0),
-        ):
-            late = until - max(since, stay.connected.at) - most
-            if since < inf and late > slowed(case, stay, since):
-                yield f"{stay} was silent or sent a fault at {since:.3f}, and this was noticed at {until:.3f}"
 
 
 @rule_of_brokers
