@@ -15,9 +15,10 @@ from chaos.poison import Poison
 from chaos.real import Clock, Network
 from chaos.verdict import Verdict
 from sim.brokers import PRODUCTS
+from sim.case import arranged
 from sim.clients import Client, Habit, place_name
 from sim.history import History, What
-from sim.judge import arranged, judge
+from sim.judge import judge
 from sim.plan import CALM, PLAIN, VERSIONS, Scene, client_act
 from sim.stomp import Frame
 from tests.e2e import brokers

@@ -11,27 +11,21 @@ A rule excuses what the documents allow, and only that: each excuse names the pa
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
 
 from sim.brokers import REFUSED
+from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
-from sim.plan import Scene
 from stomprelay.relay.model.listener import LossPolicy
 
-LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
 RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
-ENOUGH: Final = (
-    7.0  # seconds in which a broker that is well serves everybody; clients may read nothing for two
-)
+ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
-LONG: Final = 60.0  # the same for all sessions, at the end of a world
+SLOWEST: Final = 4.0  # seconds that a RabbitMQ of a world takes to confirm a SEND
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
-BUFFER: Final = (
-    50_000  # bytes of a client that the system keeps for a relay that does not read them, nor sees the end
-)
+BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
 
 
 class Finding(NamedTuple):
@@ -44,290 +38,22 @@ class Finding(NamedTuple):
         return f"{self.rule}: {self.text}"
 
 
-@dataclass(eq=False)
-class Sent:
-    """A SEND of a client. `number`: its place among all that took effect, by COMMIT for those in a transaction, None
-    where it took no effect. `confirmed`: when the client read its RECEIPT, or that of its COMMIT.
-    """
-
-    stay: "Stay"
-    event: Event
-    body: bytes
-    destination: bytes
-    transaction: bytes | None
-    receipt: bytes | None
-    number: int | None
-    confirmed: float | None = None
-
-    def __str__(self) -> str:
-        return _shown(self.body)
-
-
-@dataclass(eq=False)
-class Stay:
-    """One connection of a client, as the events tell it.
-
-    asked, receipts   what it sent, and the first RECEIPT that it read, by the name of the RECEIPT
-    strange           in words: RECEIPTs that it must not read
-    subscribed        destination and mode, by the subscription
-    unsubscribed      the RECEIPT that its UNSUBSCRIBE asked for, by the subscription
-    over, inside      COMMIT or ABORT, and what it acknowledged, by the transaction
-    faulty, odd       it sent what nobody knows (when), or what makes some brokers close the connection
-    left, orderly     when it sent DISCONNECT, and whether it has the RECEIPT
-    halved, silent    when it closed its sending direction, or fell silent
-    """
-
-    client: str
-    number: int
-    began: float
-    sent: list[Event] = field(default_factory=list)
-    sends: list[Sent] = field(default_factory=list)
-    asked: dict[bytes, Event] = field(default_factory=dict)
-    receipts: dict[bytes, Event] = field(default_factory=dict)
-    strange: list[str] = field(default_factory=list)
-    errors: list[Event] = field(default_factory=list)
-    read: list[Event] = field(default_factory=list)
-    subscribed: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
-    unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
-    over: dict[bytes, Event] = field(default_factory=dict)
-    acked: list[Event] = field(default_factory=list)
-    inside: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    connected: Event | None = None
-    ended: Event | None = None
-    orderly: bool = False
-    odd: bool = False
-    faulty: float = inf
-    left: float = inf
-    halved: float = inf
-    silent: float = inf
-
-    @property
-    def end(self) -> float:
-        """Return when its connection ended."""
-        return inf if self.ended is None else self.ended.at
-
-    @property
-    def messages(self) -> list[Event]:
-        """Return the MESSAGEs that it read."""
-        return [each for each in self.read if each.command == b"MESSAGE"]
-
-    @property
-    def unknown(self) -> Event | None:
-        """Return the ERROR for a frame that nobody knows."""
-        first = [each for each in self.errors[:1] if each.headers.get(b"message") == b"unknown command"]
-        return first[0] if first else None
-
-    @property
-    def told(self) -> Event | None:
-        """Return that ERROR if it does not say that something may be lost."""
-        return None if self.unknown is None or LOST in self.unknown.body else self.unknown
-
-    def __str__(self) -> str:
-        return f"{self.client}.{self.number}"
-
-
-@dataclass(eq=False)
-class Case:
-    """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body."""
-
-    history: History
-    scene: Scene
-    seen: bool
-    rough: tuple[str, ...]
-    counters: dict[str, int]
-    of: dict[What, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    stays: dict[tuple[str, int], Stay] = field(default_factory=dict)
-    took: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    gave: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    forgot: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
-    versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    acked: set[tuple[bytes, bytes]] = field(default_factory=set)
-    settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
-    astray: list[Event] = field(default_factory=list)
-    calm: float = inf
-
-    @property
-    def fates(self) -> list[Event]:
-        """Return what happened to brokers, relays and connections."""
-        return self.of[What.FATE]
-
-    @property
-    def sends(self) -> list[Sent]:
-        """Return all SENDs, of one stay after the other."""
-        return [each for stay in self.stays.values() for each in stay.sends]
-
-    def holds(self, body: bytes, by: float) -> bool:
-        """Return whether a broker took a message before `by`, more often than it forgot it."""
-        taken = Counter(each.who for each in self.took.get(body, ()) if each.at <= by or not self.seen)
-        lost = Counter(each.who for each in self.forgot.get(body, ()))
-        return any(count > lost[who] for who, count in taken.items())
-
-
-def arranged(history: History) -> Case:
-    """Return a history, arranged for the rules."""
-    facts = history.facts
-    seen, rough = facts.get("brokers_seen", True), tuple(facts.get("rough", ()))
-    case = Case(history, facts["scene"], seen, rough, facts.get("counters") or {})
-    before = None
-    for event in history:
-        case.of[event.what].append(event)
-        key = event.who, event.session
-        stay = case.stays.get(key)
-        match event.what:
-            case What.ACKED:
-                case.acked.add((event.headers.get(b"from", b""), event.body))
-            case What.SETTLED:
-                copy = event.who.encode(), event.body
-                case.settled.setdefault(copy, event.at)
-                at_once = before is not None and before.what is What.GAVE  # the subscription wants no ACKs
-                if not at_once and copy not in case.acked:
-                    case.astray.append(event)
-            case What.TOOK:
-                case.took[event.body].append(event)
-            case What.GAVE:
-                case.gave[event.body].append(event)
-            case What.FORGOT:
-                case.forgot[event.body].append(event)
-            case What.CALM:
-                case.calm = min(case.calm, event.at)
-            case What.CONNECTED if event.detail:
-                case.versions[key] = event.detail.encode()
-            case What.SENT | What.READ | What.ENDED | What.CONNECTED if (
-                stay is None and event.who not in rough
-            ):
-                stay = case.stays[key] = Stay(*key, event.at)
-        if stay is not None:
-            _stayed(stay, event)
-        before = event
-    if not case.seen:
-        _infer(case)
-    return case
-
-
-def _infer(case: Case) -> None:
-    """Fill in what brokers took whose own events are absent."""
-    stays = case.stays.values()
-    forgetful = {place for stay in stays for place, mode in stay.subscribed.values() if mode == b"auto"}
-    for event in [each for stay in stays for each in stay.messages] + case.of[What.KEPT]:
-        case.took[event.body].append(event)
-    for send in case.sends:
-        if send.number is not None and (_topic(send.destination) or send.destination in forgetful):
-            case.took[send.body].append(send.event)
-
-
-def _stayed(stay: Stay, event: Event) -> None:
-    """Add an event to a stay."""
-    match event.what:
-        case What.SENT:
-            _sent(stay, event)
-        case What.READ:
-            _read(stay, event)
-        case What.ACKED:
-            stay.acked.append(event)
-        case What.ENDED:
-            stay.ended = event
-        case What.FATE if event.detail.startswith("half"):
-            stay.halved = event.at
-        case What.FATE if event.detail == "falls silent":
-            stay.silent = event.at
-
-
-def _sent(stay: Stay, event: Event) -> None:
-    headers = event.headers
-    receipt, transaction = headers.get(b"receipt"), headers.get(b"transaction")
-    place = headers.get(b"destination", b"")
-    name = headers.get(b"id", place)
-    stay.sent.append(event)
-    if receipt is not None:
-        stay.asked[receipt] = event
-    match event.command:
-        case b"NONSENSE":
-            stay.faulty = event.at
-        case b"SEND":
-            number = len(stay.sends) if transaction is None else None
-            stay.sends.append(Sent(stay, event, event.body, place, transaction, receipt, number))
-            stay.odd = stay.odd or b"priority" in headers
-        case b"SUBSCRIBE":
-            stay.subscribed[name] = place, headers.get(b"ack", b"auto")
-            stay.unsubscribed.pop(name, None)
-        case b"UNSUBSCRIBE":
-            stay.unsubscribed[name] = receipt
-        case b"ACK" | b"NACK" if transaction is not None:
-            stay.inside[transaction] += stay.acked
-        case b"COMMIT" | b"ABORT" if transaction is not None:
-            stay.over[transaction] = event
-            for each in stay.sends:
-                if each.transaction == transaction and event.command == b"COMMIT":
-                    each.number = len(stay.sends)
-        case b"DISCONNECT":
-            stay.left = min(stay.left, event.at)
-    stay.acked = []
-
-
-def _read(stay: Stay, event: Event) -> None:
-    stay.read.append(event)
-    if (event.command == b"CONNECTED") is (stay.connected is not None) and event.command != b"ERROR":
-        stay.strange.append(f"{event.frame}, {'twice' if stay.connected else 'before CONNECTED'}")
-    if event.command == b"CONNECTED":
-        stay.connected = event
-    elif event.command == b"ERROR":
-        stay.errors.append(event)
-    elif event.command == b"RECEIPT":
-        name = event.headers.get(b"receipt-id", b"")
-        asked = stay.asked.get(name)
-        if asked is None or name in stay.receipts:
-            stay.strange.append(f"{event.frame}, {'twice' if name in stay.receipts else 'unasked'}")
-            return
-        stay.receipts[name] = event
-        transaction = asked.headers.get(b"transaction")
-        for each in stay.sends:
-            own = each.receipt == name and each.transaction is None
-            if own or (asked.command == b"COMMIT" and each.transaction == transaction):
-                each.confirmed = event.at
-        stay.orderly = stay.orderly or asked.command == b"DISCONNECT"
-
-
-def _shown(body: bytes) -> str:
-    return body[:20].decode(errors="replace").rstrip(".")
-
-
-def _topic(destination: bytes) -> bool:
-    return destination.startswith(b"/topic/")
-
-
 # What explains a finding
 
 
 def without_relay(case: Case, stay: Stay) -> bool:
     """Return whether the relay was killed or stopped while this connection was there, or refused it."""
-    told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES]
-    before = [TAKES[each.detail] for each in told if each.at <= stay.began]
+    told = [each for each in case.fates if each.who == "relay" and each.detail in TAKES + LEAVES]
+    before = [each.detail in TAKES for each in told if each.at <= stay.began]
     within = [each.detail for each in told if stay.began < each.at <= stay.end]
-    away = [each for each in within if not TAKES[each]]
-    refused = any(stay.connected is None or not each.startswith("refuses") for each in away)
-    return refused or "hands over" in within or before[-1:] != [True]
+    away = any(each in LEAVES and (stay.connected is None or each != LEAVES[0]) for each in within)
+    return away or "hands over" in within or before[-1:] != [True]
 
 
-TAKES: Final = {
-    "starts": True,
-    "hands over": True,
-    "takes new clients": True,
-    "refuses new clients": False,
-    "is killed": False,
-    "stops": False,
-    "has stopped": False,
-}
-"""Whether a relay to which this happens takes new clients from then on."""
-
-HARMLESS: Final = (
-    "starts",
-    "is well",
-    "goes on",
-    "serves again",
-    "has full queues",
-    "has room again",
-    "takes connections again",
-)
+TAKES: Final = ("starts", "hands over", "takes new clients")
+LEAVES: Final = ("refuses new clients", "is killed", "stops", "has stopped")
+"""What happens to a relay that takes new clients from then on, or none."""
+HARMLESS: Final = ("starts", "is well", "goes on", "serves again", "has full queues", "has room again")
 """What happens to a broker and costs it no session."""
 
 
@@ -461,7 +187,7 @@ def a_receipt_comes_once(case: Case) -> Iterator[str]:
         for event in stay.errors:
             name = event.headers.get(b"receipt-id")
             if name is not None and name in stay.receipts:
-                yield f"{stay} read ERROR and RECEIPT for {_shown(name)}"
+                yield f"{stay} read ERROR and RECEIPT for {shown(name)}"
 
 
 @rule
@@ -471,9 +197,14 @@ def a_receipt_is_true(case: Case) -> Iterator[str]:
     for send in case.sends:
         # failover.md, "What `confirm` costs and needs": RabbitMQ confirms COMMIT before what is in it
         early = send.transaction is not None and not sure
-        known = send.confirmed is None or send.number is None or early
-        if not known and not case.holds(send.body, send.confirmed or 0.0):
-            yield f"{send.stay} has a RECEIPT for {send}, which no broker has"
+        if send.confirmed is not None and send.number is not None and not early:
+            took = [
+                each for each in case.took.get(send.body, ()) if each.at <= send.confirmed or not case.seen
+            ]
+            held = Counter([each.who for each in took])
+            held.subtract([each.who for each in case.forgot.get(send.body, ())])
+            if max(held.values(), default=0) <= 0:
+                yield f"{send.stay} has a RECEIPT for {send}, which no broker has"
 
 
 @rule
@@ -483,7 +214,7 @@ def nothing_uncommitted_is_taken(case: Case) -> Iterator[str]:
         if send.number is None and case.took.get(send.body):
             yield f"{send.stay}: {send} was taken, and never committed"
     for body in case.took.keys() - {each.body for each in case.sends} if case.seen and not case.rough else ():
-        yield f"{case.took[body][0].who} took {_shown(body)}, which nobody sent"
+        yield f"{case.took[body][0].who} took {shown(body)}, which nobody sent"
 
 
 @rule_of_brokers
@@ -496,10 +227,10 @@ def what_is_taken_is_kept(case: Case) -> Iterator[str]:
     for what, sign in ((What.TOOK, 1), (What.SETTLED, -1), (What.FORGOT, -1), (What.KEPT, -1)):
         for event in case.of[what] if settled else ():
             held[event.who, event.body] += sign
-    topics = {send.body for send in case.sends if _topic(send.destination)}
+    topics = {send.body for send in case.sends if topic(send.destination)}
     for (who, body), count in held.items():
         if count and body not in topics:
-            yield f"{who} has {_shown(body)} {'less' if count > 0 else 'more'} often than it took it"
+            yield f"{who} has {shown(body)} {'less' if count > 0 else 'more'} often than it took it"
 
 
 @rule
@@ -559,7 +290,7 @@ def only_what_was_subscribed(case: Case) -> Iterator[str]:
         for body, count in Counter([each.body for each in stay.messages]).items():
             gave = len(case.gave.get(body, ()))
             if count > gave and case.seen:
-                yield f"{stay} read {_shown(body)} {count} times, which brokers gave {gave} times"
+                yield f"{stay} read {shown(body)} {count} times, which brokers gave {gave} times"
 
 
 @rule
@@ -630,7 +361,7 @@ def an_ack_is_for_its_message(case: Case) -> Iterator[str]:
     for event in () if case.rough else case.astray:
         product, _ = brokers[event.who]
         if not product.across and (told_apart or not product.counts):
-            yield f"{event.at:.3f} {event.who} removed {_shown(event.body)}, which no client had acknowledged"
+            yield f"{event.at:.3f} {event.who} removed {shown(event.body)}, which no client had acknowledged"
 
 
 @rule_of_brokers
@@ -646,7 +377,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 who = each.headers.get(b"from", b"")
                 late = receipt is not None and case.settled.get((who, each.body), inf) > receipt.at
                 if late and who.decode() in brokers and not brokers[who.decode()][0].counts:
-                    yield f"{stay} has a RECEIPT for {name.decode()}, and {who.decode()} has {_shown(each.body)}"
+                    yield f"{stay} has a RECEIPT for {name.decode()}, and {who.decode()} has {shown(each.body)}"
     errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
     if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
         return
@@ -655,7 +386,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     for event in case.history:
         key = event.who, event.body
         match event.what:
-            case What.GAVE if not _topic(event.headers.get(b"destination", b"")):
+            case What.GAVE if not topic(event.headers.get(b"destination", b"")):
                 given.add(key)
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
@@ -666,7 +397,7 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
                 if event.what is What.SETTLED:
                     due.pop(key, None)
     for (broker, body), client in due.items():
-        yield f"{client} acknowledged {_shown(body)}, and {broker} did not remove it"
+        yield f"{client} acknowledged {shown(body)}, and {broker} did not remove it"
 
 
 @rule_of_brokers
@@ -692,12 +423,12 @@ def deliveries_keep_their_order(case: Case) -> Iterator[str]:
                     and read[event.body] == 1
                 ):
                     if places[event.body] < last:
-                        yield f"{stay} read {_shown(event.body)} too late"
+                        yield f"{stay} read {shown(event.body)} too late"
                     last = max(last, places[event.body])
             for event in given[key][: last + 1]:
                 name = event.headers.get(b"subscription", event.headers[b"destination"])
                 if event.body not in read and name not in stay.unsubscribed:
-                    yield f"{stay} did not read {_shown(event.body)}, which {key[0]} gave"
+                    yield f"{stay} did not read {shown(event.body)}, which {key[0]} gave"
 
 
 @rule
@@ -745,9 +476,7 @@ def counters_fit(case: Case) -> Iterator[str]:
     connected = sum(stay.connected is not None for stay in stays)
     marked = sum(RESENT in event.headers for event in case.of[What.TOOK])
     told = [len(stay.sent) - 1 if stay.orderly else len(stay.receipts) for stay in stays]
-    quiet = not any(each.detail != "starts" for each in case.fates) and not any(
-        stay.odd or stay.errors for stay in stays
-    )
+    quiet = uneventful(case) and not any(stay.odd or stay.errors for stay in stays)
     bounds = {
         "sessions_opened": (connected, len(stays)),
         "sessions_connected": (connected, len(stays)),
@@ -779,7 +508,7 @@ def an_alarm_has_a_cause(case: Case) -> Iterator[str]:
     harm = harm or any(stay.errors or stay.faulty < inf or stay.odd for stay in stays)
     for event in case.fates:
         harm = harm or (event.who in scene.brokers and not event.detail.startswith(("starts", "is well")))
-        harm = harm or (event.at < case.calm and not TAKES.get(event.detail, True))
+        harm = harm or (event.at < case.calm and event.detail in LEAVES)
     if counted and not harm and all(send.number is None or case.took.get(send.body) for send in case.sends):
         yield f"{counted} SENDs are counted as possibly lost, and nothing happened"
 
@@ -795,13 +524,13 @@ def the_journal_equals_the_history(case: Case) -> Iterator[str]:
     read = Counter([event.body for stay in case.stays.values() for event in stay.read])
     for (side, command, body), count in frames.items():
         if command == b"SEND" and (side != "client" or (count > sent[body] and not case.rough)):
-            yield f"the journal has {count} times {_shown(body)} of the {side}"
+            yield f"the journal has {count} times {shown(body)} of the {side}"
         if command == b"MESSAGE" and (side != "broker" or count > len(case.gave.get(body, ()))):
-            yield f"the journal has {count} times the MESSAGE {_shown(body)} of the {side}"
+            yield f"the journal has {count} times the MESSAGE {shown(body)} of the {side}"
     lossy = failed or any(each.detail == "is killed" for each in case.fates)
     for body in case.took if not lossy else ():
         if not frames["client", b"SEND", body] or frames["broker", b"MESSAGE", body] < read[body]:
-            yield f"the journal does not have all of {_shown(body)}"
+            yield f"the journal does not have all of {shown(body)}"
 
 
 @rule
@@ -873,7 +602,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
         "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
-        "a fan-out": scene.kind == "fanout",
+        "a fan-out": scene.kind == "fanout" or (scene.routed and min(stay.left, stay.halved) < inf),
         "a route": scene.routed,
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
         "no other broker": refuses and (lost or full or stay.connected is None),
@@ -889,6 +618,11 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     return {name for name, holds in found.items() if holds}.union(*[each.split()[3:] for each in reads])
 
 
+def uneventful(case: Case) -> bool:
+    """Return whether nothing happened in the weather."""
+    return not any(each.detail != "starts" and each.at < case.calm for each in case.fates)
+
+
 def undisturbed(case: Case) -> bool:
     """Return whether nothing happened to the relay in the weather, and nobody told it anything."""
     return not any(e.who == "relay" and e.detail != "starts" and e.at < case.calm for e in case.fates)
@@ -897,25 +631,30 @@ def undisturbed(case: Case) -> bool:
 @rule_of_brokers
 def everybody_is_served(case: Case) -> Iterator[str]:
     """No client waits for CONNECTED or a RECEIPT for `SOON` seconds of calm weather, or with heart-beats and several
-    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them. Who
-    sends what nobody knows reads an ERROR.
+    brokers for `ENOUGH` seconds in which one broker is well; but who owes too many ACKs waits until it gives them.
     """
     scene, settings = case.scene, case.scene.settings
     steady = scene.kind == "failover" and settings["beats"] and undisturbed(case)
-    well = not any(each.detail != "starts" for each in case.fates)
+    well = uneventful(case)
     good = [(*each, ENOUGH) for each in (spells(case) if steady else [(-inf, inf)] if well else ())]
-    struck = {each.who for each in case.fates}
     # failover.md, "How long it takes": a broker that closes at once is asked after growing pauses; one that cannot be
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
+    # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+    one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
     for stay in case.stays.values():
         if without_relay(case, stay):
             continue
-        if stay.faulty < inf and not (stay.errors or stay.client in struck) and stay.end > case.calm + ENDS:
-            yield f"{stay} was never told that it sent what nobody knows"
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
-        for since, until, what in _waits(case, stay) if settings["unacknowledged"] >= 1000 else ():
+        owing = settings["unacknowledged"] < 1000 and any(
+            mode != b"auto" for _, mode in stay.subscribed.values()
+        )
+        for since, until, what in _waits(case, stay) if not owing else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
+            behind = [
+                each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
+            ]
+            pause += SLOWEST * len(behind) if one_by_one else 0.0
             spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
@@ -952,11 +691,14 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
     short = rude or case.scene.settings["disconnect_timeout"] < SOON
     for stay in case.stays.values():
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
-        calm = not any(stay.halved - 20.0 < at < stay.halved + 5.0 for at in shaken)
+        calm = stay.halved > case.calm + SOON
+        calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
+        # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
+        in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
-            due = due or (stay.orderly and not (short or stay.errors))
+            due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
@@ -964,44 +706,36 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
 
 @rule
 def a_session_ends(case: Case) -> Iterator[str]:
-    """A session ends soon after its client sent DISCONNECT, closed its sending direction, or fell silent, though it had
-    promised heart-beats; in calm weather. In the end no session is left.
+    """A session ends soon after its client sent DISCONNECT, closed its sending direction, read a last ERROR, or fell
+    silent, though it had promised heart-beats; and who sends what nobody knows is told soon. This holds in calm
+    weather; for silence and faults always, where nothing happens to the relay and it always reads. In the end no
+    session is left.
     """
+    settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    over = max([event.at for event in case.history.events[-1:]], default=0.0)
+    soon = case.seen and undisturbed(case) and settings["memory"] >= 1 << 30 and settings["frames"] is None
+    soon = soon and settings["buffer"] > 600
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
-        silent = stay.silent + SILENT if beats else inf
-        erred = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        for since, limit in ((stay.left, ENDS), (stay.halved, ENDS), (silent, 0.0), (erred, ENDS)):
-            if since < inf and stay.end > max(since, case.calm) + limit:
-                yield f"{stay} wanted to leave at {since:.3f}, and its end came at {stay.end:.3f}"
+        told = min([stay.end, *[event.at for event in stay.errors]])
+        last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
+        always = soon and stay.connected is not None and not (stay.odd or without_relay(case, stay))
+        fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
+        for since, until, most, calm in (
+            (stay.left, stay.end, ENDS, case.calm),
+            (stay.halved, stay.end, ENDS, case.calm),
+            (last_word, stay.end, ENDS, case.calm),
+            (stay.silent if beats else inf, stay.end, SILENT, 0.0 if always else case.calm),
+            (stay.faulty if case.seen else inf, told, fault, 0.0 if always else case.calm),
+        ):
+            begins = max(since, calm, 0.0 if stay.connected is None else stay.connected.at)
+            if since < inf and until > begins + most + slowed(case, stay, since):
+                yield f"{stay} was to end or to be told from {since:.3f} on, and this came at {until:.3f}"
                 break
         else:
-            if stay.ended is None and (stay is not last[stay.client] or over > case.calm + LONG):
+            if stay.ended is None and (over or stay is not last[stay.client]):
                 yield f"{stay} has no end"
-
-
-@rule_of_brokers
-def nothing_is_noticed_late(case: Case) -> Iterator[str]:
-    """A relay to which nothing happens and that always reads from its clients ends soon, also in bad weather, the
-    session of a client that falls silent, and answers who sends what nobody knows.
-    """
-    settings = case.scene.settings
-    reads = settings["buffer"] > 600 and settings["memory"] >= 1 << 30 and settings["frames"] is None
-    for stay in case.stays.values() if reads and undisturbed(case) else ():
-        if stay.connected is None or stay.odd or without_relay(case, stay):
-            continue
-        wants = stay.connected.headers.get(b"heart-beat", b"0,0").rpartition(b",")[2]
-        silent = stay.silent if case.scene.clients[stay.client].beats and int(wants) else inf
-        told = min([stay.end, *[event.at for event in stay.errors]])
-        for since, until, most in (
-            (silent, stay.end, SILENT),
-            (stay.faulty, told, 2 * settings["disconnect_timeout"] + 3.0),
-        ):
-            if since < inf and until > max(since, stay.connected.at) + most:
-                yield f"{stay} was silent or sent a fault at {since:.3f}, and this was noticed at {until:.3f}"
 
 
 @rule_of_brokers

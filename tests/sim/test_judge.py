@@ -203,7 +203,7 @@ FALSE = [
     ("everybody_is_served", LAST + END + CALMS, f"{CALMS}wait 6\n{LAST}{END}"),
     ("everybody_is_served", RECEIPT, "wait 8\n"),
     ("everybody_is_served", CALMS, f"{CALMS}c1.2 connected\nwait 8\nc1.2 ended left\n"),
-    ("everybody_is_served", LEAVES, "c1.1 sent NONSENSE\n"),
+    ("a_session_ends", LEAVES, "c1.1 sent NONSENSE\n"),
     # half a close; an ERROR that does not say that something may be lost
     ("who_reads_to_the_end_has_all", START, f"{START}wait 30\n", FIRST, "", LEAVES, HALF),
     ("who_reads_to_the_end_has_all", RECEIPT, "", LEAVES, f"c1.1 sent NONSENSE\n{ERROR}"),
@@ -212,7 +212,8 @@ FALSE = [
     ("a_session_ends", LEAVES, "c1.1 fate half-closes\n"),
     ("a_session_ends", LEAVES, "c1.1 fate falls silent\n"),
     ("a_session_ends", LEAVES, "c1.2 connected\nc1.2 ended left\n"),
-    ("nothing_is_noticed_late", LEAVES, f"c1.1 fate falls silent\nwait 16\n{LEAVES}"),
+    ("a_session_ends", LEAVES, "", CALMS, f"{CALMS}relay.0 fate stops\n"),
+    ("a_session_ends", LEAVES, f"c1.1 fate falls silent\nwait 16\n{LEAVES}"),
     ("a_broker_is_not_flooded", END, END + "a.2 met\n" * 20),
     (
         "nobody_goes_to_a_paused_broker",

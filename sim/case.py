@@ -1,0 +1,258 @@
+"""A history, arranged for the rules of the judge: what each client did and read on each of its connections, and what
+each broker did, by message.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from sim.history import Event, History, What
+from sim.plan import Scene
+
+LOST: Final = b"what has no receipt may be lost"  # says the relay if it does not know that all was delivered
+
+
+@dataclass(eq=False)
+class Sent:
+    """A SEND of a client. `number`: its place among all that took effect, by COMMIT for those in a transaction, None
+    where it took no effect. `confirmed`: when the client read its RECEIPT, or that of its COMMIT.
+    """
+
+    stay: "Stay"
+    event: Event
+    body: bytes
+    destination: bytes
+    transaction: bytes | None
+    receipt: bytes | None
+    number: int | None
+    confirmed: float | None = None
+
+    def __str__(self) -> str:
+        return shown(self.body)
+
+
+@dataclass(eq=False)
+class Stay:
+    """One connection of a client, as the events tell it.
+
+    asked, receipts   what it sent, and the first RECEIPT that it read, by the name of the RECEIPT
+    strange           in words: RECEIPTs that it must not read
+    subscribed        destination and mode, by the subscription
+    unsubscribed      the RECEIPT that its UNSUBSCRIBE asked for, by the subscription
+    over, inside      COMMIT or ABORT, and what it acknowledged, by the transaction
+    faulty, odd       it sent what nobody knows (when), or what makes some brokers close the connection
+    left, orderly     when it sent DISCONNECT, and whether it has the RECEIPT
+    halved, silent    when it closed its sending direction, or fell silent
+    """
+
+    client: str
+    number: int
+    began: float
+    sent: list[Event] = field(default_factory=list)
+    sends: list[Sent] = field(default_factory=list)
+    asked: dict[bytes, Event] = field(default_factory=dict)
+    receipts: dict[bytes, Event] = field(default_factory=dict)
+    strange: list[str] = field(default_factory=list)
+    errors: list[Event] = field(default_factory=list)
+    read: list[Event] = field(default_factory=list)
+    subscribed: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    unsubscribed: dict[bytes, bytes | None] = field(default_factory=dict)
+    over: dict[bytes, Event] = field(default_factory=dict)
+    acked: list[Event] = field(default_factory=list)
+    inside: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    connected: Event | None = None
+    ended: Event | None = None
+    orderly: bool = False
+    odd: bool = False
+    faulty: float = inf
+    left: float = inf
+    halved: float = inf
+    silent: float = inf
+
+    @property
+    def end(self) -> float:
+        """Return when its connection ended."""
+        return inf if self.ended is None else self.ended.at
+
+    @property
+    def messages(self) -> list[Event]:
+        """Return the MESSAGEs that it read."""
+        return [each for each in self.read if each.command == b"MESSAGE"]
+
+    @property
+    def unknown(self) -> Event | None:
+        """Return the ERROR for a frame that nobody knows."""
+        first = [each for each in self.errors[:1] if each.headers.get(b"message") == b"unknown command"]
+        return first[0] if first else None
+
+    @property
+    def told(self) -> Event | None:
+        """Return that ERROR if it does not say that something may be lost."""
+        return None if self.unknown is None or LOST in self.unknown.body else self.unknown
+
+    def __str__(self) -> str:
+        return f"{self.client}.{self.number}"
+
+
+@dataclass(eq=False)
+class Case:
+    """A history, arranged for the rules: events by their kind, stays of clients, and what each broker did, by body."""
+
+    history: History
+    scene: Scene
+    seen: bool
+    rough: tuple[str, ...]
+    counters: dict[str, int]
+    of: dict[What, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    stays: dict[tuple[str, int], Stay] = field(default_factory=dict)
+    took: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    gave: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    forgot: dict[bytes, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    versions: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    acked: set[tuple[bytes, bytes]] = field(default_factory=set)
+    settled: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
+    astray: list[Event] = field(default_factory=list)
+    calm: float = inf
+
+    @property
+    def fates(self) -> list[Event]:
+        """Return what happened to brokers, relays and connections."""
+        return self.of[What.FATE]
+
+    @property
+    def sends(self) -> list[Sent]:
+        """Return all SENDs, of one stay after the other."""
+        return [each for stay in self.stays.values() for each in stay.sends]
+
+
+def arranged(history: History) -> Case:
+    """Return a history, arranged for the rules."""
+    facts = history.facts
+    seen, rough = facts.get("brokers_seen", True), tuple(facts.get("rough", ()))
+    case = Case(history, facts["scene"], seen, rough, facts.get("counters") or {})
+    bodies = {What.TOOK: case.took, What.GAVE: case.gave, What.FORGOT: case.forgot}
+    before = None
+    for event in history:
+        case.of[event.what].append(event)
+        key, copy = (event.who, event.session), (event.who.encode(), event.body)
+        stay = case.stays.get(key)
+        begins = (
+            event.what in (What.CONNECTED, What.SENT, What.READ, What.ENDED)
+            and not event.detail[:1].isdigit()
+        )
+        if stay is None and begins and event.who not in rough:
+            stay = case.stays[key] = Stay(*key, event.at)
+        if event.what in bodies:
+            bodies[event.what][event.body].append(event)
+        match event.what:
+            case What.ACKED:
+                case.acked.add((event.headers.get(b"from", b""), event.body))
+            case What.SETTLED:
+                case.settled.setdefault(copy, event.at)
+                at_once = before is not None and before.what is What.GAVE  # the subscription wants no ACKs
+                if not at_once and copy not in case.acked:
+                    case.astray.append(event)
+            case What.CALM:
+                case.calm = min(case.calm, event.at)
+            case What.CONNECTED if event.detail:
+                case.versions[key] = event.detail.encode()
+        if stay is not None:
+            _stayed(stay, event)
+        before = event
+    if not case.seen:
+        _infer(case)
+    return case
+
+
+def _infer(case: Case) -> None:
+    """Fill in what brokers took whose own events are absent."""
+    stays = case.stays.values()
+    forgetful = {place for stay in stays for place, mode in stay.subscribed.values() if mode == b"auto"}
+    for event in [each for stay in stays for each in stay.messages] + case.of[What.KEPT]:
+        case.took[event.body].append(event)
+    for send in case.sends:
+        if send.number is not None and (topic(send.destination) or send.destination in forgetful):
+            case.took[send.body].append(send.event)
+
+
+def _stayed(stay: Stay, event: Event) -> None:
+    """Add an event to a stay."""
+    match event.what:
+        case What.SENT:
+            _sent(stay, event)
+        case What.READ:
+            _read(stay, event)
+        case What.ACKED:
+            stay.acked.append(event)
+        case What.ENDED:
+            stay.ended = event
+        case What.FATE if event.detail.startswith("half"):
+            stay.halved = event.at
+        case What.FATE if event.detail == "falls silent":
+            stay.silent = event.at
+
+
+def _sent(stay: Stay, event: Event) -> None:
+    headers = event.headers
+    receipt, transaction = headers.get(b"receipt"), headers.get(b"transaction")
+    place = headers.get(b"destination", b"")
+    name = headers.get(b"id", place)
+    stay.sent.append(event)
+    if receipt is not None:
+        stay.asked[receipt] = event
+    match event.command:
+        case b"NONSENSE":
+            stay.faulty = event.at
+        case b"SEND":
+            number = len(stay.sends) if transaction is None else None
+            stay.sends.append(Sent(stay, event, event.body, place, transaction, receipt, number))
+            stay.odd = stay.odd or b"priority" in headers
+        case b"SUBSCRIBE":
+            stay.subscribed[name] = place, headers.get(b"ack", b"auto")
+            stay.unsubscribed.pop(name, None)
+        case b"UNSUBSCRIBE":
+            stay.unsubscribed[name] = receipt
+        case b"ACK" | b"NACK" if transaction is not None:
+            stay.inside[transaction] += stay.acked
+        case b"COMMIT" | b"ABORT" if transaction is not None:
+            stay.over[transaction] = event
+            for each in stay.sends:
+                if each.transaction == transaction and event.command == b"COMMIT":
+                    each.number = len(stay.sends)
+        case b"DISCONNECT":
+            stay.left = min(stay.left, event.at)
+    stay.acked = []
+
+
+def _read(stay: Stay, event: Event) -> None:
+    stay.read.append(event)
+    if (event.command == b"CONNECTED") is (stay.connected is not None) and event.command != b"ERROR":
+        stay.strange.append(f"{event.frame}, {'twice' if stay.connected else 'before CONNECTED'}")
+    if event.command == b"CONNECTED":
+        stay.connected = event
+    elif event.command == b"ERROR":
+        stay.errors.append(event)
+    elif event.command == b"RECEIPT":
+        name = event.headers.get(b"receipt-id", b"")
+        asked = stay.asked.get(name)
+        if asked is None or name in stay.receipts:
+            stay.strange.append(f"{event.frame}, {'twice' if name in stay.receipts else 'unasked'}")
+            return
+        stay.receipts[name] = event
+        transaction = asked.headers.get(b"transaction")
+        for each in stay.sends:
+            own = each.receipt == name and each.transaction is None
+            if own or (asked.command == b"COMMIT" and each.transaction == transaction):
+                each.confirmed = event.at
+        stay.orderly = stay.orderly or asked.command == b"DISCONNECT"
+
+
+def shown(body: bytes) -> str:
+    """Return the name of a message, for a finding."""
+    return body[:20].decode(errors="replace").rstrip(".")
+
+
+def topic(destination: bytes) -> bool:
+    """Return whether a destination is a topic, which keeps nothing."""
+    return destination.startswith(b"/topic/")
