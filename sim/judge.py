@@ -602,7 +602,7 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
         "a COMMIT": any(each.command == b"COMMIT" for each in stay.over.values()),
-        "a fan-out": scene.kind == "fanout",
+        "a fan-out": scene.kind == "fanout" or (scene.routed and min(stay.left, stay.halved) < inf),
         "a route": scene.routed,
         "it leaves": (stay.left < inf and nobody_else(case)) or stay.halved < inf,
         "no other broker": refuses and (lost or full or stay.connected is None),
@@ -693,10 +693,12 @@ def who_reads_to_the_end_has_all(case: Case) -> Iterator[str]:
         closed = stay.ended is not None and stay.ended.detail == "closed" and not (stay.errors or stay.odd)
         calm = stay.halved > case.calm + SOON
         calm = calm or not any(stay.halved - 20.0 < at < min(stay.halved + 5.0, stay.end) for at in shaken)
+        # configuration.md, `disconnect_timeout`: so long DISCONNECT waits for RECEIPTs
+        in_time = stay.orderly and stay.end < stay.left + case.scene.settings["disconnect_timeout"]
         told = stay.told is not None and case.scene.kind != "fanout" and not without_relay(case, stay)
         for name, asked in stay.asked.items():
             due = told and asked.command == b"SEND" and asked.at < stay.faulty
-            due = due or (stay.orderly and not (short or stay.errors))
+            due = due or (in_time and not (short or stay.errors))
             due = due or (stay.halved < inf and closed and calm and not short)
             if due and name not in stay.receipts and b"transaction" not in asked.headers:
                 yield f"{stay} read all, and no RECEIPT {name.decode()}"
