@@ -45,15 +45,22 @@ class End(net.End):
         self._loop.add_writer(self._socket, self._connected)
         return self._socket.connect_ex(place)
 
+    @property
+    def readable(self) -> bool:
+        """Whether `recv` returns something, or raises; if not, `notify` is called when it does."""
+        try:
+            return bool(self._failure) or self._socket.recv(1, socket.MSG_PEEK) is not None
+        except BlockingIOError:
+            self._loop.add_reader(self._socket, self._ready, self._loop.remove_reader)
+            return False
+        except OSError:
+            return True
+
     def recv(self, size: int) -> bytes:
         """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
         if self._failure:
             raise OSError(self._failure, "not connected")
-        try:
-            return self._socket.recv(size)
-        except BlockingIOError:
-            self._loop.add_reader(self._socket, self._ready, self._loop.remove_reader)
-            raise
+        return self._socket.recv(size)
 
     def send(self, data: Any) -> int:
         """Take bytes, perhaps not all; return how many. Raises `OSError`."""

@@ -20,8 +20,6 @@ ASKED: Final = frozenset({b"receipt", b"transaction"})
 """Headers of a SEND that are about the SEND."""
 REFUSED: Final = b"access refused by the broker"
 """The message with which a broker refuses all clients."""
-ASTRAY: Final = b"Subscription not found"
-"""RabbitMQ's ERROR for a delivery of a subscription that has just ended. The session goes on."""
 SILENT: Final = (
     b"AMQ229014: Did not receive data from 127.0.0.1:1 within the %dms connection TTL. "
     b"The connection will now be closed."
@@ -41,24 +39,24 @@ class Product(NamedTuple):
     leaks: bool = False  # a MESSAGE has `receipt` and `transaction` of its SEND
     # Deliveries
     across: bool = False  # what settles a delivery of mode `client` settles all before, of any subscription
-    together: bool = True  # NACK of mode `client` settles those before it, as ACK does
-    dead: bool = True  # NACK removes a message, as to a dead-letter queue
+    together: bool = False  # NACK of mode `client` settles those before it, as ACK does
+    dead: bool = False  # NACK removes a message, as to a dead-letter queue
     same_id: bool = False  # a message keeps its id when it is delivered again
     counts: bool = False  # its message-ids count from 1 on each connection
     holds: bool = False  # what an ended subscription was given stays given until the connection ends
-    marks: bool = True  # `redelivered` is said whenever it is true
+    marks: bool = False  # `redelivered` is said whenever it is true
     recovers: bool = False  # it is also said of all that was read from the disk
     lags: bool = False  # MESSAGEs may come for some time behind the RECEIPT of UNSUBSCRIBE
     strays: bool = False  # deliveries that an UNSUBSCRIBE crosses may cause an ERROR that names no frame
     # Transactions
     early: bool = False  # ACK and NACK in one take effect at once, and a SEND begins one
-    nacks_inside: bool = True  # NACK may be in one
+    nacks_inside: bool = False  # NACK may be in one
     begins_twice: bool = False  # BEGIN of one that is open is confirmed
     # Errors
-    names: bool = True  # an ERROR has the receipt of its frame
+    names: bool = False  # an ERROR has the receipt of its frame
     closes: bytes = b"never"  # the version from which on it ends the connection behind an ERROR
     nacks_1_0: bool = False  # it has NACK on 1.0
-    refuses_1_0: bool = False  # else it ends the connection there
+    refuses_1_0: bool = False  # it ends the connection at that
     poison: bool = False  # it closes without a word for a `priority` that is no number
     twice: bool = False  # it takes a second SUBSCRIBE of one name
     chokes: bool = False  # it closes without a word at a login with a bad escape
@@ -88,11 +86,11 @@ PRODUCTS: Final = (
                 b'{server_initiated_close,320,<<"maintenance">>}}}',
             ),
         ),
-        dead=False,
-        names=False,
         escapes=((b"1.0", (b"1.2", b"1.2")), (b"1.1", (b"1.2", b"1.2"))),
         lingers=10.0,
-        **_has("late leaks across holds recovers strays begins_twice nacks_1_0 chokes"),
+        **_has(
+            "late leaks across together holds marks recovers strays nacks_inside begins_twice nacks_1_0 chokes"
+        ),
     ),
     Product(
         "activemq",
@@ -105,20 +103,17 @@ PRODUCTS: Final = (
                 b"\tat java.base/java.util.Timer.sched(Timer.java:409)\n" % _CANCELLED,
             ),
         ),
-        together=False,
-        nacks_inside=False,
         escapes=((b"1.0", (b"1.1", b"1.0")),),
-        **_has("same_id lags poison twice twofold"),
+        **_has("dead same_id marks lags names poison twice twofold"),
     ),
     Product(
         "artemis",
         b"ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine",
         ((b"AMQ229005: connections for 127.0.0.1 closed by management", b""),),
-        marks=False,
         closes=b"1.2",
         silence=60.0,
         escapes=((b"1.1", (b"1.1", b"1.2")),),
-        **_has("leaks early refuses_1_0 nameless hasty"),
+        **_has("leaks together dead early nacks_inside names refuses_1_0 nameless hasty"),
     ),
 )
 
@@ -142,19 +137,17 @@ class Message:
 
 @dataclass(eq=False)
 class Subscription:
-    """A subscription of one connection. `ends`: it was ended, and may be given messages for some time."""
+    """A subscription of one connection. It is named by its id or, without one, its destination. `ends`: it was ended,
+    and may be given messages for some time.
+    """
 
     id: bytes | None
+    name: bytes
     destination: bytes
     mode: bytes
     number: int
     prefetch: int
     ends: bool = False
-
-    @property
-    def name(self) -> bytes:
-        """Return what it is named by."""
-        return self.id or self.destination
 
 
 class Delivery(NamedTuple):
@@ -372,7 +365,7 @@ class Session:
         self._refused: bytes | None = None
         self._answered = self._heard = self.clock.now
         over = layers(server=True, web=broker.web, secure=broker.secure)
-        self.line = Line(self.clock, end, self._received, self._ended, over)
+        self.line = Line(self.clock, end, self._received, lambda how: self.over(again=False), over)
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this connection to the history."""
@@ -449,9 +442,6 @@ class Session:
             self._leave()
 
     # What is read
-
-    def _ended(self, how: str) -> None:
-        self.over(again=False)
 
     def _received(self, data: bytes) -> None:
         self._heard = self.clock.now
@@ -555,8 +545,7 @@ class Session:
 
     def _take(self, frame: Frame) -> None:
         """Take a SEND, which may have been in a transaction."""
-        message = self.broker.take(frame, self.number)
-        receipt = frame.headers.get(b"receipt")
+        message, receipt = self.broker.take(frame, self.number), frame.headers.get(b"receipt")
         self._confirms = self._confirms or receipt is not None
         taken = [message] if message is not None else []
         if message is None and self.broker.full and not frame.headers[b"destination"].startswith(b"/topic/"):
@@ -579,20 +568,17 @@ class Session:
 
     def _subscribe(self, frame: Frame) -> bool:
         headers, product = frame.headers, self.product
-        prefetch = headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize")
-        self._made += 1
-        made = Subscription(
-            headers.get(b"id"),
-            headers[b"destination"],
-            headers.get(b"ack", b"auto"),
-            self._made,
-            int(prefetch or self.broker.prefetch),
+        prefetch = int(
+            headers.get(b"prefetch-count" if product.late else b"activemq.prefetchSize", self.broker.prefetch)
         )
+        self._made += 1
+        id, place, mode = headers.get(b"id"), headers[b"destination"], headers.get(b"ack", b"auto")
+        made = Subscription(id, id or place, place, mode, self._made, prefetch)
         if not product.twice and any(each.name == made.name for each in self.subscriptions):
             self._error(b"Duplicated subscription identifier", None)
-            if product.late and b"receipt" in headers:
-                self._receipt(headers[b"receipt"])
             if product.late:
+                if b"receipt" in headers:
+                    self._receipt(headers[b"receipt"])
                 self._leave()
             return False
         self.subscriptions.append(made)
@@ -611,7 +597,7 @@ class Session:
         else:
             self._end(found)
         if self.product.strays and random() < 0.1:
-            self.clock.after(0.0, self._error, ASTRAY, None)
+            self.clock.after(0.0, self._error, b"Subscription not found", None)
         return True
 
     def _end(self, found: Subscription) -> None:
@@ -628,11 +614,11 @@ class Session:
 
     def _nack(self, frame: Frame) -> bool:
         product = self.product
-        if self.version == b"1.0" and not product.nacks_1_0:
-            if not product.refuses_1_0:
-                raise Wrong(b"no NACK in 1.0")
+        if self.version == b"1.0" and product.refuses_1_0:
             self._error(b"no NACK in 1.0", None, ends=True)
             return False
+        if self.version == b"1.0" and not product.nacks_1_0:
+            raise Wrong(b"no NACK in 1.0")
         if b"transaction" in frame.headers and not product.nacks_inside:
             raise Wrong(b"NACK in a transaction")
         return self._ack(frame)
@@ -763,9 +749,9 @@ class Session:
     def _close(self) -> None:
         if self.broker.stalled:
             self.clock.after(0.5, self._close)
-            return
-        self.line.half_close()
-        self.over(again=False)
+        else:
+            self.line.half_close()
+            self.over(again=False)
 
     # What is written
 
@@ -777,14 +763,12 @@ class Session:
         self._taken = []
 
     def _confirm(self, receipt: bytes, taken: list[Message]) -> None:
-        if self.line.over or not self.broker.up:
-            return
         if self.broker.stalled:
             self.clock.after(0.5, self._confirm, receipt, taken)
-            return
-        for message in taken:
-            message.safe = True
-        self._say(b"RECEIPT", [(b"receipt-id", receipt)])
+        elif self.broker.up and not self.line.over:
+            for message in taken:
+                message.safe = True
+            self._say(b"RECEIPT", [(b"receipt-id", receipt)])
 
     def _error(self, message: bytes, receipt: bytes | None, ends: bool = False) -> None:
         """Say that a frame is wrong, behind all answers, and end the connection where the product does, or `ends`."""

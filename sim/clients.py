@@ -40,11 +40,6 @@ class Habit(NamedTuple):
     nacks: bool = True  # brokers have NACK in its version
 
 
-def reader(habit: Habit) -> Reader:
-    """Return what reads for a client. RabbitMQ and Artemis write escapes on 1.1 that it does not have."""
-    return Reader(habit.version, habit.lenient or habit.version == b"1.1")
-
-
 class Owed(NamedTuple):
     """A MESSAGE that the client has not acknowledged."""
 
@@ -82,7 +77,8 @@ class Client:
         self.awaited: dict[bytes, Frame] = {}
         self._used: set[bytes] = set()
         self._waiting: deque[Callable[[], None]] = deque()
-        self._reader = reader(self.habit)
+        # RabbitMQ and Artemis write escapes on 1.1 that it does not have.
+        self._reader = Reader(self.habit.version, self.habit.lenient or self.habit.version == b"1.1")
 
     def note(self, what: What, frame: Frame | None = None, detail: str = "") -> None:
         """Add an event of this client to the history."""

@@ -19,6 +19,9 @@ from stomprelay.journal.schema import Context
 from stomprelay.journal.settings import ALL, JournalSettings
 from stomprelay.service.journal import writer_thread
 
+MEMORY: Final = "/dev/shm"
+"""A folder in memory, where the system has one: journals of worlds are not kept."""
+
 
 class Disk:
     """The disk of one world. `room`: how many bytes it still takes; None: any number. `failed`: it did not take all.
@@ -29,7 +32,7 @@ class Disk:
         self.clock = clock
         self.room: int | None = None
         self.failed = False
-        self._folder = TemporaryDirectory(prefix="sim-")
+        self._folder = TemporaryDirectory(prefix="sim-", dir=MEMORY if Path(MEMORY).is_dir() else None)
         self.alive: Callable[[], bool] = lambda: True
 
     def settings(self) -> JournalSettings:
@@ -60,7 +63,7 @@ class Disk:
                 elif isinstance(each, Block) and each.kind is BlockKind.FRAMES:
                     side = Context(*json.loads(each.context)).side
                     for frame in each.frames:
-                        frames[side, frame.head.split(b"\n", 1)[0], bytes(frame.kept)] += 1
+                        frames[side, frame.head.split(None, 1)[0], bytes(frame.kept)] += 1
         self._folder.cleanup()
         return frames, damages, self.failed
 

@@ -113,7 +113,6 @@ class Player:
 
     def write(self, line: str) -> None:
         """Do what a line says."""
-        self.seen.append(line)
         who, command, *words = line.split()
         if who not in self._talks:
             self._talks[who] = Talk(self.conversation.version, self._side)
@@ -195,11 +194,10 @@ def play(asked: list[Conversation], side: "Model | Real", mark: str) -> dict[str
         pause = 0.0
         for player in players:
             for line in player.conversation.lines[at : at + 1]:
+                player.seen.append(line)
                 if line == "kill":
-                    player.seen.append(line)
                     side.kill()
                 elif line.startswith("wait"):
-                    player.seen.append(line)
                     pause = max(pause, float(line.split()[1]))
                 else:
                     player.write(line)
@@ -330,15 +328,12 @@ def differences(
     product: Product, expected: dict[str, list[str]], found: dict[str, list[str]]
 ) -> dict[str, str]:
     """Return what differs, by title: `-` is what only the broker wrote, `+` what only the model did."""
-    mark = "" if product.marks else " redelivered:true"
+    mark = "\0" if product.marks else " redelivered:true"  # what is not compared
     shown = {}
     for title, seen in expected.items():
-        both = [
-            [line.replace(mark, "") if mark else line for line in lines]
-            for lines in (seen, found.get(title, []))
-        ]
-        if both[0] != both[1]:
-            lines = unified_diff(both[0], both[1], n=50, lineterm="")
+        one, other = ([line.replace(mark, "") for line in each] for each in (seen, found.get(title, [])))
+        if one != other:
+            lines = unified_diff(one, other, n=50, lineterm="")
             shown[title] = "\n".join([f"== {title}", *list(lines)[3:]])
     return shown
 

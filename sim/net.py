@@ -5,6 +5,7 @@ do not wait for each other.
 """
 
 import errno
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -78,31 +79,30 @@ class Clock:
 
 
 class End:
-    """One end of a connection, with the calls of a socket. `notify` is called when there is something to read, or room
-    to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does so, and all of it has come.
+    """One end of a connection. Its methods up to `close` are those of a socket. `notify` is called when there is
+    something to read, or room to write. `own`: of a relay. `shut`: it sends no more. `heard_all`: the other end does
+    so, and all of it has come.
     """
 
     def __init__(self, net: "Network", name: str = "", own: bool = False) -> None:
+        net.last += 1
+        net.ends[net.last] = self
         self.net = net
         self.own = own
         self.name = name
-        self.descriptor = net.opened(self)
+        self.descriptor = net.last
+        self.address = ("192.0.2.7", 40000 + net.last)
         self.peer: End | None = None
         self.notify: Callable[[], None] = lambda: None
         self.reader: Any = None
         self.writer: Any = None
-        self.inbox = bytearray()
-        self.outbox = bytearray()
+        self.inbox, self.outbox = bytearray(), bytearray()
         self.delay = 0.0
         self.heard_all = self.broken = self.shut = self.closed = False
+        self.failure = 0
         self._moving = self._notified = self._reset = False
-        self._failure = 0
-        self.address = ("192.0.2.7", 40000 + self.descriptor)
-
-    # The calls of a socket
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 where the end is closed."""
         return -1 if self.closed else self.descriptor
 
     def setblocking(self, on: bool) -> None:
@@ -114,20 +114,17 @@ class End:
             self._reset = True
 
     def getsockname(self) -> Place:
-        """Return the address of this end."""
         return self.address
 
     def connect_ex(self, place: Place) -> int:
-        """Begin to connect, or return the outcome, as the system does."""
         if self.peer is not None:
             return errno.EISCONN
-        if not self._failure:
-            self._failure = errno.EINPROGRESS
+        if not self.failure:
+            self.failure = errno.EINPROGRESS
             self.net.connect(self, place)
-        return self._failure
+        return self.failure
 
     def recv(self, size: int) -> bytes:
-        """Return bytes that have come; b"" at the end of what the peer sends. Raises `OSError`."""
         if self.closed:
             raise OSError(errno.EBADF, "closed")
         if self.inbox:
@@ -141,11 +138,10 @@ class End:
         if self.heard_all:
             return b""
         if self.failed:
-            raise OSError(self._failure, "not connected")
+            raise OSError(self.failure, "not connected")
         raise BlockingIOError(errno.EAGAIN, "nothing to read")
 
     def send(self, data: Any) -> int:
-        """Take bytes, perhaps not all; return how many. Raises `OSError`."""
         if self.closed or self.shut or self.broken:
             raise BrokenPipeError(errno.EPIPE, "closed")
         net = self.net
@@ -159,7 +155,6 @@ class End:
         return count
 
     def shutdown(self, how: int) -> None:
-        """End what is sent; the peer notices it after all bytes."""
         if self.closed or self.peer is None:
             raise OSError(errno.ENOTCONN, "not connected")
         if not self.shut:
@@ -186,7 +181,7 @@ class End:
     @property
     def failed(self) -> bool:
         """Whether the attempt to connect has failed."""
-        return self._failure not in (0, errno.EINPROGRESS)
+        return self.failure not in (0, errno.EINPROGRESS)
 
     @property
     def readable(self) -> bool:
@@ -197,17 +192,6 @@ class End:
     def writable(self) -> bool:
         """Whether `send` takes something, or raises for the connection's end; whether an attempt has its outcome."""
         return self.failed if self.peer is None else self.broken or len(self.outbox) < self.net.size
-
-    def join(self, other: "End", delay: float) -> None:
-        """Be connected with this other end. Bytes take about `delay` seconds."""
-        self.peer, other.peer = other, self
-        self.delay = other.delay = delay
-        self.changed()
-
-    def fail(self, number: int) -> None:
-        """The attempt to connect fails with this error."""
-        self._failure = number
-        self.changed()
 
     def reset(self) -> None:
         """The connection is reset: the peer has gone, or something on the way has cut it."""
@@ -302,17 +286,11 @@ class Network:
         self.dead = 0
         self.lacking = False
         self.size = 64 * 1024
-        self._last = 0
+        self.last = 0
 
     def end(self, name: str) -> End:
         """Return a new end, for an attempt to connect."""
         return End(self, name)
-
-    def opened(self, end: End) -> int:
-        """Return a descriptor for a new end."""
-        self._last += 1
-        self.ends[self._last] = end
-        return self._last
 
     def look(self, end: End) -> None:
         """Note an end of a relay's that is still there though both sides have closed and all was read."""
@@ -320,7 +298,7 @@ class Network:
             self.dead += 1
 
     def connect(self, end: End, place: Place) -> None:
-        """Connect an end to a place, or let the attempt fail, after some time."""
+        """Connect an end to a place after some time, or let the attempt fail."""
         delay = self.chance.random() ** 3 * self.weather.slowest
         if place not in self.silent:
             self.clock.after(2 * delay, self._answer, end, place, delay)
@@ -330,12 +308,14 @@ class Network:
         if end.closed:
             return
         if accept is None:
-            end.fail(errno.ECONNREFUSED)
-            return
-        other = End(self, end.name)
-        other.address = place
-        end.join(other, delay)
-        accept(other)
+            end.failure = errno.ECONNREFUSED
+        else:
+            other = End(self, end.name)
+            other.address = place
+            end.peer, other.peer = other, end
+            end.delay = other.delay = delay
+            accept(other)
+        end.changed()
 
 
 class _Sockets:
@@ -353,15 +333,17 @@ class _Sockets:
         return End(self.net, own=True)
 
 
-class _Epoll:
-    """Stands for `select.epoll`, by which a relay learns that clients leave which it does not read from."""
+class _Poller:
+    """Stands for `select.epoll`, by which a relay learns that clients leave which it does not read from, and for
+    `select.poll`, by which it looks whether a connection has something to read.
+    """
 
-    def __init__(self, net: Network) -> None:
-        self.net = net
-        self.watched: dict[int, int] = {}
+    def __init__(self) -> None:
+        self.net = SOCKETS.net
+        self.watched: dict[int, tuple[int, int]] = {}
 
     def register(self, descriptor: int, events: int) -> None:
-        self.watched[descriptor] = 0
+        self.watched[descriptor] = events, 0
         self.net.ends[descriptor].changed()
 
     def unregister(self, descriptor: int) -> None:
@@ -373,46 +355,32 @@ class _Epoll:
     def close(self) -> None:
         self.watched.clear()
 
-    def news(self) -> list[tuple[int, int]]:
+    def news(self) -> dict[int, int]:
         """Return what has changed, by descriptor, without taking it."""
-        found = []
-        for descriptor, told in self.watched.items():
+        found = {}
+        for descriptor, (asked, told) in self.watched.items():
             end = self.net.ends.get(descriptor)
-            events = 0 if end is None else 0x2000 * end.heard_all | 0x18 * end.broken
-            if events & ~told:
-                found.append((descriptor, events))
+            if end is not None:
+                now = (end.readable | end.heard_all * select.EPOLLRDHUP) & asked
+                now |= end.broken * (select.EPOLLHUP | select.EPOLLERR)
+                if now & ~told:
+                    found[descriptor] = now
         return found
 
-    def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
-        found = self.news()[:most]
-        self.watched.update(found)
+    def poll(self, timeout: float, most: int = 1) -> list[tuple[int, int]]:
+        found = [*self.news().items()][:most]
+        for descriptor, now in found:
+            self.watched[descriptor] = self.watched[descriptor][0], now
         return found
-
-
-class _Poll:
-    """Stands for `select.poll`, by which a relay looks whether one connection has something to read."""
-
-    def __init__(self, net: Network) -> None:
-        self._net = net
-
-    def register(self, descriptor: int, events: int) -> None:
-        self._end = self._net.ends.get(descriptor)
-
-    def poll(self, timeout: int) -> list[int]:
-        return [1] if self._end is not None and self._end.readable else []
 
 
 class _Select:
     """Stands for the module `select` in the relay's connections."""
 
-    EPOLLRDHUP, EPOLLET, EPOLLHUP, EPOLLERR, POLLIN = 0x2000, 1 << 31, 0x10, 0x08, 1
-    net: Network
+    epoll = poll = _Poller
 
-    def epoll(self) -> _Epoll:
-        return _Epoll(self.net)
-
-    def poll(self) -> _Poll:
-        return _Poll(self.net)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(select, name)
 
 
 SOCKETS: Final = _Sockets()
@@ -536,38 +504,33 @@ class Reactor(_DisconnectSelectableMixin):  # type: ignore[misc]
     # Sockets
 
     def addReader(self, selectable: Any) -> None:
-        end = self._end(selectable)
-        if end is not None:
-            end.reader = selectable
-            if end.readable:
-                end.changed()
-        elif selectable.fileno() == 0:
+        if selectable.fileno():
+            self._add(selectable, "reader")
+        else:
             self._departures = selectable
 
     def addWriter(self, selectable: Any) -> None:
-        end = self._end(selectable)
-        if end is not None:
-            end.writer = selectable
-            if end.writable:
-                end.changed()
+        self._add(selectable, "writer")
 
-    def _end(self, selectable: Any) -> End | None:
-        """Return the end that belongs to this; None for what watches departures."""
+    def _add(self, selectable: Any, kind: str) -> None:
         end = self.net.ends.get(selectable.fileno())
-        if end is not None and selectable not in self._ends:
+        if end is not None:
             self._ends[selectable] = end
+            setattr(end, kind, selectable)
             end.notify = lambda: self._serve(end)
-        return end
+            end.changed()
 
     def removeReader(self, selectable: Any) -> None:
-        if selectable in self._ends:
-            self._ends[selectable].reader = None
-        elif selectable is self._departures:
-            self._departures = None
+        self._remove(selectable, "reader")
 
     def removeWriter(self, selectable: Any) -> None:
-        if selectable in self._ends:
-            self._ends[selectable].writer = None
+        self._remove(selectable, "writer")
+
+    def _remove(self, selectable: Any, kind: str) -> None:
+        if selectable is self._departures:
+            self._departures = None
+        elif selectable in self._ends:
+            setattr(self._ends[selectable], kind, None)
 
     def _serve(self, end: End) -> None:
         """Call who waits for this end, as far as there is something to be done."""

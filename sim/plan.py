@@ -119,7 +119,7 @@ class Scene:
         odd = {each.name: getattr(self, each.name) for each in fields(self) if each.default is not MISSING}
         plain = {each.name: each.default for each in fields(self)} | PLAIN
         odd |= self.settings
-        parts += [f"{name}={value}" for name, value in odd.items() if value != plain[name]]
+        parts += [f"{name}={value}" for name, value in odd.items() if value != plain.get(name)]
         return " ".join(parts)
 
     @property
@@ -279,7 +279,39 @@ def draw(seed: int, number: int) -> Plan:
         steps = [step for step in steps if step.act != "poison"]
     steps += _transactions(Random(f"{seed}/{number}/transactions"), [*clients], length)
     scene = _rougher(Random(f"{seed}/{number}/more"), Scene(kind, brokers, clients, weather, settings))
+    scene, steps = _rarer(Random(f"{seed}/{number}/rare"), scene, steps)
     return Plan(f"{seed}/{number}", scene, tuple(sorted(steps)))
+
+
+def _rarer(chance: Random, scene: Scene, steps: list[Step]) -> tuple[Scene, list[Step]]:
+    """Return the scene and the steps, in some worlds with what chance alone hardly brings: clients that fall silent
+    when they are served, or brokers that are paused while they take sessions whose clients leave.
+    """
+    random, what = chance.random, chance.random()
+    if what < 0.04:
+        clients = {name: each._replace(pipelines=True, beats=True) for name, each in scene.clients.items()}
+        scene = replace(scene, clients=clients, settings=scene.settings | {"beats": True})
+        steps = [
+            step
+            for step in steps
+            if step.who not in clients or (step.act, step.at < 0.5) == ("connect", True)
+        ]
+        for name in clients:
+            at = min([step.at for step in steps if step.who == name])
+            steps += [
+                Step(at + random() * 0.05, name, "send", (0, 1, 0, 0)),
+                Step(at + random() * 0.5, name, "silence"),
+            ]
+    elif what < 0.08:
+        begins = random() * 3
+        for number, name in enumerate(scene.brokers):
+            steps += [Step(begins, name, "kill", (0,)), Step(begins + 1 + 2 * random(), name, "start")]
+            steps.append(Step(begins + 0.5 + 2.5 * random(), "relay", "pause", (number,)))
+            steps.append(Step(begins + 4 + 3 * random(), "relay", "resume", (number,)))
+        for name in scene.clients:
+            at = begins + 0.1 + 2 * random()
+            steps += [Step(at, name, "send", (0, 1, 0, 0)), Step(at + 0.2, name, "disconnect")]
+    return scene, steps
 
 
 def _transactions(chance: Random, clients: list[str], length: float) -> list[Step]:

@@ -189,7 +189,7 @@ class World:
 
     def play(self) -> History:
         """Play the plan to its end, and return the history."""
-        SOCKETS.net = SELECT.net = self.net
+        SOCKETS.net = self.net
         random.seed(self.plan.seed)
         log: Any = self._log
         globalLogPublisher.addObserver(log)

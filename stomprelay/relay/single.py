@@ -401,8 +401,8 @@ class Single:
                 self.send_disconnect(now)
 
     def over(self, link: Link) -> bool:
-        """Whether the session is over: the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
-        return self.erred or self.settled
+        """Whether the session is over: the client got the broker's ERROR, or sent DISCONNECT and is owed nothing."""
+        return self.settled or (self.erred and not self._client.gone)
 
     def lost(self, link: Link, now: float) -> None:
         """Keep the frames that the next broker must be sent. Raises `StompError` if there is no resender, or if the

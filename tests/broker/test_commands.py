@@ -437,21 +437,6 @@ def test_an_aborted_transaction_never_was(version: bytes) -> None:
     client.receives_error(b"unknown transaction", receipt=b"r")
 
 
-@in_named_versions
-def test_a_nack_in_a_transaction_waits_too(version: bytes) -> None:
-    """The message comes again when it is committed."""
-    scene = Scene()
-    client = scene.client(version)
-    client.subscribes(b"/queue/a", b"client-individual")
-    client.sends_to(b"/queue/a", b"1")
-    (message,) = client.messages()
-    client.sends(b"BEGIN\ntransaction:t\n\n\0")
-    client.acknowledges(b"NACK", message, b"transaction:t\n")
-    assert client.reads() == b""
-    client.sends(b"COMMIT\ntransaction:t\n\n\0")
-    assert client.bodies() == [b"1"]
-
-
 @in_every_version
 @pytest.mark.parametrize("polite", [True, False], ids=["disconnect", "loss"])
 def test_an_unfinished_transaction_is_aborted(version: bytes, polite: bool) -> None:
@@ -522,20 +507,6 @@ def test_a_sender_is_told_at_the_bound(
     assert len(other.messages()) == fine
     other.sends(frame)
     assert len(other.messages()) == 2
-    assert scene.memory == 0
-
-
-def test_a_transaction_too_large_for_its_queue_is_not_committed() -> None:
-    """Not a part of it."""
-    scene = Scene(queue_messages=1)
-    client, other = scene.client(), scene.client()
-    other.subscribes(b"/queue/b")
-    client.sends(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
-    client.sends(
-        b"SEND\ndestination:/queue/a\ntransaction:t\n\nx\0" * 2 + b"COMMIT\ntransaction:t\nreceipt:r\n\n\0"
-    )
-    client.receives_error(b"the queue is full", receipt=b"r")
-    assert other.reads() == b""
     assert scene.memory == 0
 
 

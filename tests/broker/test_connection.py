@@ -97,18 +97,6 @@ def test_connect_has_its_measure() -> None:
     client.receives_error(b"too much before CONNECT", detail=b"the limit is 1000 bytes")
 
 
-def test_connect_comes_once() -> None:
-    """The second costs the connection, and what it held goes to others."""
-    scene = Scene()
-    client, other = scene.client(), scene.client()
-    client.subscribes(b"/queue/a", b"client")
-    client.sends_to(b"/queue/a", b"1")
-    client.sends(HELLO[b"1.2"])
-    client.receives_error(b"CONNECT is not allowed here")
-    other.subscribes(b"/queue/a")
-    assert other.bodies() == [b"1"]
-
-
 def test_connect_comes_in_time() -> None:
     """A connection that says nothing, or never finishes, is ended; one that said it is not."""
     scene = Scene(connect_timeout=5.0)
@@ -184,26 +172,6 @@ def test_a_silent_client_is_given_up() -> None:
 
 
 # Slowness
-
-
-def test_a_slow_client_gets_no_messages() -> None:
-    """Until its transport has room; other consumers get theirs, receipts and beats go on."""
-    scene = Scene()
-    slow, quick = connected(scene, b"0,2000"), scene.client()
-    slow.subscribes(b"/queue/a")
-    quick.subscribes(b"/queue/a")
-    slow.stops_reading()
-    quick.sends_to(b"/queue/a", b"1", b"2")
-    slow.sends(b"BEGIN\ntransaction:t\nreceipt:r\n\n\0")
-    scene.time_passes(1)
-    slow.receives(b"RECEIPT\nreceipt-id:r\n\n\0\n")
-    assert quick.bodies() == [b"1", b"2"]
-    quick.is_lost()
-    slow.sends_to(b"/queue/a", b"3", b"4")
-    assert slow.reads() == b""
-    slow.reads_again()
-    assert slow.bodies() == [b"3", b"4"]
-    assert slow.writes == 4
 
 
 def test_what_waits_is_written_in_turns() -> None:

@@ -131,19 +131,6 @@ def test_what_comes_back_needs_no_room(bounds: dict[str, Any]) -> None:
     other.receives_error(b"the queue is full")
 
 
-@pytest.mark.parametrize("bounds", [{"topic_messages": 2}, {"topic_bytes": 1600}])
-def test_a_subscriber_has_so_much_wait_for_it(bounds: dict[str, Any]) -> None:
-    """One more, and it is too slow; what waited for it is let go."""
-    scene = Scene(**bounds)
-    client, slow = scene.client(), scene.client()
-    slow.subscribes(b"/topic/a", b"client", more=b"prefetch-count:1\n")
-    client.sends_to(b"/topic/a", *[b"x" * 200] * 3)
-    assert (slow.closed, scene.kept) == (None, {b"/topic/a": 3})
-    client.sends_to(b"/topic/a", b"x" * 200)
-    slow.receives_error(b"too slow for a topic")
-    assert (scene.kept, scene.memory) == ({}, 0)
-
-
 def test_without_memory_nobody_gets_it() -> None:
     """The publisher is told, and no subscriber has what another lacks; what need not be kept passes."""
     scene = Scene(memory=10_000)

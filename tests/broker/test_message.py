@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.broker.message import MessageHead
 from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
+from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.frame import Frame, Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, RESERVED
 
@@ -52,28 +52,6 @@ def test_a_publisher_cannot_speak_as_the_broker(name: bytes, dialect: Dialect) -
     other = read(b"SEND\r\n%bfoo:a:b\ndestination:/queue/a\n%b\n\0" % (forged, forged), dialect)
     assert other.lines is None
     assert other.written(V1_2) == b"foo:a\\cb\n\n"
-
-
-@pytest.mark.parametrize(
-    ("sender", "line", "expected"),
-    [
-        (V1_2, rb"k:a\cb\\c", {V1_0: rb"k:a:b\c", V1_1: rb"k:a\cb\\c", V1_2: rb"k:a\cb\\c"}),
-        (V1_2, rb"k:a\nb", {V1_0: b"k:a b", V1_1: rb"k:a\nb", V1_2: rb"k:a\nb"}),
-        (V1_2, rb"k:a\rb", {V1_0: b"k:a\rb", V1_1: b"k:a\rb", V1_2: rb"k:a\rb"}),
-        (V1_2, rb"k:a\r", {V1_0: b"k:a ", V1_1: b"k:a ", V1_2: rb"k:a\r"}),
-        (V1_2, rb"k:a\r\r", {V1_0: b"k:a  ", V1_1: b"k:a  ", V1_2: rb"k:a\r\r"}),
-        (V1_2, rb"a\cb:v", {V1_0: b"", V1_1: rb"a\cb:v", V1_2: rb"a\cb:v"}),
-        (V1_1, rb"k:\n\c", {V1_0: b"k: :", V1_1: rb"k:\n\c", V1_2: rb"k:\n\c"}),
-        (V1_0, rb"k:a:b\n", {V1_0: rb"k:a:b\n", V1_1: rb"k:a\cb\\n", V1_2: rb"k:a\cb\\n"}),
-    ],
-)
-def test_each_consumer_is_spelled_to_in_its_dialect(
-    sender: Dialect, line: bytes, expected: dict[Dialect, bytes]
-) -> None:
-    """Read with the sender's escapes, written with the consumer's; what cannot be said becomes blank or goes."""
-    head = read(b"SEND\ndestination:/queue/a\n%b\n\n\0" % line, sender)
-    for dialect, lines in expected.items():
-        assert head.written(dialect) == (lines and lines + b"\n") + b"\n"
 
 
 def test_a_dead_letter_tells_where_it_came_from() -> None:

@@ -25,8 +25,6 @@ from tests.playbook import PRODUCTS
 from tests.relay.reference import Heard, Pairs, cut, write
 
 BEAT: Final = Terms(1000, 1000)
-SILENCE: Final = 1.0
-"""Seconds after which a client that asked for beats must have heard something."""
 
 
 # The brokers

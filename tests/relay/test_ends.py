@@ -212,3 +212,15 @@ def test_a_route_whose_broker_is_lost() -> None:
         play.broker_gets(GOODBYE, at="b")
         play.broker_says(GONE, at="b")
         play.client_gets_error(b"connection to the broker was lost")
+
+
+def test_a_broker_that_confirms_too_late() -> None:
+    """Its RECEIPT of DISCONNECT does not speak for a SEND whose own has not come (RabbitMQ): that may be lost."""
+    with joined(b"1.2", b"1.2", product="rabbitmq") as play:
+        play.client_says(send(b"1", receipt="r") + RUBBISH)
+        play.broker_gets(send(b"1", receipt="r"))
+        play.time_passes(2.5)
+        play.broker_gets(GOODBYE)
+        play.broker_says(GONE)
+        assert b"; what has no receipt may be lost: 'RUBBISH'\0" in play.client_reads()
+        assert play.counters["possibly_lost"] == 1

@@ -228,6 +228,25 @@ def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> Non
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
 
 
+@in_all_cuts
+def test_lost_twice_in_a_row(cut: Cut) -> None:
+    """The second one is lost before it answered: nothing is forgotten."""
+    with started(brokers=3, cut=cut) as play:
+        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x"))
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        assert play.counters["failovers"] == 1
+        assert play.counters["frames_resent"] == 1
+
+
 # Between SEND and RECEIPT
 
 

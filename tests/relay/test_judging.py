@@ -215,15 +215,3 @@ def test_a_receipt_of_1_0_at_the_next_broker() -> None:
         play.broker_goes()
         found(play, b"1.0", product="rabbitmq")
         play.broker_gets(b"")
-
-
-def test_a_selector_of_a_session_that_moves() -> None:
-    """Toward a broker that ignores it, it is counted as that of a session that began there."""
-    with started(product="activemq") as play:
-        play.client_says(told(b"SUBSCRIBE", b"id:1\nselector:a='1'\ndestination:/queue/a\n"))
-        play.broker_reads()
-        assert play.counters["selector_ignored"] == 0
-        play.broker_goes()
-        found(play, product="rabbitmq")
-        assert b"\nselector:a='1'\n" in play.broker_reads()
-        assert play.counters["selector_ignored"] == 1

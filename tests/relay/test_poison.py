@@ -258,6 +258,21 @@ def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
         assert b"ERROR\nmessage:a frame cannot be delivered\n" in play.client_reads()
 
 
+def test_an_error_that_nobody_reads() -> None:
+    """What a client sent that has gone is delivered, whatever the broker says; here, of a delivery that was late."""
+    with started(product="rabbitmq", confirm=True, disconnect_timeout=5.0) as play:
+        play.client_says(send(b"1"))
+        play.client_goes()
+        play.broker_says(b"ERROR\nmessage:Subscription not found\n\n\0")
+        play.broker_reads()
+        play.time_passes(2.5)  # half of the time, and no RECEIPT
+        found(play, b"1.2", "rabbitmq")
+        assert play.broker_reads().endswith(b"\n\n1\0")
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert over(play)
+        assert play.counters["possibly_lost"] == 0
+
+
 @pytest.mark.parametrize("losses", [2, 3])
 def test_an_error_without_a_receipt_is_an_answer(losses: int) -> None:
     """RabbitMQ names none: what follows with care, many frames at a time or one by one, does not wait for ever."""

@@ -224,20 +224,6 @@ def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
         play.both_stay()
 
 
-@in_bridged_pairs
-def test_a_client_that_leaves_without_its_acks(client: bytes, broker: bytes) -> None:
-    """The broker is read from again, for the RECEIPT of DISCONNECT."""
-    with joined(client, broker, unacknowledged=1) as play:
-        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
-        play.broker_says(message(broker, 1))
-        assert play.broker.pauses == 1
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        assert not play.broker.paused
-        play.broker_says(message(broker, 2) + b"RECEIPT\nreceipt-id:bye\n\n\0")
-        assert play.client_reads().endswith(b"RECEIPT\nreceipt-id:bye\n\n\0")
-        play.broker_reads()
-
-
 def test_an_eol_that_comes_late_is_not_waited_for() -> None:
     """Old clients take NUL and LF together for a frame's end; where the broker writes both, neither comes alone."""
     with joined(b"1.0", b"1.0") as play:

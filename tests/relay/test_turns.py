@@ -63,18 +63,6 @@ def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
         play.client_gets(b"")
 
 
-def test_a_bad_frame_in_a_later_turn() -> None:
-    """The client gets its ERROR in that turn; what was right before it has passed."""
-    with joined(b"1.2", b"1.2") as play:
-        play.busy = True
-        play.client_says(sends(0, TURN + 1) + b"RUBBISH\n\n\0")
-        play.broker_gets(sends(0, TURN))
-        play.client_gets(b"")
-        play.turn_comes()
-        play.broker_gets(sends(TURN, 1))
-        play.client_gets_error(b"unknown command")
-
-
 def subscribes(count: int) -> bytes:
     """SUBSCRIBEs with ids that are numbered."""
     return b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(count))

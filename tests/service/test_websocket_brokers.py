@@ -154,6 +154,7 @@ def test_an_end_before_the_answer(half: bool, log: list[str]) -> None:
     broker = relay.broker()
     if half:
         broker.protocol.readConnectionLost()
+        assert broker.ends[0] == "flush"
     else:
         broker.disconnects(ConnectionDone())
     assert b"ERROR\n" in client.written()

@@ -82,18 +82,6 @@ def test_nothing_is_kept_of_what_was_settled_behind_its_namesake() -> None:
     assert len(kept) < 50
 
 
-def test_ended_subscriptions_make_room() -> None:
-    """Their deliveries may still be acknowledged, but not at the price of new ones."""
-    ledger = Ledger(4)
-    ended, open_ = subscription(b"1"), subscription(b"2")
-    old = [*delivered(ledger, ended, b"a"), *delivered(ledger, open_, b"b")]
-    end(ledger, ended)
-    assert pending(ledger, old) == [b"a", b"b"]
-    new = delivered(ledger, open_, b"c", b"d", b"e")
-    assert pending(ledger, [*old, *new]) == [b"b", b"c", b"d", b"e"]
-    assert ledger.by_message(b"a") is None
-
-
 def test_what_is_left_of_an_ended_subscription_does_not_crowd() -> None:
     """However much it is, and how much comes late: the client owes no ACK for it."""
     ledger = Ledger(4)

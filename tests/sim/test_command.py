@@ -128,9 +128,10 @@ def test_a_chart() -> None:
         row for row in chart.rows if "decoder" not in row.text
     ]  # it is another one on other machines
     image = DOCS / "world.svg"
-    before = image.read_text(encoding="utf-8")
-    image.write_text(chart.svg(), encoding="utf-8")
-    assert before == chart.svg()
+    before, now = [re.sub(r">\d+\.\d+<", "><", each) for each in (image.read_text(), chart.svg())]
+    if before != now:
+        image.write_text(chart.svg())
+    assert before == now
 
 
 @pytest.fixture

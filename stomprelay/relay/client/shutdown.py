@@ -109,6 +109,8 @@ class Shutdown:
         """
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         if confirmed and (self.ending or self._answering) and not self._client.closed:
+            if not self._flow.safe:  # time was over for the receipts
+                self.lose(self._flow.links)
             self.conclude()
             return
         self._client.heartbeat.reading = False  # it has sent all that it will send

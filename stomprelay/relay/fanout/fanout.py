@@ -292,7 +292,7 @@ class Fanout:
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker's ERROR was passed on, or the flow is `settled`."""
-        return self.settled or (self.erred and self._places[link][1].erred)
+        return self.settled or (self.erred and self._places[link][1].erred and not self._client.gone)
 
     def lost(self, link: Link, now: float) -> None:
         """The link lost its broker and will seek another. Raises `StompError` if the session cannot survive this."""
@@ -361,10 +361,12 @@ class Fanout:
 
     def send_disconnect(self, now: float) -> None:
         """Send the waiting DISCONNECT to all connected brokers. Count the SENDs that groups without a broker miss.
-        Raises `Refused` if the connected brokers lack SENDs that only the other groups were given.
+        Raises `StompError` if the connected brokers lack SENDs that only the others were given.
         """
         for target in self._router.targets:
             if target.wanting and not self._ends:
+                if not target.fans:
+                    raise broker_lost(target.upstream, self.disconnect_receipt)
                 raise target.failure(target.wanting, self.disconnect_receipt)
         self.disconnect = DisconnectState.SENT
         for target in self._router.targets:

@@ -223,6 +223,7 @@ class BrokerWebProtocol(_WebSocketProtocol):
     def readConnectionLost(self) -> None:
         """The broker closed its sending direction: report that it is lost, or that it refused the request."""
         if self._websocket is None and self._owner is not None:
+            self._heard_all = True
             self._decline(self._owner, _UNANSWERED)
         else:
             super().readConnectionLost()

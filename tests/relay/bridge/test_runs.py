@@ -100,6 +100,17 @@ class Side:
 # ------------------------------------------------------------------ octet by octet
 
 
+def test_a_run_is_taken_whole() -> None:
+    """MESSAGEs of 1.2 for a client of 1.0, and its ACKs."""
+    it = Side(b"1.0", b"1.2")
+    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0")
+    message = b"MESSAGE\nsubscription:s\nmessage-id:ID\\c%d\nack:k\\c%d\n\nx\0\n"
+    it.from_broker(message % (1, 1) + message % (2, 2))
+    assert it.taken == 2
+    assert it.from_client(b"ACK\nmessage-id:ID:1\n\n\0\n") == b"ACK\nid:k\\c1\n\n\0\n"
+    assert it.taken == 3
+
+
 @pytest.mark.parametrize(
     "line",
     [b"x:a\r", b"x\\c:1", b"x:\\n", b"x:\\r", b"x:\\r."],

@@ -189,7 +189,7 @@ def test_what_waits_for_a_paused_broker() -> None:
     with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
         play.client_says(send(b"1", THERE) + send(b"2", THERE) + DISCONNECT)
         play.time_passes(5)
-        play.client_gets_error(b"the quorum cannot be reached", receipt=b"end")
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"end")
         assert play.counters["possibly_lost"] == 2
 
 

@@ -13,7 +13,6 @@ from tests.relay.several import (
     fanned,
     group,
     lasting,
-    message,
     receipt,
     routed,
     send,
@@ -89,22 +88,3 @@ def test_a_group_of_a_route_that_gives_up() -> None:
     data = play.client_reads()
     assert data.startswith(b"ERROR\nmessage:no broker available\n")
     assert b"upstream there: none could be had within 3 s" in data
-
-
-# Versions
-
-
-def test_too_many_acks_are_owed() -> None:
-    """Only the broker that they are owed to is not read from."""
-    with begun(listener(fan_out(2), unacknowledged=2)) as play:
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
-        play.broker_reads(at="a")
-        play.broker_reads(at="b")
-        for number in (1, 2):
-            play.broker_says(message(b"", message_id=f"a{number}", ack=f"a{number}"), at="a")
-        assert play.at("a").paused
-        assert not play.at("b").paused
-        play.client_says(tell(b"ACK", id="a1"))
-        assert not play.at("a").paused
-        play.broker_gets(tell(b"ACK", id="a1"), at="a")
-        play.client_reads()

@@ -144,6 +144,16 @@ def test_an_error_of_a_route() -> None:
     play.broker_is_closed(at="a")
 
 
+def test_garbage_of_one() -> None:
+    """A broker that sends what is not STOMP is left and sought again; the client is sent what came before."""
+    with subscribed(fanned()) as play:
+        play.broker_says(message(b"1") + b"garbage\n\n\0", at="a")
+        play.client_gets(message(b"1"))
+        play.broker_is_closed(How.ABORT, at="a")
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
+
+
 def test_an_error_by_which_a_broker_goes_away() -> None:
     """The client is not sent it, and it does not count against the group."""
     with fanned() as play:

@@ -42,15 +42,3 @@ def test_the_primary() -> None:
     each.members[1].given_up = True
     fill(each.members[2], MOST)
     assert each.primary is each.members[0]
-
-
-def test_a_gap_that_was_closed() -> None:
-    """When all that was sent is confirmed everywhere, no group misses anything that is still to be confirmed."""
-    each = target(2, 1)
-    each.members[0].short = True
-    fill(each.members[1], 1)
-    each.receivers()
-    assert [member.short for member in each.members] == [True, False]
-    each.members[1].resender.unconfirmed.received(b"r")
-    each.receivers()
-    assert [member.short for member in each.members] == [False, False]

@@ -57,3 +57,16 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
                 abs(found[each] - step * each.weight / total) < len(brokers) / 2 + 1 for each in brokers
             )
         assert [found[each] for each in brokers] == weights
+
+
+# Least sessions
+
+
+def test_those_on_their_way_count() -> None:
+    """A thousand sessions that search at once do not all choose the same broker."""
+    several, (a, b) = group(1, 1, policy=Policy.LEAST_SESSIONS)
+    for _ in range(10):
+        a.health.joined()
+    for _ in range(1000):
+        several.order(NOW, middle)[0].health.coming += 1
+    assert (a.health.coming, b.health.coming) == (495, 505)

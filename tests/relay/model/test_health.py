@@ -20,16 +20,6 @@ def failed(times: int, checks: Checks, now: float = 1000.0) -> Health:
     return health
 
 
-def test_one_failure_puts_it_out_for_a_second() -> None:
-    """Out until the pause is over, in from that time on; it stays down until it answers."""
-    health = failed(1, Checks())
-    assert health.up is False
-    assert health.out(1000.0)
-    assert health.out(1000.999)
-    assert not health.out(1001.0)
-    assert health.up is False
-
-
 @pytest.mark.parametrize(
     ("failures", "pause"), [(1, 1), (2, 2), (3, 4), (4, 8), (6, 32), (7, 60), (8, 60), (2000, 60)]
 )

@@ -103,17 +103,6 @@ def test_connections_of_a_listener_and_of_an_address() -> None:
     }
 
 
-def test_connections_of_a_user() -> None:
-    """They count once it is known whose they are, and not for the listener again."""
-    limiter = Limiter(RateLimits(Rates(connects=1), user=Rates(connects=2)))
-    assert limiter.connect(0.0, None) is None
-    assert [limiter.connect(0.0, None, "ann") for _ in range(2)] == [None, None]
-    refused = limiter.connect(0.0, None, "ann")
-    assert refused is not None
-    assert refused.spell() == "the limit for one user is 2 a second"
-    assert limiter.connect(0.0, None, "bob") is None
-
-
 def test_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many addresses those go whose buckets are full, which a new one is as well; else the oldest."""
     monkeypatch.setattr(module, "PLACES", 3)

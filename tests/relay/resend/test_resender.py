@@ -211,21 +211,3 @@ def _once(frames: list[bytes]) -> list[bytes]:
         if frame.startswith(b"SEND") or frame not in found:
             found.append(frame)
     return found
-
-
-# No broker
-
-
-def test_undone_while_there_is_no_broker() -> None:
-    """SUBSCRIBE and UNSUBSCRIBE, BEGIN and ABORT: no broker is sent either, and all receipts are given."""
-    scene = Scene()
-    scene.loses()
-    scene.sends(
-        b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s\n\n\0UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0"
-        b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
-        b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\nx\0"
-        b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
-    )
-    assert sorted(scene.given()) == [b"b", b"r", b"s", b"u", b"x"]
-    assert scene.again() == b""
-    assert scene.resender.quiet
