@@ -410,21 +410,26 @@ def an_ack_takes_effect(case: Case) -> Iterator[str]:
     errors = [each.headers.get(b"message") for stay in case.stays.values() for each in stay.errors]
     if case.rough or {b"AMQP channel died", b"not found"}.intersection(errors):
         return
-    given: set[tuple[str, bytes]] = set()
+    given: dict[tuple[str, bytes], bytes | None] = {}  # the id by which it was given last
     due: dict[tuple[str, bytes], str] = {}
     for event in case.history:
         key = event.who, event.body
         match event.what:
             case What.GAVE if not topic(event.headers.get(b"destination", b"")):
-                given.add(key)
+                given[key] = event.headers.get(b"message-id")
             case What.ACKED if event.at > case.calm + SOON:
                 copy = event.headers.get(b"from", b"").decode(), event.body
                 stay = case.stays.get((event.who, event.session))
                 # configuration.md, `frames`: an ACK waits as well
-                if copy in given and (stay is None or event.at + slowed(case, stay, event.at) < stay.end):
+                named = given.get(copy) == event.headers.get(b"message-id")
+                if (
+                    named
+                    and copy in given
+                    and (stay is None or event.at + slowed(case, stay, event.at) < stay.end)
+                ):
                     due[copy] = event.who
             case What.RETURNED | What.SETTLED | What.FORGOT:
-                given.discard(key)
+                given.pop(key, None)
                 if event.what is What.SETTLED:
                     due.pop(key, None)
     for (broker, body), client in due.items():
@@ -633,6 +638,9 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     products = [product for product, _ in scene.brokers.values()]
     refuses = any(each.detail == "refuses" for each in before)
     lost = any(stay.began - 5.0 <= each.at <= at and each.detail != "refuses" for each in troubles(case))
+    lost = lost or scene.brokers.keys() <= {
+        each.detail[6:].split()[0] for each in before if "out of" in each.detail
+    }
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -676,6 +684,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     # reached for lack of descriptors is not down, so nobody else asks it
     grows = case.counters.get("connects_prevented") or any(each.detail in GOES for each in case.fates)
     # failover.md, "A frame that costs brokers their connection": each after the answer to the one before
+    # failover.md, "How long it takes": STOMP 1.0 has no heart-beats
+    mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
+    hangs = any(each.detail == "hangs" for each in case.fates)
     one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
     for stay in case.stays.values():
         if without_relay(case, stay):
@@ -684,13 +695,16 @@ def everybody_is_served(case: Case) -> Iterator[str]:
         owing = settings["unacknowledged"] < 1000 and any(
             mode != b"auto" for _, mode in stay.subscribed.values()
         )
+        old = hangs and b"1.0" in (scene.clients[stay.client].version, *mute)
         for since, until, what in _waits(case, stay) if not owing else ():
             pause = min(settings["longest_delay"], max(0.0, case.calm - since)) if grows else 0.0
             behind = [
                 each for each in stay.sends if each.event.at <= since and (each.confirmed or inf) > case.calm
             ]
             pause += SLOWEST * len(behind) if one_by_one else 0.0
-            spans = [(min(until, end) - max(since, start), most) for start, end, most in clear + good]
+            spans = [
+                (min(until, end) - max(since, start), most) for start, end, most in clear + good * (not old)
+            ]
             spans = [(span, most) for span, most in spans if span > most + pause + slowed(case, stay, since)]
             if spans:
                 yield f"{stay} waited for {what} from {since:.3f} to {until:.3f}, {spans[0][0]:.1f} s in vain"
@@ -795,7 +809,8 @@ def nobody_goes_to_a_paused_broker(case: Case) -> Iterator[str]:
     for event in case.history:
         if event.what is What.FATE and event.who == "relay":
             name, _, what = event.detail.removeprefix("tcp://").partition(" ")
-            paused = {} if event.detail == "starts" else paused
+            forgets = event.detail == "starts" or event.detail.startswith("reads its configuration: brokers")
+            paused = {} if forgets else paused  # operating.md, "Reload": brokers that stay keep their pauses
             if what == "is taken out of service":
                 paused.setdefault(name, event.at)
             elif what == "is in service":
