@@ -310,7 +310,8 @@ class World:
         """The relay's process has no descriptors left; or has some again."""
         if self.relay.reactor.alive and self.net.lacking is not bool(on):
             self.net.lacking = bool(on)
-            self._fate("refuses new clients" if on else "takes new clients")
+            if on or not self.relay.state.sessions.draining:
+                self._fate("refuses new clients" if on else "takes new clients")
 
     def _relay_disk(self, room: int) -> None:
         """The disk of the journal takes so many bytes; any number where that is negative."""
@@ -319,7 +320,8 @@ class World:
 
     def _relay_drain(self, on: int) -> None:
         """Refuse new clients, or take them again."""
-        self._fate("refuses new clients" if on else "takes new clients")
+        if on or not self.net.lacking:
+            self._fate("refuses new clients" if on else "takes new clients")
         self.relay.state.sessions.drain(bool(on))
 
     def _config(self) -> Config:
