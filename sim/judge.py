@@ -24,7 +24,7 @@ RESENT: Final = b"relay-resent"
 SOON: Final = 5.0  # seconds within which a client is answered in calm weather
 ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
-SLOWEST: Final = 4.0  # seconds that a RabbitMQ of a world takes to confirm a SEND
+SLOWEST: Final = 2.5  # seconds that a RabbitMQ of a world takes to confirm a SEND
 LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
@@ -72,7 +72,8 @@ def nobody_else(case: Case) -> bool:
     }
     rude = any(event.detail == "closes at DISCONNECT" for event in case.fates)
     short = case.scene.settings["disconnect_timeout"] < SOON
-    return rude or short or case.scene.kind != "failover" or ill.issuperset(case.scene.brokers)
+    only = [*case.scene.brokers][-1:] if case.scene.routed else case.scene.brokers  # that of the route
+    return rude or short or case.scene.kind != "failover" or ill.issuperset(only)
 
 
 def spells(case: Case) -> list[tuple[float, float]]:
@@ -122,7 +123,11 @@ def unread(case: Case, send: Sent) -> bool:
     """
     scene, stay = case.scene, send.stay
     at = stay.over.get(send.transaction or b"", send.event).at
-    if stay.connected is None or without_relay(case, stay) or (send.transaction is not None and stay.errors):
+    # failover.md, "What the client did when the broker died": what a transaction acknowledged may fail its COMMIT
+    undone = send.transaction is not None and (
+        stay.errors or (stay.inside.get(send.transaction) and not stay.orderly)
+    )
+    if stay.connected is None or without_relay(case, stay) or undone:
         return True
     if stay.odd or at >= stay.faulty or at >= refused(case, stay):
         return True
@@ -641,6 +646,8 @@ def causes(case: Case, stay: Stay, at: float) -> set[str]:
     lost = lost or scene.brokers.keys() <= {
         each.detail[6:].split()[0] for each in before if "out of" in each.detail
     }
+    # failover.md, "nothing: it closed its connection": half of `disconnect_timeout` for each broker
+    lost = lost or (min(stay.left, stay.halved) < at and any(product.late for product in products))
     full = any(each.detail == "has full queues" for each in before)  # ends connections that ask for receipts
     old = scene.versions or b"1.0" in [version for _, version in scene.brokers.values()]
     found = {
@@ -688,8 +695,9 @@ def everybody_is_served(case: Case) -> Iterator[str]:
     mute = [*(scene.versions or ()), *[version for _, version in scene.brokers.values()]]
     hangs = any(each.detail == "hangs" for each in case.fates)
     one_by_one = "frames_resent" in case.counters and any(each.late for each, _ in scene.brokers.values())
+    chokes = any(each.chokes for each, _ in scene.brokers.values())
     for stay in case.stays.values():
-        if without_relay(case, stay):
+        if without_relay(case, stay) or (scene.clients[stay.client].chokes and chokes):
             continue
         clear = [] if stay.faulty < inf or stay.odd else [(case.calm, inf, SOON)]
         owing = settings["unacknowledged"] < 1000 and any(

@@ -206,7 +206,8 @@ class World:
             broker.start()
         self._relay_start()
         for step in self.plan.steps:
-            self.clock.at(BEGIN + step.at, self._step, step)
+            if step.at < LENGTH:  # `_calm` ends what would end later
+                self.clock.at(BEGIN + step.at, self._step, step)
         self.clock.run(BEGIN + LENGTH)
         self._calm()
         self._wait(SETTLING, self._quiet)

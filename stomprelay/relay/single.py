@@ -395,6 +395,7 @@ class Single:
             resender.replay(subscriptions=self._receives, now=now)
         finally:
             resender.flush(now)
+        give_receipts(resender.unconfirmed.take_given(), self._client, self._outbox, now)
         if self.disconnect is not DisconnectState.NONE:
             self.disconnect = DisconnectState.WAITING
             if self.safe:
@@ -410,10 +411,8 @@ class Single:
         """
         if self._resender is None:
             raise broker_lost(link.upstream, self.disconnect_receipt)
-        doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)
-        unconfirmed = self._resender.unconfirmed
-        if unconfirmed.given:
-            give_receipts(unconfirmed.take_given(), self._client, self._outbox, now)
+        doubts = self._resender.lost(by=link.dropped_by, now=now)
+        give_receipts(self._resender.unconfirmed.take_given(), self._client, self._outbox, now)
         for receipt in doubts:
             raise unknown_outcome(receipt)
 
