@@ -425,9 +425,8 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link if its broker may still answer, and can be replaced by another broker; otherwise no link."""
-        there = self._link.up or self._link.leaving
-        return [self._link] if self._resender is not None and there else []
+        """Return the link if it has a broker, which it may be leaving; otherwise no link."""
+        return [self._link] if self._link.up or self._link.leaving else []
 
     def write_off(self, link: Link) -> int:
         """Forget the SENDs that the link's brokers have not confirmed, and return how many may be lost."""
