@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from sim.brokers import REFUSED
 from sim.case import Case, Sent, Stay, arranged, shown, topic
 from sim.history import Event, History, What
+from sim.plan import PLAIN
 from stomprelay.relay.model.listener import LossPolicy
 
 RESENT: Final = b"relay-resent"
@@ -24,6 +25,7 @@ SOON: Final = 5.0  # seconds within which a client is answered in calm weather
 ENOUGH: Final = 7.0  # seconds in which a broker that is well serves all; clients may read nothing for two
 ENDS: Final = 29.0  # seconds within which a session ends in calm weather, whose client leaves, or errs
 SLOWEST: Final = 4.0  # seconds that a RabbitMQ of a world takes to confirm a SEND
+LITTLE: Final = 20_000  # bytes of SENDs that do not keep the relay from reading on
 SILENT: Final = 15.0  # the same for a client that does not keep its promise of heart-beats
 BUFFER: Final = 50_000  # bytes that the system keeps of a client, so that a relay does not see its end
 
@@ -713,14 +715,15 @@ def a_session_ends(case: Case) -> Iterator[str]:
     """
     settings, over = case.scene.settings, any(e.detail == "stops" and e.at > case.calm for e in case.fates)
     last: dict[str, Stay] = {stay.client: stay for stay in case.stays.values()}
-    soon = case.seen and undisturbed(case) and settings["memory"] >= 1 << 30 and settings["frames"] is None
-    soon = soon and settings["buffer"] > 600
+    plain = all(settings[name] == PLAIN[name] for name in ("buffer", "memory", "frames", "size"))
+    soon = case.seen and plain and undisturbed(case)
     for stay in case.stays.values() if case.calm < inf else ():
         wants = b"0" if stay.connected is None else stay.connected.headers.get(b"heart-beat", b"0,0")
         beats = case.scene.clients[stay.client].beats and not stay.odd and int(wants.rpartition(b",")[2])
         told = min([stay.end, *[event.at for event in stay.errors]])
         last_word = stay.errors[-1].at if stay.read[-1:] == stay.errors[-1:] != [] else inf
-        always = soon and stay.connected is not None and not (stay.odd or without_relay(case, stay))
+        always = soon and stay.connected is not None and sum(len(each.body) for each in stay.sends) <= LITTLE
+        always = always and not (stay.odd or without_relay(case, stay))
         fault = 2 * settings["disconnect_timeout"] + 3.0 if always else ENDS
         for since, until, most, calm in (
             (stay.left, stay.end, ENDS, case.calm),

@@ -6,7 +6,7 @@ from stomprelay.relay import inputs, sample
 from stomprelay.relay.model.counters import ACK, RECEIPT
 from stomprelay.relay.sample import Looks
 from tests.playbook import Cut, Playbook, in_all_pairs, joined
-from tests.relay.several import settle
+from tests.relay.several import THERE, send, settle, two_upstreams
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r%d\n\nx\0"
 CONFIRMED = b"RECEIPT\nreceipt-id:r%d\n\n\0"
@@ -97,6 +97,16 @@ def test_an_ack_that_covers_it() -> None:
     play.time_passes(0.25)
     play.client_says(ack(play, b"1.2", b"NACK"))
     assert took(play) == [(ACK, "public", 0.5)]
+
+
+def test_a_route_has_its_own_upstream() -> None:
+    """The time is that of the upstream that the destination leads to."""
+    play = two_upstreams()
+    watched(play)
+    play.client_says(send(b"", THERE, receipt="r1"))
+    play.time_passes(0.5)
+    play.broker_says(CONFIRMED % 1, at="b")
+    assert took(play) == [(RECEIPT, "there", 0.5)]
 
 
 def test_nothing_passes_meanwhile() -> None:

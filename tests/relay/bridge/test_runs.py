@@ -100,13 +100,15 @@ class Side:
 # ------------------------------------------------------------------ octet by octet
 
 
-def test_a_run_is_taken_whole() -> None:
-    """MESSAGEs of 1.2 for a client of 1.0, and its ACKs."""
+@pytest.mark.parametrize(("id", "named"), [(b"", b""), (b"id:s\n", b"subscription:s\n")])
+def test_a_run_is_taken_whole(id: bytes, named: bytes) -> None:
+    """MESSAGEs of 1.2 for a client of 1.0, which sees no name that it did not choose; and its ACKs."""
     it = Side(b"1.0", b"1.2")
-    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0")
-    message = b"MESSAGE\nsubscription:s\nmessage-id:ID\\c%d\nack:k\\c%d\n\nx\0\n"
-    it.from_broker(message % (1, 1) + message % (2, 2))
-    assert it.taken == 2
+    sent = it.from_client(b"SUBSCRIBE\n%bdestination:/queue/a\nack:client\n\n\0" % id)
+    name = sent.partition(b"\nid:")[2].partition(b"\n")[0]
+    message = b"MESSAGE\nsubscription:%b\nmessage-id:ID\\c%d\nack:k\\c%d\n\nx\0\n"
+    told = it.from_broker(message % (name, 1, 1) + message % (name, 2, 2))
+    assert told == b"".join([b"MESSAGE\n%bmessage-id:ID:%d\n\nx\0\n" % (named, at) for at in (1, 2)])
     assert it.from_client(b"ACK\nmessage-id:ID:1\n\n\0\n") == b"ACK\nid:k\\c1\n\n\0\n"
     assert it.taken == 3
 

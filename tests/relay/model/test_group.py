@@ -41,6 +41,13 @@ def test_failover_at_random_by_weight() -> None:
     assert [first[each] / 2000 for each in "abc"] == pytest.approx([0.1, 0.3, 0.6], abs=0.04)
 
 
+def test_so_many_passes() -> None:
+    """A new client has one at least; no number of its own is that of all others."""
+    given = (0, -1), (3, -1), (-1, 0), (2, 4)
+    found = [Reconnect(attempts=later, startup_attempts=start).most(start=True) for later, start in given]
+    assert found == [1, 3, 1, 4]
+
+
 # Round-robin
 
 
