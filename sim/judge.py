@@ -624,6 +624,7 @@ EXCUSES: Final = {
     b"Subscription not found": ("UNSUBSCRIBE", "RabbitMQ's own, for deliveries behind it"),
     b"AMQP channel died": ("ACKs twice", "RabbitMQ's own"),
     b"not found": ("ACKs twice", "ActiveMQ's own"),
+    b"AMQ339025 failed to ack": ("ACKs twice", "Artemis's own, after an ABORT"),
     b"the relay is short of memory": ("little memory", "configuration.md: memory"),
     b"no common STOMP version": ("versions", "operating.md: Reload"),
     b"body too large": ("body", "operating.md: Reload"),
